@@ -1,0 +1,79 @@
+# Pagewise. `make help` lists the targets; everything is built under build/.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+RUNS    ?= 10
+JOBS    ?= $(shell nproc)
+CASES   ?=
+
+B        := build
+CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
+ENSURE   := scripts/ensure-packages
+PAGEWISE := $(B)/bin/pagewise
+
+.DEFAULT_GOAL := build
+.PHONY: help build core cli run test test-r test-sanitize bench-foundation install uninstall \
+        format lint clean packages-build
+
+help: ## list the targets
+	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  PREFIX=$(PREFIX)  DESTDIR=$(DESTDIR)  RUNS=$(RUNS) (pairs a benchmark case)  JOBS=$(JOBS)"
+	@echo "  CASES='name ...' limits bench-foundation to these cases"
+
+build: core cli ## build build/bin/pagewise and build/lib/libpagewise*.so (the default)
+
+packages-build:
+	@$(ENSURE) build
+
+core: packages-build
+	@scripts/configure-core $(B)/core
+	@cmake --build $(B)/core --parallel $(JOBS)
+
+cli: packages-build
+	@$(CARGO) build --quiet --release --locked --package pagewise-cli
+	@install -D -m 755 $(B)/cargo/release/pagewise $(PAGEWISE)
+
+run: ## build, then compare examples/analysis.R plain and under Pagewise
+	@$(ENSURE) build run
+	@$(MAKE) --no-print-directory build
+	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
+
+test: ## build, then run every test suite (a subset of R's own tests)
+	@$(ENSURE) build run test
+	@$(MAKE) --no-print-directory build
+	@JOBS=$(JOBS) scripts/test-all core cli r lint
+
+test-r: ## all of R's regression tests and package examples, plain against Pagewise
+	@$(ENSURE) build run test
+	@$(MAKE) --no-print-directory build
+	@test/r/run
+
+test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
+	@$(ENSURE) build test
+	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+bench-foundation: ## the foundation's figures, into docs/results/foundation.md
+	@$(ENSURE) build run bench
+	@$(MAKE) --no-print-directory build
+	@bench/foundation/run --runs $(RUNS) $(CASES)
+
+install: build ## install under PREFIX (and DESTDIR)
+	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"
+
+uninstall: ## remove exactly what install put under PREFIX
+	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"
+
+format: ## format the C and the Rust sources in place
+	@$(ENSURE) build lint
+	@git ls-files -z -- '*.c' '*.h' ':!kernel' | xargs -0 -r clang-format -i
+	@$(CARGO) fmt --all
+
+lint: ## clang-format, shellcheck, rustfmt, clippy and Python's compiler, changing nothing
+	@$(ENSURE) build lint
+	@scripts/lint
+
+clean: ## remove build/
+	rm -rf $(B)

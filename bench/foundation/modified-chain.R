@@ -1,0 +1,13 @@
+# x <- f(x): a chain of modified versions of a 50 MB vector. The caller's version lives until f returns.
+n <- 6553600L
+set.seed(25)
+x <- runif(n)
+step <- function(v, i) {
+  v[i * 1000L] <- v[i * 1000L] + 0.5
+  v
+}
+for (i in 1:300) {
+  old <- x
+  x <- step(x, i)
+}
+cat(sum(x[seq(1000L, 300000L, 1000L)]), sum(old != x), "\n")

@@ -1,0 +1,166 @@
+//! What the runs read and write: the same input for all, and their outputs to compare.
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+
+use crate::trial::Streams;
+
+/// Bytes of standard error that are shown of a failed run.
+const SHOWN_ERRORS: u64 = 2000;
+const SHOWN_LINES: usize = 10;
+
+/// Standard input, read once. Nothing when it is a terminal: nobody wants to type it for each run.
+pub struct Input {
+    file: Option<File>,
+}
+
+impl Input {
+    pub fn read() -> io::Result<Self> {
+        let mut stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Ok(Self { file: None });
+        }
+        let mut file = tempfile::tempfile()?;
+        io::copy(&mut stdin, &mut file)?;
+        Ok(Self { file: Some(file) })
+    }
+
+    fn replay(&self) -> io::Result<Stdio> {
+        let Some(file) = &self.file else {
+            return Ok(Stdio::null());
+        };
+        // Runs follow each other, so they may share one position in the file.
+        let mut again = file.try_clone()?;
+        again.seek(SeekFrom::Start(0))?;
+        Ok(again.into())
+    }
+}
+
+/// Where one run writes.
+pub struct Captured {
+    stdout: File,
+    stderr: File,
+}
+
+impl Captured {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            stdout: tempfile::tempfile()?,
+            stderr: tempfile::tempfile()?,
+        })
+    }
+
+    pub fn streams(&self, input: &Input) -> io::Result<Streams> {
+        Ok(Streams {
+            stdin: input.replay()?,
+            stdout: self.stdout.try_clone()?.into(),
+            stderr: self.stderr.try_clone()?.into(),
+            are_captured: true,
+        })
+    }
+
+    /// The last lines that the run wrote to standard error.
+    pub fn last_errors(&self) -> String {
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let start = length.saturating_sub(SHOWN_ERRORS);
+        let mut bytes = vec![0; (length - start) as usize];
+        let got = self.stderr.read_at(&mut bytes, start).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..got]).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+    }
+}
+
+/// The first run's output, to which all others are compared byte for byte.
+#[derive(Default)]
+pub struct Reference {
+    stdout: Option<File>,
+}
+
+/// Where two outputs part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub byte: u64,
+    pub line: u64,
+}
+
+impl Reference {
+    pub fn compare(&mut self, captured: &Captured) -> io::Result<Option<Difference>> {
+        match &self.stdout {
+            Some(first) => difference(first, &captured.stdout),
+            None => {
+                self.stdout = Some(captured.stdout.try_clone()?);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn difference(one: &File, other: &File) -> io::Result<Option<Difference>> {
+    let (mut one, mut other) = (from_start(one)?, from_start(other)?);
+    let mut at = Difference { byte: 1, line: 1 };
+    loop {
+        let (a, b) = (next(&mut one)?, next(&mut other)?);
+        match (a, b) {
+            (None, None) => return Ok(None),
+            (a, b) if a != b => return Ok(Some(at)),
+            _ => {}
+        }
+        at.byte += 1;
+        at.line += u64::from(a == Some(b'\n'));
+    }
+}
+
+fn from_start(file: &File) -> io::Result<BufReader<File>> {
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(BufReader::with_capacity(1 << 16, file))
+}
+
+fn next(reader: &mut BufReader<File>) -> io::Result<Option<u8>> {
+    reader.bytes().next().transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(text: &str) -> File {
+        let mut file = tempfile::tempfile().expect("file");
+        file.write_all(text.as_bytes()).expect("text");
+        file
+    }
+
+    fn compare(one: &str, other: &str) -> Option<Difference> {
+        difference(&file(one), &file(other)).expect("readable")
+    }
+
+    #[test]
+    fn equal_outputs_do_not_differ() {
+        assert_eq!(compare("", ""), None);
+        assert_eq!(compare("a\nb\n", "a\nb\n"), None);
+    }
+
+    #[test]
+    fn the_first_difference_is_found() {
+        assert_eq!(
+            compare("a\nb\n", "a\nc\n"),
+            Some(Difference { byte: 3, line: 2 })
+        );
+        assert_eq!(compare("ab", "abc"), Some(Difference { byte: 3, line: 1 }));
+        assert_eq!(compare("x", ""), Some(Difference { byte: 1, line: 1 }));
+    }
+
+    #[test]
+    fn only_the_last_errors_are_shown() {
+        let captured = Captured::new().expect("files");
+        for number in 0..1000 {
+            writeln!(&captured.stderr, "line {number}").expect("text");
+        }
+        let shown = captured.last_errors();
+        assert!(shown.starts_with("line 990") && shown.ends_with("line 999"));
+    }
+}

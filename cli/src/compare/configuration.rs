@@ -1,0 +1,77 @@
+//! One configuration of a comparison and what its runs came to.
+
+use super::capture::{Captured, Difference};
+use crate::policy::Policy;
+use crate::report::json::Configuration;
+use crate::trial::Trial;
+
+pub struct Series {
+    pub name: String,
+    pub policy: Policy,
+    pub trials: Vec<Trial>,
+    /// How the first output that differed did so.
+    pub difference: Option<Difference>,
+    /// Last lines on standard error of the first run that failed.
+    pub errors: Option<String>,
+}
+
+/// The second `plain` is named `plain#2`.
+pub fn name(policies: &[Policy]) -> Vec<Series> {
+    let name = |index: usize| {
+        let policy = policies[index];
+        let earlier = policies[..index].iter().filter(|p| **p == policy).count();
+        match earlier {
+            0 => policy.to_string(),
+            _ => format!("{policy}#{}", earlier + 1),
+        }
+    };
+    (0..policies.len())
+        .map(|index| Series {
+            name: name(index),
+            policy: policies[index],
+            trials: Vec::new(),
+            difference: None,
+            errors: None,
+        })
+        .collect()
+}
+
+/// Two runs of the same configuration, the first one's if possible: what differs between them is noise.
+pub fn control(series: &[Series]) -> Option<(usize, usize)> {
+    (0..series.len()).find_map(|one| {
+        let other = (one + 1..series.len()).find(|&i| series[i].policy == series[one].policy)?;
+        Some((one, other))
+    })
+}
+
+impl Series {
+    pub fn add(&mut self, trial: Trial, difference: Option<Difference>, captured: &Captured) {
+        if !trial.has_succeeded() && self.errors.is_none() {
+            self.errors = Some(captured.last_errors());
+        }
+        self.difference = self.difference.or(difference);
+        self.trials.push(trial);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.trials.iter().any(|trial| !trial.has_succeeded())
+    }
+
+    pub fn figures(&self) -> Configuration {
+        Configuration::of(&self.name, &self.trials, self.difference.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_names_are_numbered_and_make_the_control() {
+        let series = name(&[Policy::Plain, Policy::Auto, Policy::Plain, Policy::Plain]);
+        let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["plain", "auto", "plain#2", "plain#3"]);
+        assert_eq!(control(&series), Some((0, 2)));
+        assert_eq!(control(&name(&[Policy::Plain, Policy::Auto])), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! What may be claimed from the runs, in words.
+
+use super::configuration::Series;
+use crate::bootstrap::{self, Interval};
+use crate::launch::signals;
+use crate::policy::Policy;
+use crate::report::json::{Configuration, Measured, Ratio};
+use crate::report::{savings, units};
+use crate::tell;
+use crate::trial::Trial;
+
+type Figure = fn(&Ratio) -> Option<Interval>;
+const FIGURES: &[(&str, Figure)] = &[
+    ("peak", |ratio| ratio.peak),
+    ("average", |ratio| ratio.average),
+    ("cpu", |ratio| ratio.cpu),
+    ("wall", |ratio| ratio.wall),
+];
+
+/// Every configuration's ratios to the first one.
+pub fn ratios(configurations: &[Configuration], control: Option<(usize, usize)>) -> Vec<Ratio> {
+    let Some(base) = configurations.first() else {
+        return Vec::new();
+    };
+    let noise = control.map(|(one, other)| ratio(&configurations[other], &configurations[one]));
+    let is_control = |index: usize| control.is_some_and(|(one, other)| one == 0 && index == other);
+    configurations
+        .iter()
+        .enumerate()
+        .skip(1)
+        .map(|(index, configuration)| {
+            let mut ratio = ratio(configuration, base);
+            if let Some(noise) = noise.as_ref().filter(|_| !is_control(index)) {
+                ratio.undecided = undecided(&ratio, noise);
+            }
+            ratio
+        })
+        .collect()
+}
+
+fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
+    let interval = |figure: fn(&Measured) -> f64| {
+        let values = |of: &Configuration| of.measurements.iter().map(figure).collect::<Vec<_>>();
+        bootstrap::of_ratio(&values(of), &values(to))
+    };
+    // Memory that was never sampled has no ratio.
+    let is_measured = [of, to].iter().all(|c| c.peak_bytes.low > 0.0);
+    Ratio {
+        name: of.name.clone(),
+        to: to.name.clone(),
+        peak: interval(|m| m.peak_bytes).filter(|_| is_measured),
+        average: interval(|m| m.average_bytes).filter(|_| is_measured),
+        cpu: interval(|m| m.cpu_seconds),
+        wall: interval(|m| m.wall_seconds),
+        undecided: Vec::new(),
+    }
+}
+
+/// Figures that differ no more than two runs of the same configuration do.
+fn undecided(ratio: &Ratio, noise: &Ratio) -> Vec<&'static str> {
+    FIGURES
+        .iter()
+        .filter(|(_, figure)| match (figure(ratio), figure(noise)) {
+            (Some(ratio), Some(noise)) => ratio.overlaps(&noise),
+            _ => false,
+        })
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+/// What stands below the table.
+pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Ratio]) -> String {
+    let mut lines = vec![String::new(), method(series, configurations)];
+    lines.extend(ratios.iter().filter_map(|ratio| {
+        let index = configurations.iter().position(|c| c.name == ratio.name)?;
+        (series[index].policy != series[0].policy)
+            .then(|| sentence(ratio, &series[index], &configurations[index]))
+    }));
+    lines.join("\n")
+}
+
+fn method(series: &[Series], configurations: &[Configuration]) -> String {
+    let runs = series.first().map_or(0, |series| series.trials.len());
+    let samples: u64 = configurations.iter().map(|c| c.samples).sum();
+    let missed: u64 = configurations.iter().map(|c| c.missed_samples).sum();
+    let periods: Vec<f64> = configurations
+        .iter()
+        .map(|c| c.sample_period_seconds)
+        .collect();
+    let sampler = configurations.first().map_or("", |c| c.sampler);
+    let mut text = format!(
+        "{runs} {} each; physical memory by {sampler}, {samples} samples, one every {:.0} ms, {missed} missed.",
+        if runs == 1 { "run" } else { "runs" },
+        bootstrap::mean(&periods) * 1000.0
+    );
+    if runs == 1 {
+        text.push_str(" One run has no interval: --runs 10.");
+    }
+    let fewest = series
+        .iter()
+        .flat_map(|s| &s.trials)
+        .map(|t| t.memory.samples)
+        .min();
+    if fewest.unwrap_or(0) < 5 {
+        text.push_str(" Some runs were too short for more than a few samples.");
+    }
+    text
+}
+
+/// "auto used .31 of plain's peak: 3.90 GB of copies shared their pages."
+fn sentence(ratio: &Ratio, series: &Series, configuration: &Configuration) -> String {
+    let name = &ratio.name;
+    let base = &ratio.to;
+    let claim = match ratio.peak {
+        None => format!("{name}: memory was not measured"),
+        Some(_) if ratio.undecided.contains(&"peak") => {
+            format!(
+                "{name}: undecided whether its peak differs from {base}'s: two runs of the same configuration differ as much"
+            )
+        }
+        Some(peak) if peak.low < peak.high && peak.contains(1.0) => {
+            format!("{name}: no difference from {base}'s peak was shown")
+        }
+        Some(peak) => format!("{name} used {} of {base}'s peak", units::ratio(peak.mean)),
+    };
+    let reason = match &configuration.statistics {
+        Some(statistics) => savings::reasons(statistics)
+            .unwrap_or_else(|| savings::no_reason(statistics).to_owned()),
+        None if series.policy == Policy::Plain => return format!("{claim}."),
+        None => "it ran as plain".to_owned(),
+    };
+    format!("{claim}: {reason}.")
+}
+
+/// Which runs failed, how, and what they said.
+pub fn failures(series: &[Series]) -> String {
+    let mut lines = vec!["a run failed, so there is nothing to compare:".to_owned()];
+    for one in series {
+        let Some(trial) = one.trials.iter().find(|trial| !trial.has_succeeded()) else {
+            lines.push(format!("  {}: succeeded", one.name));
+            continue;
+        };
+        lines.push(format!("  {}: {}", one.name, how(trial)));
+        let errors = one.errors.as_deref().unwrap_or_default();
+        lines.extend(errors.lines().map(|line| format!("    | {line}")));
+    }
+    if series[0].has_failed() {
+        lines.push(format!(
+            "  try: the command by itself, as {} fails as well",
+            series[0].name
+        ));
+    } else {
+        lines
+            .push("  try: PAGEWISE_OPTIONS=verbose=1, and report this as a bug of pagewise".into());
+    }
+    lines.join("\n")
+}
+
+fn how(trial: &Trial) -> String {
+    match (trial.ended.timed_out, trial.ended.end.signal()) {
+        (true, _) => "did not end in time (--timeout-seconds)".into(),
+        (false, Some(signal)) => format!("killed by {}", signals::in_words(signal)),
+        (false, None) => format!("exit status {}", trial.ended.end.status()),
+    }
+}
+
+/// Says loudly which outputs are not the first run's. Returns whether there are any.
+pub fn tell_differences(series: &[Series]) -> bool {
+    let differing: Vec<&Series> = series.iter().filter(|s| s.difference.is_some()).collect();
+    for one in &differing {
+        if let Some(at) = one.difference {
+            tell(&format!(
+                "OUTPUT DIFFERS: {} wrote something else than the first run of {}, from line {} (byte {}) on",
+                one.name, series[0].name, at.line, at.byte
+            ));
+        }
+    }
+    let base_policy = series[0].policy;
+    if differing.iter().any(|one| one.policy == base_policy) {
+        tell(&format!(
+            "the output of {base_policy} itself changes from run to run (times, random numbers?): nothing follows from it for the others"
+        ));
+    }
+    !differing.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_peak(low: f64, high: f64) -> Ratio {
+        Ratio {
+            name: "auto".into(),
+            to: "plain".into(),
+            peak: Some(Interval {
+                mean: f64::midpoint(low, high),
+                low,
+                high,
+            }),
+            average: None,
+            cpu: None,
+            wall: None,
+            undecided: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_difference_within_the_noise_is_undecided() {
+        let noise = with_peak(0.98, 1.03);
+        assert_eq!(undecided(&with_peak(0.95, 0.99), &noise), ["peak"]);
+        assert!(undecided(&with_peak(0.30, 0.32), &noise).is_empty());
+    }
+}

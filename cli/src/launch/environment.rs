@@ -1,0 +1,98 @@
+//! The two variables through which the library is reached: LD_PRELOAD and PAGEWISE_OPTIONS.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use super::library::FILE_NAME;
+
+/// LD_PRELOAD with `library` before what is there already; any Pagewise library in it is replaced.
+pub fn preload_list(library: Option<&Path>, existing: Option<&OsStr>) -> OsString {
+    let existing = existing.unwrap_or_default().as_bytes();
+    let mut parts: Vec<&[u8]> = library.iter().map(|p| p.as_os_str().as_bytes()).collect();
+    parts.extend(
+        existing
+            .split(|byte| b" :\t".contains(byte))
+            .filter(|part| !part.is_empty() && !part.ends_with(FILE_NAME.as_bytes())),
+    );
+    OsString::from_vec(parts.join(&b':'))
+}
+
+/// Joins option strings. Of two values for one name the later one stays, in the later place.
+pub fn merge_options(strings: &[&str]) -> String {
+    let pairs: Vec<&str> = strings
+        .iter()
+        .flat_map(|string| string.split(','))
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+        .collect();
+    let is_last = |index: usize| {
+        !pairs[index + 1..]
+            .iter()
+            .any(|later| option_name(later) == option_name(pairs[index]))
+    };
+    (0..pairs.len())
+        .filter(|&index| is_last(index))
+        .map(|index| pairs[index])
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// The value of one option, the last one where there are several.
+pub fn option_value<'a>(options: &'a str, name: &str) -> Option<&'a str> {
+    options
+        .rsplit(',')
+        .map(str::trim)
+        .find(|pair| option_name(pair) == name)
+        .and_then(|pair| pair.split_once('='))
+        .map(|(_, value)| value.trim())
+}
+
+fn option_name(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(name, _)| name).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(library: Option<&str>, existing: Option<&str>) -> String {
+        preload_list(library.map(Path::new), existing.map(OsStr::new))
+            .into_string()
+            .expect("text")
+    }
+
+    #[test]
+    fn ours_comes_first() {
+        let ours = "/l/libpagewise-preload.so";
+        assert_eq!(list(Some(ours), None), ours);
+        assert_eq!(
+            list(Some(ours), Some("a.so b.so")),
+            format!("{ours}:a.so:b.so")
+        );
+    }
+
+    #[test]
+    fn an_inherited_one_is_replaced() {
+        let inherited = Some("/old/libpagewise-preload.so:/x.so");
+        assert_eq!(list(None, inherited), "/x.so");
+        assert_eq!(list(Some("/n.so"), inherited), "/n.so:/x.so");
+    }
+
+    #[test]
+    fn later_options_win() {
+        let merged = merge_options(&["policy=share,verbose=1", "threshold=8K", "policy=auto,"]);
+        assert_eq!(merged, "verbose=1,threshold=8K,policy=auto");
+        assert_eq!(merge_options(&["", " a = 1 ", "a=2"]), "a=2");
+    }
+
+    #[test]
+    fn finds_a_value() {
+        assert_eq!(
+            option_value("policy=plain, policy = huge", "policy"),
+            Some("huge")
+        );
+        assert_eq!(option_value("policy", "policy"), None);
+        assert_eq!(option_value("", "policy"), None);
+    }
+}

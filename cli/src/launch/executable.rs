@@ -1,0 +1,85 @@
+//! Which file a command name stands for, as execvp(3) finds it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
+
+pub fn find(command: &OsStr) -> Result<PathBuf, Failure> {
+    if command.as_bytes().contains(&b'/') {
+        return check(Path::new(command));
+    }
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let candidates: Vec<PathBuf> = env::split_paths(&folders)
+        .map(|folder| folder.join(command))
+        .filter(|path| path.is_file())
+        .collect();
+    let executable = candidates.iter().find(|path| is_executable(path));
+    match (executable, candidates.first()) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, Some(path)) => check(path),
+        (None, None) => Err(not_found(command)),
+    }
+}
+
+fn check(path: &Path) -> Result<PathBuf, Failure> {
+    let metadata = path.metadata().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => not_found(path.as_os_str()),
+        _ => not_executable(path, &error.to_string()),
+    })?;
+    if metadata.is_dir() {
+        return Err(not_executable(path, "it is a folder"));
+    }
+    if !is_executable(path) {
+        return Err(not_executable(path, "permission denied"));
+    }
+    Ok(path.to_owned())
+}
+
+fn is_executable(path: &Path) -> bool {
+    access(path, AccessFlags::X_OK).is_ok()
+}
+
+fn not_found(command: &OsStr) -> Failure {
+    let name = command.to_string_lossy();
+    Failure::new(
+        format!("command not found: {name}"),
+        format!("command -v {name}, and give the full path after --"),
+    )
+    .exit(EXIT_NOT_FOUND)
+}
+
+fn not_executable(path: &Path, why: &str) -> Failure {
+    let path = path.display();
+    Failure::new(
+        format!("cannot execute {path}: {why}"),
+        format!("ls -ld {path}; chmod +x {path} if it is a program of yours"),
+    )
+    .exit(EXIT_NOT_EXECUTABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_in_path_and_by_path() {
+        assert!(find(OsStr::new("sh")).is_ok());
+        assert!(find(OsStr::new("/bin/sh")).is_ok());
+    }
+
+    #[test]
+    fn tells_missing_from_forbidden() {
+        let exit = |name: &str| find(OsStr::new(name)).map_err(|failure| failure.exit);
+        assert_eq!(exit("no-such-command-here"), Err(EXIT_NOT_FOUND));
+        assert_eq!(exit("/no/such/file"), Err(EXIT_NOT_FOUND));
+        assert_eq!(exit("/tmp"), Err(EXIT_NOT_EXECUTABLE));
+        assert_eq!(exit("/etc/passwd"), Err(EXIT_NOT_EXECUTABLE));
+        assert_eq!(exit("/etc/passwd/x"), Err(EXIT_NOT_EXECUTABLE));
+        assert_eq!(exit(""), Err(EXIT_NOT_FOUND));
+    }
+}

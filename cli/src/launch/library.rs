@@ -1,0 +1,92 @@
+//! Where the library that is preloaded lies.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+pub const FILE_NAME: &str = "libpagewise-preload.so";
+const VARIABLE: &str = "PAGEWISE_LIBRARY";
+
+/// The library of the environment variable, or the one installed beside this executable.
+pub fn find() -> Result<PathBuf, Failure> {
+    if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return check(Path::new(&path));
+    }
+    let executable = env::current_exe()
+        .map_err(|error| missing(&format!("cannot tell where pagewise itself is: {error}")))?;
+    candidates(&executable)
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            missing(&format!(
+                "{FILE_NAME} is not in ../lib or ../lib/pagewise beside {}",
+                executable.display()
+            ))
+        })
+        .and_then(|path| check(&path))
+}
+
+fn candidates(executable: &Path) -> Vec<PathBuf> {
+    let Some(prefix) = executable.parent().and_then(Path::parent) else {
+        return Vec::new();
+    };
+    ["lib", "lib/pagewise"]
+        .iter()
+        .map(|folder| prefix.join(folder).join(FILE_NAME))
+        .collect()
+}
+
+/// The loader takes a relative path as relative to each process's own folder, and splits the list at
+/// spaces and colons.
+fn check(path: &Path) -> Result<PathBuf, Failure> {
+    let absolute = path
+        .canonicalize()
+        .map_err(|error| missing(&format!("cannot use {}: {error}", path.display())))?;
+    if absolute.to_string_lossy().contains([' ', ':', '\t']) {
+        return Err(Failure::new(
+            format!(
+                "{} cannot be preloaded: the loader splits paths at spaces and colons",
+                absolute.display()
+            ),
+            "install to a folder without them: make install PREFIX=/usr/local",
+        ));
+    }
+    Ok(absolute)
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::new(
+        format!("the library is missing: {what}"),
+        format!("make build, or {VARIABLE}=/path/to/{FILE_NAME} pagewise ..."),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_beside_the_executable() {
+        let found = candidates(Path::new("/usr/bin/pagewise"));
+        assert_eq!(
+            found,
+            [
+                Path::new("/usr/lib/libpagewise-preload.so"),
+                Path::new("/usr/lib/pagewise/libpagewise-preload.so")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_refused() {
+        let folder = tempfile::Builder::new()
+            .prefix("a b")
+            .tempdir()
+            .expect("folder");
+        let path = folder.path().join(FILE_NAME);
+        std::fs::write(&path, "").expect("file");
+        assert!(check(&path).is_err());
+        assert!(check(Path::new("/nonexistent/x.so")).is_err());
+    }
+}

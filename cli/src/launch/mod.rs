@@ -1,0 +1,8 @@
+//! Starting the command and seeing it to its end.
+
+pub mod environment;
+pub mod executable;
+pub mod library;
+pub mod preload;
+pub mod signals;
+pub mod supervise;

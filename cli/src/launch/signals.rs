@@ -1,0 +1,167 @@
+//! Signals on their way to the command.
+//!
+//! The command stays in our process group, so what the terminal sends (Ctrl-C, Ctrl-Z, hang-up, a new
+//! window size) reaches it without us, and we only must not die of it. What somebody sends with kill to
+//! this process alone is passed on.
+
+use std::io;
+use std::time::Duration;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{sigaction, sigprocmask};
+
+const WATCHED: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+    Signal::SIGCHLD,
+];
+/// Of these, the ones that ask this process to end.
+const ENDING: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+];
+/// si_code of a signal that the kernel itself, such as the terminal, has sent.
+const SI_KERNEL: i32 = 0x80;
+
+/// While it exists, signals wait to be fetched instead of ending this process.
+pub struct Gate {
+    watched: SigSet,
+    original: SigSet,
+    ignored_children: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub signal: Signal,
+    /// Process that sent it with kill; none when it came from the terminal.
+    pub sender: Option<i32>,
+}
+
+impl Arrival {
+    pub fn asks_to_end(&self) -> bool {
+        ENDING.contains(&self.signal)
+    }
+}
+
+impl Gate {
+    /// To be called before any thread is started: threads inherit the mask.
+    pub fn close() -> io::Result<Self> {
+        let watched: SigSet = WATCHED.iter().copied().collect();
+        let mut original = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&watched), Some(&mut original))?;
+        // Ignored by whoever started us, children would vanish without leaving their status.
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the default action runs no code of ours.
+        let before = unsafe { sigaction(Signal::SIGCHLD, &default) }?;
+        Ok(Self {
+            watched,
+            original,
+            ignored_children: matches!(before.handler(), SigHandler::SigIgn),
+        })
+    }
+
+    /// Gives the command the signal state that this process was started with. For use between fork and
+    /// exec: it makes two system calls and nothing else.
+    pub fn restore_in_child(&self) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
+        let original = self.original;
+        let ignored_children = self.ignored_children;
+        move || {
+            if ignored_children {
+                let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+                // SAFETY: ignoring runs no code of ours.
+                unsafe { sigaction(Signal::SIGCHLD, &ignore) }?;
+            }
+            sigprocmask(SigmaskHow::SIG_SETMASK, Some(&original), None)?;
+            Ok(())
+        }
+    }
+
+    /// The next signal, or none when the time is over.
+    pub fn wait(&self, timeout: Duration) -> Option<Arrival> {
+        let time = libc::timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        // SAFETY: all zero bytes are a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the three pointers are valid for the call.
+        let number =
+            unsafe { libc::sigtimedwait(self.watched.as_ref(), &raw mut info, &raw const time) };
+        let signal = Signal::try_from(number).ok()?;
+        // SAFETY: si_pid is set for signals that a process has sent.
+        let sender = (info.si_code != SI_KERNEL).then(|| unsafe { info.si_pid() });
+        Some(Arrival { signal, sender })
+    }
+
+    /// A request to end that arrived while no command was running.
+    pub fn pending_end(&self) -> Option<Signal> {
+        while let Some(arrival) = self.wait(Duration::ZERO) {
+            if arrival.asks_to_end() {
+                return Some(arrival.signal);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.original), None);
+    }
+}
+
+/// Ends this process by a signal, so that whoever waits for it sees what became of the command.
+pub fn die_of(signal: i32) -> ! {
+    if let Ok(signal) = Signal::try_from(signal) {
+        // The command has left a core, if any; ours would overwrite it.
+        let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+        // SAFETY: no pointers are passed.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the default action runs no code of ours. It cannot be set for SIGKILL, nor need be.
+        let _ = unsafe { sigaction(signal, &default) };
+        let only: SigSet = std::iter::once(signal).collect();
+        let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
+        let _ = nix::sys::signal::raise(signal);
+    }
+    // Signals that do not end a process, and real-time ones.
+    std::process::exit(128 + signal)
+}
+
+/// "signal 9 (SIGKILL)".
+pub fn in_words(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(
+        |_| format!("signal {signal}"),
+        |known| format!("signal {signal} ({known})"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(in_words(9), "signal 9 (SIGKILL)");
+        assert_eq!(in_words(40), "signal 40");
+    }
+
+    #[test]
+    fn only_some_signals_ask_to_end() {
+        let arrival = |signal| Arrival {
+            signal,
+            sender: None,
+        };
+        assert!(arrival(Signal::SIGTERM).asks_to_end());
+        assert!(!arrival(Signal::SIGWINCH).asks_to_end());
+    }
+}

@@ -1,0 +1,301 @@
+//! Waiting for the command, and for what it leaves behind.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use super::signals::{Arrival, Gate};
+use crate::measure::process_tree;
+
+/// How long a process may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+/// Signals wake the wait; this is only a bound on one.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl End {
+    /// As the shell puts it.
+    pub fn status(self) -> i32 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Killed(signal) => 128 + signal,
+        }
+    }
+
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Self::Exited(_) => None,
+            Self::Killed(signal) => Some(signal),
+        }
+    }
+}
+
+/// What the command and its reaped descendants have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    pub cpu: Duration,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+impl Usage {
+    fn add(&mut self, usage: &libc::rusage) {
+        self.cpu += duration(usage.ru_utime) + duration(usage.ru_stime);
+        self.minor_faults += u64::try_from(usage.ru_minflt).unwrap_or(0);
+        self.major_faults += u64::try_from(usage.ru_majflt).unwrap_or(0);
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+}
+
+pub struct Ended {
+    pub end: End,
+    pub at: Instant,
+    pub usage: Usage,
+    pub timed_out: bool,
+    /// A signal that asked this process to end while the command ran.
+    pub interrupted: Option<Signal>,
+    /// Descendants that were still running when the command had ended.
+    pub left_over: usize,
+}
+
+pub struct Running<'a> {
+    gate: &'a Gate,
+    process: Pid,
+    deadline: Option<Instant>,
+    usage: Usage,
+    interrupted: Option<Signal>,
+    timed_out: bool,
+}
+
+/// Orphans of the command become our children instead of init's, and so stay countable.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    nix::errno::Errno::result(result)?;
+    Ok(())
+}
+
+impl<'a> Running<'a> {
+    /// `entrance` is a cgroup's cgroup.procs, opened for writing.
+    pub fn start(
+        command: &mut Command,
+        gate: &'a Gate,
+        entrance: Option<i32>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Self> {
+        let restore_signals = gate.restore_in_child();
+        // SAFETY: the closure makes async-signal-safe system calls only.
+        unsafe {
+            command.pre_exec(move || {
+                if let Some(entrance) = entrance {
+                    // The run is worth as much outside the group.
+                    libc::write(entrance, b"0".as_ptr().cast(), 1);
+                }
+                restore_signals()
+            })
+        };
+        let child = command.spawn()?;
+        Ok(Self {
+            gate,
+            process: Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?),
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            usage: Usage::default(),
+            interrupted: None,
+            timed_out: false,
+        })
+    }
+
+    /// Sees the command to its end.
+    pub fn wait(&mut self) -> io::Result<(End, Instant)> {
+        loop {
+            if let Some(end) = self.reap()? {
+                return Ok((end, Instant::now()));
+            }
+            let wait = self.time_to_deadline();
+            match self.gate.wait(wait) {
+                Some(arrival) => self.handle(arrival),
+                None => self.check_deadline(),
+            }
+        }
+    }
+
+    /// Accounts for descendants that outlive the command; with `end_left_over` they are made to end.
+    pub fn settle(mut self, end: End, at: Instant, end_left_over: bool) -> Ended {
+        self.reap_orphans();
+        let left_over = process_tree::descendants(own_process());
+        if end_left_over {
+            self.end_all(&left_over);
+        } else {
+            self.usage.cpu += cpu_time_of(&left_over);
+        }
+        Ended {
+            end,
+            at,
+            usage: self.usage,
+            timed_out: self.timed_out,
+            interrupted: self.interrupted,
+            left_over: left_over.len(),
+        }
+    }
+
+    /// Collects every process that has ended; returns the command's own end when it is among them.
+    fn reap(&mut self) -> io::Result<Option<End>> {
+        while let Some((process, end, usage)) = wait_without_blocking()? {
+            self.usage.add(&usage);
+            if process == self.process {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    fn reap_orphans(&mut self) {
+        while let Ok(Some((_, _, usage))) = wait_without_blocking() {
+            self.usage.add(&usage);
+        }
+    }
+
+    fn time_to_deadline(&self) -> Duration {
+        self.deadline.map_or(LONGEST_WAIT, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        })
+    }
+
+    fn check_deadline(&mut self) {
+        let Some(deadline) = self.deadline else {
+            return;
+        };
+        if Instant::now() < deadline {
+            return;
+        }
+        let signal = if self.timed_out {
+            Signal::SIGKILL
+        } else {
+            Signal::SIGTERM
+        };
+        for process in process_tree::descendants(own_process()) {
+            send(process, signal);
+        }
+        self.timed_out = true;
+        self.deadline = Some(Instant::now() + GRACE);
+    }
+
+    fn handle(&mut self, arrival: Arrival) {
+        if arrival.signal == Signal::SIGCHLD {
+            return;
+        }
+        if arrival.asks_to_end() {
+            self.interrupted = Some(arrival.signal);
+        }
+        if self.is_to_be_forwarded(arrival) {
+            send(self.process.as_raw(), arrival.signal);
+        }
+        if arrival.signal == Signal::SIGTSTP {
+            // The shell must see this process stop as well; SIGCONT continues both.
+            let _ = signal::raise(Signal::SIGSTOP);
+        }
+    }
+
+    /// The terminal's signals have reached the command already. So have those that it sent itself, and
+    /// those still waiting for it, which were sent to the whole process group.
+    fn is_to_be_forwarded(&self, arrival: Arrival) -> bool {
+        let Some(sender) = arrival.sender else {
+            return false;
+        };
+        let process = self.process.as_raw();
+        !process_tree::descendants(own_process()).contains(&sender)
+            && !is_pending(process, arrival.signal)
+    }
+
+    fn end_all(&mut self, left_over: &[i32]) {
+        for &process in left_over {
+            send(process, Signal::SIGTERM);
+        }
+        let deadline = Instant::now() + GRACE;
+        loop {
+            self.reap_orphans();
+            let alive = process_tree::descendants(own_process());
+            // One that hangs in the kernel cannot be waited for.
+            if alive.is_empty() || Instant::now() > deadline + GRACE {
+                return;
+            }
+            if Instant::now() > deadline {
+                for process in alive {
+                    send(process, Signal::SIGKILL);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn own_process() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+fn send(process: i32, signal: Signal) {
+    let _ = signal::kill(Pid::from_raw(process), signal);
+}
+
+/// Is the signal waiting for a process that blocks it or has not run since?
+fn is_pending(process: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let bit = 1_u64 << (signal as i32 - 1);
+    status
+        .lines()
+        .filter_map(|line| line.strip_prefix("ShdPnd:"))
+        .filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .any(|mask| mask & bit != 0)
+}
+
+fn cpu_time_of(processes: &[i32]) -> Duration {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let total: u64 = processes
+        .iter()
+        .filter_map(|&process| process_tree::cpu_ticks(process))
+        .sum();
+    Duration::from_secs_f64(total as f64 / ticks.max(1) as f64)
+}
+
+fn wait_without_blocking() -> io::Result<Option<(Pid, End, libc::rusage)>> {
+    let mut status = 0;
+    // SAFETY: all zero bytes are a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call.
+    let process = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    match process {
+        0 => Ok(None),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EINTR) => Ok(None),
+            error if error.raw_os_error() == Some(libc::ECHILD) => Err(io::Error::other(
+                "the command ended without leaving its status",
+            )),
+            error => Err(error),
+        },
+        _ => Ok(Some((Pid::from_raw(process), end_of(status), usage))),
+    }
+}
+
+fn end_of(status: i32) -> End {
+    if libc::WIFSIGNALED(status) {
+        End::Killed(libc::WTERMSIG(status))
+    } else {
+        End::Exited(libc::WEXITSTATUS(status))
+    }
+}

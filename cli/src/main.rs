@@ -1,0 +1,64 @@
+//! pagewise: run unmodified programs in less physical memory, and measure it.
+
+mod bootstrap;
+mod commandline;
+mod compare;
+mod doctor;
+mod failure;
+mod ksm;
+mod launch;
+mod measure;
+mod policy;
+mod report;
+mod run;
+mod statistics_block;
+mod trial;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use commandline::{Action, CommandLine};
+use failure::{EXIT_PAGEWISE, Failure};
+
+/// How this process is to end, once everything has been cleaned up.
+pub enum Ending {
+    Exit(u8),
+    Signal(i32),
+}
+
+fn main() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => {
+            // --help and --version arrive here as well.
+            let _ = error.print();
+            let is_wrong = error.use_stderr();
+            return ExitCode::from(if is_wrong { EXIT_PAGEWISE } else { 0 });
+        }
+    };
+    match act(&line) {
+        Ok(Ending::Exit(code)) => ExitCode::from(code),
+        Ok(Ending::Signal(signal)) => launch::signals::die_of(signal),
+        Err(error) => {
+            tell(&format!("{error:#}"));
+            let failure = error.downcast_ref::<Failure>();
+            ExitCode::from(failure.map_or(EXIT_PAGEWISE, |failure| failure.exit))
+        }
+    }
+}
+
+fn act(line: &CommandLine) -> Result<Ending> {
+    match &line.action {
+        Action::Run(arguments) => run::run(arguments),
+        Action::Compare(arguments) => compare::compare(arguments),
+        Action::Doctor(arguments) => doctor::doctor(arguments),
+    }
+}
+
+/// One line on standard error. That it may be closed is no reason to fail.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "pagewise: {text}");
+}

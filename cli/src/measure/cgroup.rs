@@ -1,0 +1,210 @@
+//! A fresh memory cgroup for the command: the kernel's own peak, to cross-check the sampled one.
+//!
+//! It also counts the page cache and kernel memory that the command causes, so it is no replacement.
+//! Whatever fails here, the run goes on without it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+pub struct Cgroup {
+    folder: PathBuf,
+    home: PathBuf,
+    peak_file: &'static str,
+    processes: File,
+}
+
+/// Where this process's memory cgroup is, and of which version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub folder: PathBuf,
+    pub is_v2: bool,
+}
+
+impl Cgroup {
+    pub fn create() -> Option<Self> {
+        let home = own_location(Path::new("/"))?;
+        if !home.is_v2 {
+            return Self::inside(&home.folder, &home.folder, "memory.max_usage_in_bytes");
+        }
+        // A v2 group that holds processes cannot have controllers for its children: use a sibling,
+        // but never one that would lift a limit which is in force here.
+        Self::inside(&home.folder, &home.folder, "memory.peak").or_else(|| {
+            let parent = home.folder.parent().filter(|_| limit(&home).is_none())?;
+            Self::inside(parent, &home.folder, "memory.peak")
+        })
+    }
+
+    fn inside(parent: &Path, home: &Path, peak_file: &'static str) -> Option<Self> {
+        let name = format!(
+            "pagewise-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let folder = parent.join(name);
+        fs::create_dir(&folder).ok()?;
+        let processes = OpenOptions::new()
+            .write(true)
+            .open(folder.join("cgroup.procs"));
+        if let Ok(processes) = processes
+            && folder.join(peak_file).exists()
+        {
+            return Some(Self {
+                folder,
+                home: home.to_owned(),
+                peak_file,
+                processes,
+            });
+        }
+        let _ = fs::remove_dir(&folder);
+        None
+    }
+
+    /// For the child, between fork and exec: writing "0" here moves it into the group.
+    pub fn entrance(&self) -> RawFd {
+        self.processes.as_raw_fd()
+    }
+
+    pub fn peak_bytes(&self) -> Option<u64> {
+        read_number(&self.folder.join(self.peak_file)).filter(|&peak| peak > 0)
+    }
+
+    fn move_everyone_home(&self) {
+        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        for process in inside.lines() {
+            let home = OpenOptions::new()
+                .write(true)
+                .open(self.home.join("cgroup.procs"));
+            let _ = home.and_then(|mut file| file.write_all(process.as_bytes()));
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..20 {
+            self.move_everyone_home();
+            if fs::remove_dir(&self.folder).is_ok() || !self.folder.exists() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Finds this process's memory cgroup below `root` ("/" but in tests).
+pub fn own_location(root: &Path) -> Option<Location> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let mounts = fs::read_to_string(root.join("proc/self/mounts")).ok()?;
+    let v1 = v1_path(&groups).and_then(|path| {
+        let mount = mount_point(&mounts, "cgroup", Some("memory"))?;
+        Some(location(root, mount, path, false))
+    });
+    v1.or_else(|| {
+        let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let mount = mount_point(&mounts, "cgroup2", None)?;
+        Some(location(root, mount, path, true))
+    })
+}
+
+/// In a container the path may be the host's and missing here: then the mount itself is our group.
+fn location(root: &Path, mount: &str, path: &str, is_v2: bool) -> Location {
+    let mount = root.join(mount.trim_start_matches('/'));
+    let folder = mount.join(path.trim_start_matches('/'));
+    Location {
+        folder: if folder.is_dir() { folder } else { mount },
+        is_v2,
+    }
+}
+
+fn v1_path(groups: &str) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers
+            .split(',')
+            .any(|c| c == "memory")
+            .then_some(path)
+    })
+}
+
+fn mount_point<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (folder, this_kind, options) = (words.next()?, words.next()?, words.next()?);
+        let has_option = option.is_none_or(|option| options.split(',').any(|o| o == option));
+        (this_kind == kind && has_option).then_some(folder)
+    })
+}
+
+/// The memory limit in force for a group, if there is one, its ancestors' not considered.
+pub fn limit(location: &Location) -> Option<u64> {
+    let name = if location.is_v2 {
+        "memory.max"
+    } else {
+        "memory.limit_in_bytes"
+    };
+    // v1 writes "no limit" as the largest multiple of the page size.
+    read_number(&location.folder.join(name)).filter(|&limit| limit < 1 << 60)
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fake(groups: &str, mounts: &str, folder: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("folder");
+        fs::create_dir_all(root.path().join("proc/self")).expect("proc");
+        fs::create_dir_all(root.path().join(folder)).expect("group");
+        fs::write(root.path().join("proc/self/cgroup"), groups).expect("cgroup");
+        fs::write(root.path().join("proc/self/mounts"), mounts).expect("mounts");
+        root
+    }
+
+    #[test]
+    fn version_1_with_a_limit() {
+        let root = fake(
+            "4:cpu,memory:/a/b\n0::/\n",
+            "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+            "sys/fs/cgroup/memory/a/b",
+        );
+        let found = own_location(root.path()).expect("location");
+        assert!(!found.is_v2 && found.folder.ends_with("memory/a/b"));
+        fs::write(found.folder.join("memory.limit_in_bytes"), "1048576\n").expect("limit");
+        assert_eq!(limit(&found), Some(1 << 20));
+        fs::write(
+            found.folder.join("memory.limit_in_bytes"),
+            "9223372036854771712\n",
+        )
+        .expect("limit");
+        assert_eq!(limit(&found), None);
+    }
+
+    #[test]
+    fn version_2_in_a_container() {
+        let root = fake(
+            "0::/elsewhere\n",
+            "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+            "sys/fs/cgroup",
+        );
+        let found = own_location(root.path()).expect("location");
+        assert!(found.is_v2 && found.folder.ends_with("sys/fs/cgroup"));
+        fs::write(found.folder.join("memory.max"), "max\n").expect("limit");
+        assert_eq!(limit(&found), None);
+    }
+
+    #[test]
+    fn no_cgroups_at_all() {
+        assert_eq!(own_location(Path::new("/nonexistent")), None);
+    }
+}

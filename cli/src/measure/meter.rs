@@ -1,0 +1,235 @@
+//! The thread that samples physical memory while the command runs.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Reading, SamplerKind, process_tree, sampler};
+
+/// The first samples follow each other quickly, for the sake of short runs.
+const FIRST_PERIOD: Duration = Duration::from_millis(1);
+/// A sample is followed by this many times its own CPU time of rest: 8 % of a core at most.
+const REST: u32 = 12;
+
+/// Physical memory of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    pub kind: SamplerKind,
+    pub peak: Reading,
+    /// Time-weighted over the run.
+    pub average_bytes: f64,
+    /// Largest value of any sample.
+    pub swap_bytes: u64,
+    pub samples: u64,
+    /// Samples that were due and not taken, or that could not read a process.
+    pub missed_samples: u64,
+    pub period: Duration,
+}
+
+struct Stop {
+    requested: Mutex<bool>,
+    changed: Condvar,
+}
+
+pub struct Meter {
+    stop: Arc<Stop>,
+    thread: JoinHandle<Record>,
+}
+
+impl Meter {
+    /// Starts sampling the descendants of this process.
+    pub fn start(kind: SamplerKind, period: Duration, started: Instant) -> io::Result<Self> {
+        let stop = Arc::new(Stop {
+            requested: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        let seen_by_thread = Arc::clone(&stop);
+        let thread = thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || sample_until_stopped(kind, period, started, &seen_by_thread))?;
+        Ok(Self { stop, thread })
+    }
+
+    pub fn finish(self, ended: Instant) -> io::Result<Measurement> {
+        *lock(&self.stop.requested) = true;
+        self.stop.changed.notify_all();
+        let record = self
+            .thread
+            .join()
+            .map_err(|_| io::Error::other("the sampling thread ended early"))?;
+        Ok(record.close(ended))
+    }
+}
+
+fn lock(flag: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
+    flag.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn sample_until_stopped(
+    kind: SamplerKind,
+    period: Duration,
+    started: Instant,
+    stop: &Stop,
+) -> Record {
+    let own = nix::unistd::getpid().as_raw();
+    let mut sampler = sampler(kind);
+    let mut record = Record::new(kind, started);
+    let mut pace = FIRST_PERIOD.min(period);
+    let mut due = Instant::now();
+    loop {
+        let cpu_before = thread_cpu_time();
+        let now = Instant::now();
+        record.add(now, sampler.sample(&process_tree::descendants(own)));
+        let cost = thread_cpu_time().saturating_sub(cpu_before);
+        record.count_overslept(now.saturating_duration_since(due), pace.max(period));
+
+        pace = (pace * 5 / 4).min(period).max(FIRST_PERIOD.min(period));
+        pace = pace.max(cost * REST);
+        due = Instant::now() + pace;
+        if wait_until(stop, due) {
+            return record;
+        }
+    }
+}
+
+/// Returns true when asked to stop.
+fn wait_until(stop: &Stop, due: Instant) -> bool {
+    let requested = lock(&stop.requested);
+    let rest = due.saturating_duration_since(Instant::now());
+    let (requested, _) = stop
+        .changed
+        .wait_timeout_while(requested, rest, |requested| !*requested)
+        .unwrap_or_else(PoisonError::into_inner);
+    *requested
+}
+
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+struct Record {
+    kind: SamplerKind,
+    started: Instant,
+    last: Option<(Instant, u64)>,
+    byte_seconds: f64,
+    peak: Reading,
+    swap_bytes: u64,
+    samples: u64,
+    missed: u64,
+}
+
+impl Record {
+    fn new(kind: SamplerKind, started: Instant) -> Self {
+        Self {
+            kind,
+            started,
+            last: None,
+            byte_seconds: 0.0,
+            peak: Reading::default(),
+            swap_bytes: 0,
+            samples: 0,
+            missed: 0,
+        }
+    }
+
+    fn add(&mut self, at: Instant, reading: Reading) {
+        self.missed += u64::from(reading.unreadable > 0);
+        // Nothing was there to see: before the first process or after the last one.
+        if reading.processes == 0 || reading.bytes == 0 {
+            return;
+        }
+        // Between two samples memory is taken to change evenly; before the first it is as the first.
+        let (before, bytes) = self.last.unwrap_or((self.started, reading.bytes));
+        let seconds = at.saturating_duration_since(before).as_secs_f64();
+        self.byte_seconds += seconds * (bytes as f64 + reading.bytes as f64) / 2.0;
+        self.last = Some((at, reading.bytes));
+        self.samples += 1;
+        self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
+        if reading.bytes > self.peak.bytes {
+            self.peak = reading;
+        }
+    }
+
+    fn count_overslept(&mut self, late: Duration, pace: Duration) {
+        self.missed += (late.as_nanos() / pace.as_nanos().max(1)) as u64;
+    }
+
+    fn close(self, ended: Instant) -> Measurement {
+        let (last_at, last_bytes) = self.last.unwrap_or((self.started, 0));
+        let tail = ended.saturating_duration_since(last_at).as_secs_f64();
+        let sampled = last_at.duration_since(self.started);
+        let whole = sampled.as_secs_f64() + tail;
+        let byte_seconds = self.byte_seconds + tail * last_bytes as f64;
+        Measurement {
+            kind: self.kind,
+            peak: self.peak,
+            average_bytes: if whole > 0.0 {
+                byte_seconds / whole
+            } else {
+                0.0
+            },
+            swap_bytes: self.swap_bytes,
+            samples: self.samples,
+            missed_samples: self.missed,
+            period: sampled / u32::try_from(self.samples).unwrap_or(u32::MAX).max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(bytes: u64) -> Reading {
+        Reading {
+            bytes,
+            processes: 1,
+            ..Reading::default()
+        }
+    }
+
+    #[test]
+    fn the_average_is_weighted_by_time() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut record = Record::new(SamplerKind::Frames, start);
+        record.add(at(0), reading(100));
+        record.add(at(1000), reading(100));
+        record.add(at(1000), reading(300));
+        let measurement = record.close(at(4000));
+        assert_eq!(measurement.peak.bytes, 300);
+        assert!((measurement.average_bytes - 250.0).abs() < 1e-6);
+        assert_eq!(measurement.samples, 3);
+    }
+
+    #[test]
+    fn a_run_without_samples_says_so() {
+        let start = Instant::now();
+        let measurement = Record::new(SamplerKind::Pss, start).close(start);
+        assert_eq!((measurement.samples, measurement.peak.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_tree_that_cannot_be_read_is_a_missed_sample() {
+        let start = Instant::now();
+        let mut record = Record::new(SamplerKind::Pss, start);
+        let unreadable = Reading {
+            unreadable: 1,
+            ..Reading::default()
+        };
+        record.add(start, unreadable);
+        record.count_overslept(Duration::from_millis(65), Duration::from_millis(20));
+        let measurement = record.close(start + Duration::from_millis(1));
+        assert_eq!((measurement.samples, measurement.missed_samples), (0, 4));
+    }
+}

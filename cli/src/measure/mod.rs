@@ -1,0 +1,74 @@
+//! Physical memory of a process tree: the number of distinct page frames.
+
+pub mod cgroup;
+pub mod frame_set;
+pub mod frames;
+pub mod meter;
+pub mod page_map;
+pub mod process_status;
+pub mod process_tree;
+pub mod pss;
+pub mod snapshot;
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// How physical memory is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SamplerKind {
+    /// Distinct page frame numbers; needs CAP_SYS_ADMIN.
+    Frames,
+    /// Sum of proportional set sizes; works for one's own processes.
+    Pss,
+}
+
+impl SamplerKind {
+    /// The best one that this process is allowed to use.
+    pub fn best() -> Self {
+        if page_map::frame_numbers_visible() {
+            Self::Frames
+        } else {
+            Self::Pss
+        }
+    }
+}
+
+impl fmt::Display for SamplerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Frames => "frames",
+            Self::Pss => "pss",
+        })
+    }
+}
+
+/// What one look at the whole tree found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Distinct frames, snapshot pages that nobody maps and huge pages from the hugetlb pool.
+    pub bytes: u64,
+    /// Of these, snapshot pages that no process maps.
+    pub unmapped_snapshot_bytes: u64,
+    /// Of these, pages from the hugetlb pool.
+    pub hugetlb_bytes: u64,
+    pub swap_bytes: u64,
+    pub page_table_bytes: u64,
+    pub processes: u32,
+    /// Processes that exist and could not be read.
+    pub unreadable: u32,
+}
+
+/// One way of reading the tree.
+pub trait Sampler: Send {
+    fn sample(&mut self, processes: &[i32]) -> Reading;
+}
+
+pub fn sampler(kind: SamplerKind) -> Box<dyn Sampler> {
+    match kind {
+        SamplerKind::Frames => Box::new(frames::FrameSampler::new()),
+        SamplerKind::Pss => Box::new(pss::PssSampler::new()),
+    }
+}

@@ -1,0 +1,152 @@
+//! Which processes belong to the command: every descendant of this one.
+//!
+//! This process is a child subreaper, so that a daemon's orphans become its children and are found too.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+/// All descendants of `root`, parents before children.
+pub fn descendants(root: i32) -> Vec<i32> {
+    match fs::metadata(format!("/proc/{root}/task/{root}/children")) {
+        Ok(_) => by_children_files(root),
+        // Kernels without CONFIG_PROC_CHILDREN.
+        Err(_) => by_parents(root),
+    }
+}
+
+fn by_children_files(root: i32) -> Vec<i32> {
+    let mut found = children(root);
+    let mut next = 0;
+    while next < found.len() {
+        let grandchildren = children(found[next]);
+        found.extend(grandchildren);
+        next += 1;
+    }
+    found
+}
+
+/// The kernel lists children by the thread that made them.
+fn children(process: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        found.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|s| s.parse::<i32>().ok()),
+        );
+    }
+    found
+}
+
+fn by_parents(root: i32) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for process in all_processes().unwrap_or_default() {
+        if let Some(parent) = parent_of(process) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let mut found = children.remove(&root).unwrap_or_default();
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children.remove(&found[next]).unwrap_or_default());
+        next += 1;
+    }
+    found
+}
+
+fn all_processes() -> io::Result<Vec<i32>> {
+    Ok(fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// Parent of a process, 0 for none.
+pub fn parent_of(process: i32) -> Option<i32> {
+    stat_field(
+        &fs::read_to_string(format!("/proc/{process}/stat")).ok()?,
+        4,
+    )?
+    .parse()
+    .ok()
+}
+
+/// User and system time of one process so far, in clock ticks.
+pub fn cpu_ticks(process: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let field = |number| stat_field(&stat, number)?.parse::<u64>().ok();
+    Some(field(14)? + field(15)?)
+}
+
+/// Field of /proc/PID/stat, numbered as in proc(5). The second one, the name, may hold anything,
+/// spaces and parentheses too, so fields are counted from the last parenthesis.
+fn stat_field(stat: &str, number: usize) -> Option<&str> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)
+}
+
+/// Leaves out a process that lives in its parent's address space: between vfork and exec, the same
+/// memory would be counted twice.
+pub fn distinct_address_spaces(processes: &[i32]) -> Vec<i32> {
+    processes
+        .iter()
+        .copied()
+        .filter(|&process| {
+            let parent = parent_of(process).filter(|parent| processes.contains(parent));
+            parent.is_none_or(|parent| !same_address_space(process, parent))
+        })
+        .collect()
+}
+
+fn same_address_space(one: i32, other: i32) -> bool {
+    const KCMP_VM: libc::c_long = 1;
+    // SAFETY: kcmp with KCMP_VM reads no memory of ours; a failure is -1.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn stat_is_read_past_a_hostile_name() {
+        let stat = "12 (a) S 1 (b) S 77 12 12 0 -1 0 0 0 0 0 5 6 0";
+        assert_eq!(stat_field(stat, 4), Some("77"));
+        assert_eq!(stat_field(stat, 14), Some("5"));
+        assert_eq!(stat_field("no parenthesis", 4), None);
+        assert_eq!(stat_field(stat, 99), None);
+    }
+
+    #[test]
+    fn both_walks_find_a_grandchild() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 30 & echo $! ; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("stdout");
+        io::BufRead::read_line(&mut io::BufReader::new(out), &mut line).expect("a line");
+        let grandchild: i32 = line.trim().parse().expect("a process id");
+        let root = child.id() as i32;
+        assert_eq!(by_children_files(root), [grandchild]);
+        assert_eq!(by_parents(root), [grandchild]);
+        // SAFETY: the process is the one started above and not yet waited for.
+        unsafe { libc::kill(grandchild, libc::SIGKILL) };
+        child.wait().expect("sh ends");
+    }
+
+    #[test]
+    fn own_process_is_one_address_space() {
+        let own = std::process::id() as i32;
+        assert!(same_address_space(own, own));
+        assert!(
+            !same_address_space(own, parent_of(own).expect("parent")) || parent_of(own) == Some(0)
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! `pagewise run`: the command, unchanged but for its memory, and one line about it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::commandline::{CommonArguments, RunArguments};
+use crate::failure::Failure;
+use crate::ksm;
+use crate::launch::environment::option_value;
+use crate::launch::signals::{self, Gate};
+use crate::launch::supervise::{self, End};
+use crate::launch::{executable, library, preload};
+use crate::measure::SamplerKind;
+use crate::policy::Policy;
+use crate::report::json::{Configuration, Destination, RunReport, SCHEMA};
+use crate::report::{savings, units};
+use crate::trial::{self, Setting, Streams, Trial};
+use crate::{Ending, tell};
+
+pub fn run(arguments: &RunArguments) -> Result<Ending> {
+    let common = &arguments.common;
+    check_options(&common.options)?;
+    let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
+    let policy = choose_policy(arguments.policy, &inherited);
+    let destination = common.json.as_deref().map(Destination::open).transpose()?;
+    mention_killed_run(policy);
+
+    let gate = Gate::close().context("cannot hold back signals")?;
+    supervise::adopt_orphans().context("cannot adopt orphans")?;
+    let setting = prepare(common, &[policy], &inherited, &gate)?;
+    let streams = Streams {
+        stdin: Stdio::inherit(),
+        stdout: Stdio::inherit(),
+        stderr: Stdio::inherit(),
+        are_captured: false,
+    };
+    let trial = trial::run(&setting, policy, streams)?;
+    if !common.quiet {
+        tell(&summary(&trial, policy));
+    }
+    let end = trial.ended.end;
+    if let Some(destination) = destination {
+        destination.write(&RunReport {
+            schema: SCHEMA,
+            command: &text_of(common),
+            configuration: Configuration::of(policy.name(), &[trial], true),
+        })?;
+    }
+    Ok(match end {
+        End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
+        End::Killed(signal) => Ending::Signal(signal),
+    })
+}
+
+/// What `run` and `compare` find out before they start anything.
+pub fn prepare<'a>(
+    common: &'a CommonArguments,
+    policies: &[Policy],
+    inherited_options: &str,
+    gate: &'a Gate,
+) -> Result<Setting<'a>, Failure> {
+    let program = executable::find(&common.command[0])?;
+    let wants_library = policies.iter().any(|policy| policy.is_preloaded());
+    let mut library = None;
+    if wants_library {
+        match preload::check(&program) {
+            Ok(()) => library = Some(library::find()?),
+            Err(refusal) => tell(&format!(
+                "{refusal}: it cannot be preloaded and runs as plain"
+            )),
+        }
+    }
+    Ok(Setting {
+        command: &common.command,
+        library,
+        options: format!("{inherited_options},{}", common.options),
+        sampler: common.sampler.unwrap_or_else(SamplerKind::best),
+        period: Duration::from_millis(common.sample_ms),
+        timeout: None,
+        gate,
+    })
+}
+
+/// These two are pagewise's own to set.
+pub fn check_options(options: &str) -> Result<(), Failure> {
+    for (name, next) in [
+        (
+            "policy",
+            "--policy share (run) or --with plain,share (compare)",
+        ),
+        ("statistics", "--json FILE: it holds the statistics"),
+    ] {
+        if option_value(options, name).is_some() {
+            return Err(Failure::new(
+                format!("--options cannot set {name}: pagewise sets it"),
+                next,
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn choose_policy(asked: Option<Policy>, inherited_options: &str) -> Policy {
+    let inherited = option_value(inherited_options, "policy").and_then(|name| name.parse().ok());
+    asked.or(inherited).unwrap_or(Policy::Auto)
+}
+
+/// A ksm run that was killed has left page merging switched on.
+pub fn mention_killed_run(policy: Policy) {
+    if policy.merged_pages_per_round().is_some() {
+        return; // It puts things right by itself.
+    }
+    let places = ksm::Places::default();
+    if let Some(saved) = places.left_by_killed_run()
+        && places.put_back(&saved).is_err()
+    {
+        tell(&format!(
+            "an earlier run was killed and left page merging switched on; as root: {}",
+            saved.commands()
+        ));
+    }
+}
+
+pub fn text_of(common: &CommonArguments) -> Vec<String> {
+    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+    common.command.iter().map(text).collect()
+}
+
+fn summary(trial: &Trial, policy: Policy) -> String {
+    let mut line = vec![peak(trial)];
+    if let Some(signal) = trial.ended.end.signal() {
+        line.insert(
+            0,
+            format!("the command was killed by {}", signals::in_words(signal)),
+        );
+    }
+    match &trial.statistics {
+        Some(statistics) => {
+            line.push(savings::reasons(statistics).unwrap_or_else(|| {
+                format!("nothing was saved: {}", savings::no_reason(statistics))
+            }))
+        }
+        None if policy.is_preloaded() => line.push("run as plain: nothing was saved".into()),
+        None => {}
+    }
+    match trial.ended.left_over {
+        0 => {}
+        1 => line.push("1 process goes on running and is not counted further".into()),
+        more => line.push(format!(
+            "{more} processes go on running and are not counted further"
+        )),
+    }
+    line.join("; ")
+}
+
+fn peak(trial: &Trial) -> String {
+    let memory = &trial.memory;
+    if memory.samples == 0 {
+        return format!(
+            "the run was over in {}, before its memory could be measured",
+            units::duration(trial.wall)
+        );
+    }
+    let mut text = format!(
+        "peak {} of physical memory",
+        units::bytes(memory.peak.bytes as f64)
+    );
+    if memory.samples < 5 {
+        text.push_str(&format!(" (a short run: {} samples)", memory.samples));
+    }
+    if memory.swap_bytes > 0 {
+        let swap = units::bytes(memory.swap_bytes as f64);
+        text.push_str(&format!(" and {swap} of swap"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_wins_over_the_environment() {
+        assert_eq!(choose_policy(None, ""), Policy::Auto);
+        assert_eq!(choose_policy(None, "policy=share"), Policy::Share);
+        assert_eq!(choose_policy(None, "policy=nonsense"), Policy::Auto);
+        assert_eq!(
+            choose_policy(Some(Policy::Huge), "policy=share"),
+            Policy::Huge
+        );
+    }
+
+    #[test]
+    fn options_that_are_ours_are_refused() {
+        assert!(check_options("threshold=8K,verbose=1").is_ok());
+        assert!(check_options("policy=share").is_err());
+        assert!(check_options("verbose=1, statistics = /tmp").is_err());
+    }
+}

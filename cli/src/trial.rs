@@ -1,0 +1,186 @@
+//! One measured run of the command under one policy.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
+use crate::ksm::{self, Ksm};
+use crate::launch::environment::{merge_options, preload_list};
+use crate::launch::signals::Gate;
+use crate::launch::supervise::{Ended, Running};
+use crate::measure::SamplerKind;
+use crate::measure::cgroup::Cgroup;
+use crate::measure::meter::{Measurement, Meter};
+use crate::policy::Policy;
+use crate::statistics_block::Statistics;
+
+/// What is the same for all runs of one command.
+pub struct Setting<'a> {
+    pub command: &'a [OsString],
+    /// None when the command cannot be preloaded.
+    pub library: Option<PathBuf>,
+    pub options: String,
+    pub sampler: SamplerKind,
+    pub period: Duration,
+    pub timeout: Option<Duration>,
+    pub gate: &'a Gate,
+}
+
+/// Where the command reads and writes.
+pub struct Streams {
+    pub stdin: Stdio,
+    pub stdout: Stdio,
+    pub stderr: Stdio,
+    /// Processes that outlive the command would go on writing there, and must end.
+    pub are_captured: bool,
+}
+
+pub struct Trial {
+    pub ended: Ended,
+    pub wall: Duration,
+    pub memory: Measurement,
+    pub cgroup_peak: Option<u64>,
+    pub ksmd_cpu: Option<Duration>,
+    /// None when the library was not preloaded.
+    pub statistics: Option<Statistics>,
+}
+
+impl Trial {
+    /// The program's and, where it worked for it, ksmd's.
+    pub fn cpu(&self) -> Duration {
+        self.ended.usage.cpu + self.ksmd_cpu.unwrap_or_default()
+    }
+
+    pub fn has_succeeded(&self) -> bool {
+        self.ended.end.status() == 0 && !self.ended.timed_out
+    }
+}
+
+pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial, Failure> {
+    let library = setting.library.as_deref().filter(|_| policy.is_preloaded());
+    let folder = library.map(|_| statistics_folder()).transpose()?;
+    let ksm = start_merging(policy)?;
+    let cgroup = Cgroup::create();
+    let are_captured = streams.are_captured;
+    let mut command = prepare(setting, policy, streams, library, folder.as_ref());
+
+    let started = Instant::now();
+    let entrance = cgroup.as_ref().map(Cgroup::entrance);
+    let mut running = Running::start(&mut command, setting.gate, entrance, setting.timeout)
+        .map_err(|error| not_started(&setting.command[0], &error))?;
+    // The parent's copies of captured streams are closed.
+    drop(command);
+    let meter = Meter::start(setting.sampler, setting.period, started).map_err(lost)?;
+    let (end, at) = running.wait().map_err(lost)?;
+    let memory = meter.finish(at).map_err(lost)?;
+    let ended = running.settle(end, at, are_captured);
+
+    Ok(Trial {
+        wall: ended.at - started,
+        memory,
+        cgroup_peak: cgroup.as_ref().and_then(Cgroup::peak_bytes),
+        ksmd_cpu: ksm.as_ref().and_then(Ksm::cpu_time),
+        statistics: folder.map(|folder| Statistics::read_folder(folder.path()).unwrap_or_default()),
+        ended,
+    })
+}
+
+fn prepare(
+    setting: &Setting,
+    policy: Policy,
+    streams: Streams,
+    library: Option<&Path>,
+    folder: Option<&TempDir>,
+) -> Command {
+    let mut command = Command::new(&setting.command[0]);
+    command
+        .args(&setting.command[1..])
+        .stdin(streams.stdin)
+        .stdout(streams.stdout)
+        .stderr(streams.stderr);
+    let existing = std::env::var_os("LD_PRELOAD");
+    let preload = preload_list(library, existing.as_deref());
+    // Set only where it differs: an unset variable and an empty one are not the same to a program.
+    if preload != existing.unwrap_or_default() {
+        command.env("LD_PRELOAD", preload);
+    }
+    if let Some(folder) = folder {
+        let ours = format!("policy={policy},statistics={}", folder.path().display());
+        let merged = merge_options(&[&setting.options, &ours]);
+        command.env("PAGEWISE_OPTIONS", merged);
+    }
+    command
+}
+
+/// Statistics blocks are shared memory: a folder that is not on a disk is best. Only its owner may enter.
+fn statistics_folder() -> Result<TempDir, Failure> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let places = runtime
+        .into_iter()
+        .chain([PathBuf::from("/dev/shm"), std::env::temp_dir()]);
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for place in places.filter(|place| is_plain(place.as_os_str())) {
+        match tempfile::Builder::new()
+            .prefix("pagewise-")
+            .tempdir_in(&place)
+        {
+            Ok(folder) => return Ok(folder),
+            Err(error) => last = error,
+        }
+    }
+    Err(Failure::new(
+        format!("cannot make a folder for the statistics: {last}"),
+        "TMPDIR=/a/folder/you/may/write/to pagewise ...",
+    ))
+}
+
+/// The option string has no quotes: a comma in a folder's name would end it.
+fn is_plain(folder: &OsStr) -> bool {
+    folder
+        .to_str()
+        .is_some_and(|name| name.starts_with('/') && !name.contains(','))
+}
+
+fn start_merging(policy: Policy) -> Result<Option<Ksm>, Failure> {
+    let Some(pages) = policy.merged_pages_per_round() else {
+        return Ok(None);
+    };
+    Ksm::start(ksm::Places::default(), pages)
+        .map(Some)
+        .map_err(|error| {
+            let next = match error {
+                ksm::Error::Forbidden(_) => format!("sudo pagewise ... {policy} ..."),
+                ksm::Error::Busy(process) => format!("wait for it, or: kill {process}"),
+                _ => "pagewise doctor".into(),
+            };
+            Failure::new(format!("policy {policy}: {error}"), next)
+        })
+}
+
+fn not_started(command: &OsStr, error: &io::Error) -> Failure {
+    let name = command.to_string_lossy();
+    let exit = match error.kind() {
+        io::ErrorKind::NotFound => EXIT_NOT_FOUND,
+        _ => EXIT_NOT_EXECUTABLE,
+    };
+    let next = match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("head -1 {name}: the interpreter of a script or program may be missing")
+        }
+        _ => format!("file {name}; ls -l {name}"),
+    };
+    Failure::new(format!("cannot execute {name}: {error}"), next).exit(exit)
+}
+
+fn lost(error: io::Error) -> Failure {
+    Failure::new(
+        format!("lost sight of the command: {error}"),
+        "the same again; if it goes on, pagewise doctor",
+    )
+    .kept("the command itself was not stopped")
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//
+// Pagewise: run unmodified programs in less physical memory.
+//
+// This is the library's only public header. Every size is in bytes unless its name says otherwise.
+// All functions may be called from any thread and after fork(); none may be called from a signal
+// handler, except pw_copy and pw_zero, which fall back to a plain copy there.
+//
+// Linking against libpagewise.so does not replace the program's malloc. Preloading
+// libpagewise-preload.so does; both then use the one copy of the library in the process.
+#ifndef PAGEWISE_H
+#define PAGEWISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PW_VERSION "0.1.0"
+
+// ---------------------------------------------------------------------------------------------
+// Statistics block
+//
+// One block a process. It lives in memory shared with readers: with the option statistics=DIR it is
+// the file DIR/pagewise-PID.stats (DIR/pagewise-PID.N.stats after an exec under the same PID), which
+// can be read while the program runs and after it has ended. The layout is the header below followed
+// by one uint64_t for each name in PW_STATISTICS_FIELDS, in this order, little-endian.
+// Fields are only ever appended; `version` changes when a meaning does. Values are updated without a
+// lock: each one is consistent in itself, two of them may be a moment apart.
+
+#define PW_STATISTICS_MAGIC "PAGEWISE"
+#define PW_STATISTICS_VERSION 1u
+
+// X(name, meaning). Names ending in _bytes are bytes, all others are counts.
+#define PW_STATISTICS_FIELDS(X)                                                                    \
+    X(live_bytes, "pages of blocks in use, shared ones counted in full")                           \
+    X(peak_live_bytes, "largest live_bytes so far")                                                \
+    X(shared_bytes, "pages of live blocks that are mapped onto a snapshot, written since or not")  \
+    X(snapshot_bytes, "pages held by snapshots: written and not yet punched")                      \
+    X(peak_snapshot_bytes, "largest snapshot_bytes so far")                                        \
+    X(cached_bytes, "warm pages in the pool: free, backed by memory")                              \
+    X(huge_bytes, "live pages for which huge pages were advised")                                  \
+    X(bookkeeping_bytes, "memory for our own tables")                                              \
+    X(blocks_allocated, "blocks taken over from the C library")                                    \
+    X(blocks_freed, "of these, released")                                                          \
+    X(allocated_warm, "allocations served from warm pages alone")                                  \
+    X(allocated_mixed, "allocations served from warm and fresh pages")                             \
+    X(allocated_fresh, "allocations served from fresh pages alone")                                \
+    X(gathered_bytes, "warm pages moved together to serve an allocation")                          \
+    X(purges, "times warm pages were given back to keep the memory rule")                          \
+    X(purged_bytes, "warm pages given back by the memory rule")                                    \
+    X(decayed_bytes, "warm pages given back because they lay idle")                                \
+    X(pressure_releases, "times the pool was emptied under memory pressure")                       \
+    X(copies_seen, "copies of whole pages between managed blocks")                                 \
+    X(copies_shared, "of these, answered by sharing pages")                                        \
+    X(shared_copy_bytes, "pages that these copies did not have to copy")                           \
+    X(copies_plain_warm, "copied: the destination was warm and the source not yet published")      \
+    X(copies_plain_predicted, "copied: the predictor expected an overwrite")                       \
+    X(copies_plain_dirty, "copied: most of the published source had been written since")           \
+    X(copies_plain_shape, "copied: incongruent, too small or already shared otherwise")            \
+    X(copies_plain_module, "copied: the calling module is not known to be safe")                   \
+    X(copies_plain_fallback, "copied: a limit or a failed system call prevented sharing")          \
+    X(publishes, "snapshots written")                                                              \
+    X(published_bytes, "pages written into snapshots")                                             \
+    X(private_copy_bytes, "shared pages seen to have been written, and so copied by the kernel")   \
+    X(predictor_hits, "shared copies that stayed mostly shared")                                   \
+    X(predictor_misses, "shared copies that were mostly overwritten")                              \
+    X(snapshots_live, "snapshots in use")                                                          \
+    X(arenas_live, "snapshot files open, one a fork epoch")                                        \
+    X(punched_bytes, "snapshot pages released with their last owner")                              \
+    X(sole_owner_bytes, "snapshot pages released because their only owner had replaced them")      \
+    X(lazy_zero_bytes, "zero filling that touched no page")                                        \
+    X(zero_scans, "passes of the zero reclaim")                                                    \
+    X(zero_pages_checked, "pages whose content was checked for zero")                              \
+    X(zero_pages_found, "of these, all zero")                                                      \
+    X(zero_reclaimed_bytes, "all-zero pages given back")                                           \
+    X(collections_seen, "ends of a garbage collection noticed")                                    \
+    X(forks_seen, "times this process was found to be a fork's child")                             \
+    X(fallback_arena, "address space: no more room for the block arena")                           \
+    X(fallback_memfd, "snapshot file could not be created")                                        \
+    X(fallback_file_size, "RLIMIT_FSIZE does not allow snapshots")                                 \
+    X(fallback_write, "snapshot could not be written")                                             \
+    X(fallback_map, "a mapping could not be made")                                                 \
+    X(fallback_map_count, "sharing paused: vm.max_map_count is near")                              \
+    X(fallback_pagemap, "no page table information: /proc/self/pagemap cannot be used")            \
+    X(fallback_pagemap_scan, "PAGEMAP_SCAN missing: the slower /proc/self/pagemap read instead")   \
+    X(fallback_epochs, "sharing paused: too many fork epochs are still in use")                    \
+    X(fallback_descriptor, "our descriptor was closed or reused by the program")                   \
+    X(fallback_threads, "zero reclaim skipped: other threads run and cannot be held off")          \
+    X(fallback_move, "pages could not be moved between addresses")                                 \
+    X(fallback_discard, "pages could not be given back")                                           \
+    X(fallback_table, "our tables are full")                                                       \
+    X(fallback_keeper, "background keeper could not be started: no timed decay")
+
+struct pw_statistics {
+    char magic[8];     // PW_STATISTICS_MAGIC, no terminator
+    uint32_t version;  // PW_STATISTICS_VERSION
+    uint32_t size;     // of this struct, in bytes
+    uint64_t pid;      // whose block this is
+    char policy[16];   // name of the policy in force, zero padded
+#define PW_STATISTICS_DECLARE(name, meaning) uint64_t name;
+    PW_STATISTICS_FIELDS(PW_STATISTICS_DECLARE)
+#undef PW_STATISTICS_DECLARE
+};
+
+// ---------------------------------------------------------------------------------------------
+// Functions
+
+#define PW_API __attribute__((visibility("default")))
+
+// Version of the library that is loaded, which may be newer than PW_VERSION.
+PW_API const char *pw_version(void);
+
+// Is Pagewise serving large blocks in this process?
+PW_API bool pw_is_on(void);
+
+// Start serving blocks, with `options` in the form of PAGEWISE_OPTIONS (NULL: the environment's).
+// Returns true when on; false when the policy is `plain` or the machine does not allow it, and then
+// every function below behaves like its C library counterpart. Later calls change nothing.
+PW_API bool pw_start(const char *options);
+
+// Like malloc, calloc, aligned_alloc, realloc, free and malloc_usable_size. Blocks under the
+// threshold come from the C library; blocks of either origin may be passed to pw_resize and pw_free.
+// NULL and errno ENOMEM when there is no memory.
+PW_API void *pw_allocate(size_t size);
+PW_API void *pw_allocate_zeroed(size_t count, size_t size);
+PW_API void *pw_allocate_aligned(size_t alignment, size_t size);
+PW_API void *pw_resize(void *block, size_t size);
+PW_API void pw_free(void *block);
+PW_API size_t pw_usable_size(const void *block);
+
+// Is `address` inside a block that Pagewise, not the C library, has allocated?
+PW_API bool pw_owns(const void *address);
+
+// Like memmove; whole pages between blocks of ours are shared copy-on-write where that pays.
+// As for memmove, no other thread may write to [from, from + size) or use [to, to + size) meanwhile.
+// Bytes next to those ranges may be read and written freely. Returns `to`.
+PW_API void *pw_copy(void *to, const void *from, size_t size);
+
+// Like memset(to, 0, size), without touching pages that were never touched. Returns `to`.
+PW_API void *pw_zero(void *to, size_t size);
+
+// Tell Pagewise that a garbage collection has just ended and that no other thread writes to blocks
+// of ours until this returns: all-zero pages are given back. Returns the bytes given back.
+PW_API size_t pw_collection_ended(void);
+
+// Give back every warm page. Returns the bytes given back.
+PW_API size_t pw_trim(void);
+
+// Copy at most `size` bytes of the statistics block to `out`; returns the bytes copied.
+PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

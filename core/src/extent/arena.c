@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: MIT
+#include "extent/extent.h"
+
+#include <string.h>
+
+// Inside a 47-bit address space, far from where programs, libraries and stacks are put.
+#define ARENA_LOWEST ((uintptr_t)0x100000000000)
+#define ARENA_SPACING ((uintptr_t)1 << 40) // as much as one arena can grow
+#define ARENA_PLACES 32
+#define TABLE_CHUNK ((size_t)1 << 18)
+// Below this a purge would cost more system calls than it returns pages.
+#define PURGE_EXTRA_PAGES 512u
+
+// --- our own tables ------------------------------------------------------------------------------
+
+static void *table_allocate(struct pw_arena *arena, size_t size) {
+    if ((size_t)(arena->table_end - arena->table) < size) {
+        char *chunk = pw_os_map_table(TABLE_CHUNK);
+        if (!chunk) {
+            return NULL;
+        }
+        arena->table = chunk;
+        arena->table_end = chunk + TABLE_CHUNK;
+        PW_COUNT(arena->stats, bookkeeping_bytes, TABLE_CHUNK);
+    }
+    char *got = arena->table;
+    arena->table += size;
+    return got;
+}
+
+uint32_t pw_extent_number(const struct pw_arena *arena, const struct pw_extent *extent) {
+    // Extents know their own number through the registry: their first page names them.
+    return arena->index[extent->page / PW_ARENA_STEP_PAGES][extent->page % PW_ARENA_STEP_PAGES];
+}
+
+// A new extent's number, 0 when the table is full.
+static uint32_t new_extent(struct pw_arena *arena) {
+    uint32_t number = arena->free_extent;
+    if (number) {
+        struct pw_extent *extent = pw_extent_at(arena, number);
+        arena->free_extent = extent->next;
+        uint32_t generation = extent->generation;
+        *extent = (struct pw_extent){.generation = generation + 1};
+        return number;
+    }
+    uint32_t chunk = arena->extent_count / PW_EXTENT_CHUNK;
+    if (chunk == PW_EXTENT_CHUNKS) {
+        return 0;
+    }
+    if (!arena->extents[chunk]) {
+        size_t size = PW_EXTENT_CHUNK * sizeof(struct pw_extent);
+        arena->extents[chunk] = table_allocate(arena, size);
+        if (!arena->extents[chunk]) {
+            return 0;
+        }
+    }
+    return arena->extent_count++;
+}
+
+static void delete_extent(struct pw_arena *arena, uint32_t number) {
+    struct pw_extent *extent = pw_extent_at(arena, number);
+    extent->state = PW_EXTENT_NONE;
+    extent->generation++;
+    extent->next = arena->free_extent;
+    arena->free_extent = number;
+}
+
+// --- registry --------------------------------------------------------------------------------------
+
+static uint32_t *index_of(struct pw_arena *arena, uint32_t page) {
+    return &arena->index[page / PW_ARENA_STEP_PAGES][page % PW_ARENA_STEP_PAGES];
+}
+
+// Free extents are found by their first and last page only.
+static void tag(struct pw_arena *arena, uint32_t number) {
+    const struct pw_extent *extent = pw_extent_at(arena, number);
+    *index_of(arena, extent->page) = number;
+    *index_of(arena, extent->page + extent->pages - 1) = number;
+}
+
+struct pw_extent *pw_arena_find(struct pw_arena *arena, const void *address) {
+    if (!pw_arena_contains(arena, address)) {
+        return NULL;
+    }
+    uint32_t page = (uint32_t)(((uintptr_t)address - (uintptr_t)arena->base) >> PW_PAGE_SHIFT);
+    uint32_t number = *index_of(arena, page);
+    struct pw_extent *extent = number ? pw_extent_at(arena, number) : NULL;
+    // Entries inside free extents are left over from earlier blocks.
+    bool inside = extent && extent->state == PW_EXTENT_USED && page >= extent->page &&
+                  page - extent->page < extent->pages;
+    return inside ? extent : NULL;
+}
+
+bool pw_arena_is_foreign(struct pw_arena *arena, const void *address) {
+    if (!pw_arena_contains(arena, address)) {
+        return true;
+    }
+    uint32_t page = (uint32_t)(((uintptr_t)address - (uintptr_t)arena->base) >> PW_PAGE_SHIFT);
+    return *index_of(arena, page) == 0;
+}
+
+static struct pw_extent *neighbour_after(struct pw_arena *arena, const struct pw_extent *extent) {
+    uint32_t page = extent->page + extent->pages;
+    uint32_t number = page < arena->end ? *index_of(arena, page) : 0;
+    return number ? pw_extent_at(arena, number) : NULL;
+}
+
+static struct pw_extent *neighbour_before(struct pw_arena *arena, const struct pw_extent *extent) {
+    uint32_t number = extent->page > 0 ? *index_of(arena, extent->page - 1) : 0;
+    return number ? pw_extent_at(arena, number) : NULL;
+}
+
+// --- bins ------------------------------------------------------------------------------------------
+
+static unsigned bin_of(uint32_t pages) {
+    if (pages < 64) {
+        return pages;
+    }
+    unsigned doubling = 31u - (unsigned)__builtin_clz(pages);
+    return 64 + (doubling - 6) * 8 + ((pages >> (doubling - 3)) & 7);
+}
+
+static struct pw_bins *bins_of(struct pw_arena *arena, enum pw_extent_state state) {
+    return state == PW_EXTENT_WARM ? &arena->warm : &arena->cold;
+}
+
+static void count_warm(struct pw_arena *arena, int64_t pages) {
+    arena->warm_pages += (uint64_t)pages;
+    PW_GAUGE(arena->stats, cached_bytes, arena->warm_pages * PW_PAGE);
+}
+
+static void bin_insert(struct pw_arena *arena, uint32_t number, enum pw_extent_state state) {
+    struct pw_extent *extent = pw_extent_at(arena, number);
+    struct pw_bins *bins = bins_of(arena, state);
+    unsigned bin = bin_of(extent->pages);
+    extent->state = (uint8_t)state;
+    extent->previous = 0;
+    extent->next = bins->head[bin];
+    if (extent->next) {
+        pw_extent_at(arena, extent->next)->previous = number;
+    }
+    bins->head[bin] = number;
+    bins->occupied[bin / 64] |= (uint64_t)1 << (bin % 64);
+    tag(arena, number);
+    if (state == PW_EXTENT_WARM) {
+        count_warm(arena, extent->pages);
+    }
+}
+
+static void bin_remove(struct pw_arena *arena, struct pw_extent *extent) {
+    struct pw_bins *bins = bins_of(arena, extent->state);
+    unsigned bin = bin_of(extent->pages);
+    if (extent->previous) {
+        pw_extent_at(arena, extent->previous)->next = extent->next;
+    } else {
+        bins->head[bin] = extent->next;
+    }
+    if (extent->next) {
+        pw_extent_at(arena, extent->next)->previous = extent->previous;
+    }
+    if (!bins->head[bin]) {
+        bins->occupied[bin / 64] &= ~((uint64_t)1 << (bin % 64));
+    }
+    if (extent->state == PW_EXTENT_WARM) {
+        count_warm(arena, -(int64_t)extent->pages);
+    }
+    extent->state = PW_EXTENT_NONE;
+}
+
+static int next_bin(const struct pw_bins *bins, unsigned from) {
+    for (unsigned word = from / 64; word < PW_SIZE_BINS / 64; word++) {
+        uint64_t occupied = bins->occupied[word];
+        if (word == from / 64) {
+            occupied &= ~(uint64_t)0 << (from % 64);
+        }
+        if (occupied) {
+            return (int)(word * 64 + (unsigned)__builtin_ctzll(occupied));
+        }
+    }
+    return -1;
+}
+
+static int largest_bin(const struct pw_bins *bins) {
+    for (int word = PW_SIZE_BINS / 64 - 1; word >= 0; word--) {
+        if (bins->occupied[word]) {
+            return word * 64 + 63 - __builtin_clzll(bins->occupied[word]);
+        }
+    }
+    return -1;
+}
+
+// The smallest of the first `limit` extents of a bin that has at least `pages`.
+static struct pw_extent *smallest_in(struct pw_arena *arena, uint32_t number, uint32_t pages,
+                                     int limit) {
+    struct pw_extent *best = NULL;
+    for (; number && limit > 0; limit--) {
+        struct pw_extent *extent = pw_extent_at(arena, number);
+        if (extent->pages >= pages && (!best || extent->pages < best->pages)) {
+            best = extent;
+            if (best->pages == pages) {
+                break;
+            }
+        }
+        number = extent->next;
+    }
+    return best;
+}
+
+// LIFO best fit: the newest of the tightest, within a bounded search.
+static struct pw_extent *best_fit(struct pw_arena *arena, enum pw_extent_state state,
+                                  uint32_t pages) {
+    struct pw_bins *bins = bins_of(arena, state);
+    unsigned bin = bin_of(pages);
+    struct pw_extent *best = smallest_in(arena, bins->head[bin], pages, 256);
+    int larger = best ? -1 : next_bin(bins, bin + 1);
+    return larger < 0 ? best : smallest_in(arena, bins->head[larger], pages, 16);
+}
+
+// --- splitting, coalescing ----------------------------------------------------------------------
+
+// Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
+// table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
+static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages,
+                     enum pw_extent_state state) {
+    uint32_t number = extent->pages > pages ? new_extent(arena) : 0;
+    if (!number) {
+        return;
+    }
+    struct pw_extent *rest = pw_extent_at(arena, number);
+    rest->page = extent->page + pages;
+    rest->pages = extent->pages - pages;
+    rest->stamp = extent->stamp;
+    extent->pages = pages;
+    bin_insert(arena, number, state);
+}
+
+static void absorb(struct pw_arena *arena, struct pw_extent *extent, struct pw_extent *neighbour) {
+    uint32_t number = pw_extent_number(arena, neighbour);
+    if (neighbour->page < extent->page) {
+        extent->page = neighbour->page;
+    }
+    extent->pages += neighbour->pages;
+    if (neighbour->stamp > extent->stamp) {
+        extent->stamp = neighbour->stamp;
+    }
+    delete_extent(arena, number);
+}
+
+// Take the extent's number from the registry before its first page changes owner.
+static void coalesce_into_pool(struct pw_arena *arena, struct pw_extent *extent,
+                               enum pw_extent_state state) {
+    uint32_t number = pw_extent_number(arena, extent);
+    struct pw_extent *after = neighbour_after(arena, extent);
+    struct pw_extent *before = neighbour_before(arena, extent);
+    if (after && after->state == state) {
+        bin_remove(arena, after);
+        absorb(arena, extent, after);
+    }
+    if (before && before->state == state) {
+        bin_remove(arena, before);
+        absorb(arena, extent, before);
+    }
+    bin_insert(arena, number, state);
+}
+
+void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
+                      enum pw_extent_state state) {
+    extent->generation++;
+    if (state == PW_EXTENT_LOST) {
+        extent->state = PW_EXTENT_LOST;
+        tag(arena, pw_extent_number(arena, extent));
+        return;
+    }
+    extent->stamp = pw_arena_clock();
+    coalesce_into_pool(arena, extent, state);
+}
+
+// --- growth ----------------------------------------------------------------------------------------
+
+bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent) {
+    arena->stats = stats;
+    arena->slack_percent = slack_percent;
+    arena->extent_count = 1; // 0 means none
+    uint64_t place = (pw_os_random() >> 8) % ARENA_PLACES;
+    arena->base = (char *)(ARENA_LOWEST + place * ARENA_SPACING);
+    return true;
+}
+
+static uint32_t *ensure_leaf(struct pw_arena *arena, uint32_t step) {
+    if (!arena->index[step]) {
+        arena->index[step] = table_allocate(arena, PW_ARENA_STEP_PAGES * sizeof(uint32_t));
+    }
+    return arena->index[step];
+}
+
+static void skip_steps(struct pw_arena *arena, uint32_t steps);
+
+// Append at least `pages` cold pages. A range that the program has mapped itself is skipped.
+static bool grow(struct pw_arena *arena, uint32_t pages) {
+    uint32_t steps = (pages + PW_ARENA_STEP_PAGES - 1) / PW_ARENA_STEP_PAGES;
+    for (int attempt = 0; attempt < 8; attempt++) {
+        uint32_t first = arena->end / PW_ARENA_STEP_PAGES;
+        if (steps > PW_ARENA_STEPS || first > PW_ARENA_STEPS - steps) {
+            return false;
+        }
+        for (uint32_t i = 0; i < steps; i++) {
+            if (!ensure_leaf(arena, first + i)) {
+                return false;
+            }
+        }
+        uint32_t number = new_extent(arena);
+        if (!number) {
+            return false;
+        }
+        char *address = arena->base + (size_t)arena->end * PW_PAGE;
+        size_t size = (size_t)steps * PW_ARENA_STEP_PAGES * PW_PAGE;
+        if (pw_os_map_new(address, size)) {
+            struct pw_extent *extent = pw_extent_at(arena, number);
+            extent->page = arena->end;
+            extent->pages = steps * PW_ARENA_STEP_PAGES;
+            arena->end += extent->pages;
+            tag(arena, number);
+            coalesce_into_pool(arena, extent, PW_EXTENT_COLD);
+            return true;
+        }
+        delete_extent(arena, number);
+        if (!pw_os_is_mapped(address, PW_PAGE)) {
+            return false; // no address space, not a neighbour in the way
+        }
+        skip_steps(arena, 1);
+    }
+    return false;
+}
+
+// Leave out steps that belong to somebody else: their pages stay owned by no extent.
+static void skip_steps(struct pw_arena *arena, uint32_t steps) {
+    arena->end += steps * PW_ARENA_STEP_PAGES;
+}
+
+// --- taking pages --------------------------------------------------------------------------------
+
+struct pw_extent *pw_arena_take_warm(struct pw_arena *arena, uint32_t pages) {
+    struct pw_extent *extent = best_fit(arena, PW_EXTENT_WARM, pages);
+    if (!extent) {
+        return NULL;
+    }
+    bin_remove(arena, extent);
+    cut_tail(arena, extent, pages, PW_EXTENT_WARM);
+    extent->warm_pages = extent->pages;
+    return extent;
+}
+
+// A warm extent of at least half the size whose right neighbour is cold and supplies the rest.
+static struct pw_extent *find_mixed(struct pw_arena *arena, uint32_t pages) {
+    int bin = next_bin(&arena->warm, bin_of(pages / 2 + 1));
+    int limit = 64;
+    for (; bin >= 0; bin = next_bin(&arena->warm, (unsigned)bin + 1)) {
+        uint32_t number = arena->warm.head[bin];
+        for (; number && limit > 0; limit--) {
+            struct pw_extent *warm = pw_extent_at(arena, number);
+            struct pw_extent *after = neighbour_after(arena, warm);
+            if (warm->pages < pages && after && after->state == PW_EXTENT_COLD &&
+                warm->pages + after->pages >= pages) {
+                return warm;
+            }
+            number = warm->next;
+        }
+    }
+    return NULL;
+}
+
+struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages) {
+    struct pw_extent *extent = find_mixed(arena, pages);
+    if (!extent) {
+        return NULL;
+    }
+    struct pw_extent *after = neighbour_after(arena, extent);
+    uint32_t warm_pages = extent->pages;
+    bin_remove(arena, extent);
+    bin_remove(arena, after);
+    absorb(arena, extent, after);
+    cut_tail(arena, extent, pages, PW_EXTENT_COLD);
+    extent->warm_pages = warm_pages;
+    return extent;
+}
+
+// Split off the pages before the first one that is right before a 2 MB boundary.
+static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent *extent) {
+    uint32_t per_huge = PW_HUGE_PAGE / PW_PAGE;
+    uint32_t lead = (per_huge - 1 - extent->page % per_huge) % per_huge;
+    if (lead == 0) {
+        return extent;
+    }
+    uint32_t number = new_extent(arena);
+    if (!number) {
+        return extent;
+    }
+    uint32_t lead_number = pw_extent_number(arena, extent);
+    struct pw_extent *aligned = pw_extent_at(arena, number);
+    aligned->page = extent->page + lead;
+    aligned->pages = extent->pages - lead;
+    extent->pages = lead;
+    tag(arena, number);
+    bin_insert(arena, lead_number, PW_EXTENT_COLD);
+    return aligned;
+}
+
+struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, bool huge_phase) {
+    uint32_t needed = huge_phase ? pages + PW_HUGE_PAGE / PW_PAGE : pages;
+    struct pw_extent *extent = best_fit(arena, PW_EXTENT_COLD, needed);
+    if (!extent && grow(arena, needed)) {
+        extent = best_fit(arena, PW_EXTENT_COLD, needed);
+    }
+    if (!extent) {
+        return NULL;
+    }
+    bin_remove(arena, extent);
+    if (huge_phase) {
+        extent = align_for_huge(arena, extent);
+    }
+    cut_tail(arena, extent, pages, PW_EXTENT_COLD);
+    extent->warm_pages = 0;
+    return extent;
+}
+
+void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
+    uint32_t done = 0;
+    while (done < extent->pages && arena->warm_pages > 0) {
+        int bin = largest_bin(&arena->warm);
+        struct pw_extent *piece = bin < 0 ? NULL : pw_extent_at(arena, arena->warm.head[bin]);
+        if (!piece || piece->pages < 16) {
+            break;
+        }
+        uint32_t pages = extent->pages - done;
+        bin_remove(arena, piece);
+        cut_tail(arena, piece, pages, PW_EXTENT_WARM);
+        if (piece->pages > pages) { // the table is full
+            pw_arena_release(arena, piece, PW_EXTENT_WARM);
+            break;
+        }
+        pages = piece->pages;
+        char *from = pw_extent_address(arena, piece);
+        char *to = pw_extent_address(arena, extent) + (size_t)done * PW_PAGE;
+        tag(arena, pw_extent_number(arena, piece));
+        if (!pw_os_move(from, (size_t)pages * PW_PAGE, to)) {
+            PW_COUNT(arena->stats, fallback_move, 1);
+            coalesce_into_pool(arena, piece, PW_EXTENT_WARM);
+            break;
+        }
+        pw_arena_release(arena, piece, PW_EXTENT_COLD);
+        done += pages;
+    }
+    extent->warm_pages = done;
+    PW_COUNT(arena->stats, gathered_bytes, (uint64_t)done * PW_PAGE);
+}
+
+void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
+    uint32_t number = pw_extent_number(arena, extent);
+    extent->state = PW_EXTENT_USED;
+    extent->generation++;
+    for (uint32_t i = 0; i < extent->pages; i++) {
+        *index_of(arena, extent->page + i) = number;
+    }
+}
+
+// --- giving back ---------------------------------------------------------------------------------
+
+// The oldest extent of a bin: the pool is filled at the head.
+static struct pw_extent *oldest_in(struct pw_arena *arena, int bin) {
+    uint32_t number = arena->warm.head[bin];
+    while (pw_extent_at(arena, number)->next) {
+        number = pw_extent_at(arena, number)->next;
+    }
+    return pw_extent_at(arena, number);
+}
+
+// Make a warm extent cold. False: the kernel would not take its pages and it stays warm.
+static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
+    bin_remove(arena, extent);
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    char *address = pw_extent_address(arena, extent);
+    // A new mapping also drops advice and lets neighbours merge, so that the mapping count falls.
+    if (!pw_os_map_blank(address, size) && !pw_os_discard(address, size)) {
+        PW_COUNT(arena->stats, fallback_discard, 1);
+        coalesce_into_pool(arena, extent, PW_EXTENT_WARM);
+        return false;
+    }
+    extent->generation++;
+    coalesce_into_pool(arena, extent, PW_EXTENT_COLD);
+    return true;
+}
+
+uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
+    uint64_t done = 0;
+    while (done < pages && arena->warm_pages > 0) {
+        int bin = largest_bin(&arena->warm);
+        if (bin < 0) {
+            break;
+        }
+        struct pw_extent *extent = oldest_in(arena, bin);
+        uint64_t wanted = pages - done;
+        // Of a much larger extent only the tail goes: whole 2 MB units stay together.
+        if (extent->pages > wanted + PURGE_EXTRA_PAGES && extent->pages > 2 * PURGE_EXTRA_PAGES) {
+            uint32_t kept = (uint32_t)((extent->pages - wanted) & ~(uint64_t)511);
+            uint32_t number = pw_extent_number(arena, extent);
+            bin_remove(arena, extent);
+            cut_tail(arena, extent, kept, PW_EXTENT_WARM);
+            bool cut = extent->pages == kept;
+            bin_insert(arena, number, PW_EXTENT_WARM);
+            extent = cut ? neighbour_after(arena, extent) : extent;
+        }
+        uint32_t size = extent->pages;
+        if (!give_back(arena, extent)) {
+            break;
+        }
+        done += size;
+    }
+    return done;
+}
+
+uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp) {
+    uint64_t done = 0;
+    for (unsigned bin = 0; bin < PW_SIZE_BINS; bin++) {
+        uint32_t number = arena->warm.head[bin];
+        while (number) {
+            struct pw_extent *extent = pw_extent_at(arena, number);
+            number = extent->next;
+            uint32_t size = extent->pages;
+            if ((int32_t)(stamp - extent->stamp) > 0) {
+                if (!give_back(arena, extent)) {
+                    return done;
+                }
+                done += size;
+            }
+        }
+    }
+    PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
+    return done;
+}
+
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
+    uint64_t live = arena->live_pages + arena->foreign_pages + fresh;
+    if (live > arena->highest_pages) {
+        arena->highest_pages = live;
+    }
+    uint64_t allowed = arena->highest_pages + arena->highest_pages * arena->slack_percent / 100 +
+                       ((size_t)1 << 20) / PW_PAGE;
+    if (arena->warm_pages > 0 && live + arena->warm_pages > allowed) {
+        uint64_t purged = pw_arena_purge(arena, live + arena->warm_pages - allowed);
+        if (purged) {
+            PW_COUNT(arena->stats, purges, 1);
+            PW_COUNT(arena->stats, purged_bytes, purged * PW_PAGE);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+//
+// extent: page-granular address ranges. One contiguous arena, a registry from address to extent, and
+// the pool of free extents: warm ones (backed by memory) and cold ones (not).
+//
+// Nothing here takes a lock: callers hold the heap's.
+#ifndef PW_EXTENT_EXTENT_H
+#define PW_EXTENT_EXTENT_H
+
+#include "os/os.h"
+#include "stats/stats.h"
+
+enum pw_extent_state {
+    PW_EXTENT_NONE, // not an extent, or one between two states
+    PW_EXTENT_USED, // a block
+    PW_EXTENT_WARM, // free and backed by memory
+    PW_EXTENT_COLD, // free, reads zero, costs nothing
+    PW_EXTENT_LOST, // a failed system call left it in a state that must not be reused
+};
+
+struct pw_extent {
+    uint32_t page, pages;    // place in the arena and length, in pages
+    uint32_t next, previous; // in the list of a size bin; 0 ends it
+    uint8_t state;           // enum pw_extent_state
+    bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
+    bool huge;               // huge pages were advised
+    bool untouched;          // no page from warm_pages on has been handed out before
+    uint8_t zero_backoff;    // log2 of the collections to skip before the next zero scan
+    bool judged;             // the predictor has seen what became of this copy
+    bool copied;             // its shared pages came by a copy into it, not out of it
+    bool sparse;             // pages in it may be absent: zeros that were never written, or given back
+    uint16_t data_offset;    // of the block's first byte in the extent, at most one page
+    uint32_t warm_pages;     // of a block: how many leading pages were warm when it was allocated
+    uint32_t generation;     // changes whenever the extent becomes another one
+    uint32_t zero_due;       // collection at which the next zero scan is due
+    uint32_t stamp;          // of a warm extent: when it was freed, in units of 256 ms
+    size_t user_size;        // bytes asked for
+
+    // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
+    // from its page share_offset on. snapshot 0: not shared.
+    uint32_t snapshot, share_first, share_pages, share_offset;
+    uint32_t next_member; // of the same snapshot
+    uint64_t site;        // who asked for the copy
+};
+
+#define PW_ARENA_STEP_PAGES 4096u   // grows by 16 MB
+#define PW_ARENA_STEPS (1u << 16)   // to 1 TB
+#define PW_EXTENT_CHUNK 1024u       // extents in one table chunk
+#define PW_EXTENT_CHUNKS 1024u      // at most about a million extents
+#define PW_SIZE_BINS 256
+
+// A free list for each size: exact below 64 pages, then eight to a doubling.
+struct pw_bins {
+    uint32_t head[PW_SIZE_BINS];
+    uint64_t occupied[PW_SIZE_BINS / 64];
+};
+
+struct pw_arena {
+    char *base;           // NULL: not started
+    uint32_t end;         // pages in the arena so far
+    struct pw_stats *stats;
+    uint32_t *index[PW_ARENA_STEPS]; // page -> extent, a leaf a step
+    struct pw_extent *extents[PW_EXTENT_CHUNKS];
+    uint32_t extent_count, free_extent;
+    struct pw_bins warm, cold;
+    uint64_t warm_pages;  // pages in the warm pool
+    uint64_t live_pages;  // pages of blocks
+    char *table, *table_end; // what is left of the current table chunk
+
+    // The memory rule: live + what the C library holds + the request; its highest value so far.
+    uint64_t highest_pages;
+    uint64_t slack_percent;
+    uint64_t foreign_pages; // what the C library's heap grew, told by the front
+};
+
+bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent);
+
+static inline bool pw_arena_contains(const struct pw_arena *arena, const void *address) {
+    uintptr_t offset = (uintptr_t)address - (uintptr_t)arena->base;
+    return arena->base && offset < (uintptr_t)arena->end * PW_PAGE;
+}
+
+static inline struct pw_extent *pw_extent_at(struct pw_arena *arena, uint32_t number) {
+    return &arena->extents[number / PW_EXTENT_CHUNK][number % PW_EXTENT_CHUNK];
+}
+
+uint32_t pw_extent_number(const struct pw_arena *arena, const struct pw_extent *extent);
+
+static inline char *pw_extent_address(const struct pw_arena *arena,
+                                      const struct pw_extent *extent) {
+    return arena->base + (size_t)extent->page * PW_PAGE;
+}
+
+// The block that contains `address` in any of its pages; NULL when there is none.
+struct pw_extent *pw_arena_find(struct pw_arena *arena, const void *address);
+
+// Is `address` in a part of the arena's range that the program had mapped itself?
+bool pw_arena_is_foreign(struct pw_arena *arena, const void *address);
+
+// Take pages for a block. Each returns an extent of exactly `pages` with warm_pages set, in state
+// NONE, or NULL; pw_arena_use then makes it a block.
+struct pw_extent *pw_arena_take_warm(struct pw_arena *arena, uint32_t pages);
+struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages);
+// `phase`: the extent's second page starts at a 2 MB boundary, for huge pages behind the header page.
+struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, bool huge_phase);
+// Fill a cold extent from the largest warm pieces, leaving those cold.
+void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
+
+// Make a taken extent a block: from now on every address in it is found.
+void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
+
+// Return an extent to the pool, WARM or COLD, or put it aside as LOST.
+void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_extent_state state);
+
+// Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
+
+// Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
+uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
+uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp);
+
+// Clock of pw_extent.stamp.
+static inline uint32_t pw_arena_clock(void) {
+    return (uint32_t)(pw_os_now_ms() >> 8);
+}
+
+#endif

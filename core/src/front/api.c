@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+//
+// The public functions of pagewise.h, for programs that link against the library.
+#include "front/c_library.h"
+#include "front/heap.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+
+const char *pw_version(void) {
+    return PW_VERSION;
+}
+
+void *pw_allocate(size_t size) {
+    void *block = size >= pw_gate.threshold
+                      ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : __libc_malloc(size);
+}
+
+void *pw_allocate_zeroed(size_t count, size_t size) {
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *block = total >= pw_gate.threshold
+                      ? pw_block_allocate(total, 1, true, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : __libc_calloc(count, size);
+}
+
+void *pw_allocate_aligned(size_t alignment, size_t size) {
+    void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
+                      ? pw_block_allocate(size, alignment, false, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : __libc_memalign(alignment, size);
+}
+
+void *pw_resize(void *block, size_t size) {
+    if (!block) {
+        void *fresh = size >= pw_gate.threshold
+                          ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
+                          : NULL;
+        return fresh ? fresh : __libc_malloc(size);
+    }
+    if (pw_owns(block) && size > 0) {
+        return pw_block_resize(block, size, __builtin_return_address(0));
+    }
+    if (pw_owns(block)) {
+        pw_block_free(block);
+        return NULL;
+    }
+    return __libc_realloc(block, size);
+}
+
+void pw_free(void *block) {
+    if (!block || !pw_gate_contains(block) || !pw_block_free(block)) {
+        __libc_free(block);
+    }
+}
+
+size_t pw_usable_size(const void *block) {
+    return pw_owns(block) ? pw_block_usable(block) : malloc_usable_size((void *)(uintptr_t)block);
+}
+
+bool pw_owns(const void *address) {
+    if (!pw_gate_contains(address) || !pw_heap_enter()) {
+        return false;
+    }
+    bool owns = pw_arena_find(&pw_heap.arena, address) != NULL;
+    pw_heap_leave();
+    return owns;
+}
+
+void *pw_copy(void *to, const void *from, size_t size) {
+    if (size < pw_gate.copy_threshold ||
+        !pw_block_copy(to, from, size, __builtin_return_address(0))) {
+        pw_os_copy(to, from, size);
+    }
+    return to;
+}
+
+void *pw_zero(void *to, size_t size) {
+    if (size < pw_gate.copy_threshold || !pw_block_zero(to, size)) {
+        pw_os_fill_zero(to, size);
+    }
+    return to;
+}
+
+size_t pw_trim(void) {
+    if (!pw_is_on() || !pw_heap_enter()) {
+        return 0;
+    }
+    uint64_t pages = pw_arena_purge(&pw_heap.arena, pw_heap.arena.warm_pages);
+    pw_heap_leave();
+    return pages * PW_PAGE;
+}
+
+size_t pw_statistics_read(struct pw_statistics *out, size_t size) {
+    const struct pw_statistics *block = pw_heap.stats.block;
+    size_t copied = !block ? 0 : size < sizeof *block ? size : sizeof *block;
+    if (copied) {
+        memcpy(out, block, copied);
+    }
+    return copied;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+//
+// Blocks: what malloc returns for large sizes. A block is an extent whose first page begins with the
+// C library's own header of a mapped chunk, so that a free or realloc that reaches the C library
+// without us still does the right thing (it unmaps the pages).
+#include "front/c_library.h"
+#include "front/heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_HEADER (2 * sizeof(size_t))
+#define CHUNK_IS_MAPPED ((size_t)2)
+#define LARGEST_PAGES (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
+
+// --- header --------------------------------------------------------------------------------------
+
+static uint16_t data_offset_for(size_t alignment) {
+    if (alignment <= CHUNK_HEADER) {
+        return CHUNK_HEADER;
+    }
+    // The C library requires the offset within a page to be a power of two, or zero.
+    return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);
+}
+
+static char *data_of(const struct pw_extent *extent) {
+    return pw_extent_address(&pw_heap.arena, extent) + extent->data_offset;
+}
+
+static size_t capacity_of(const struct pw_extent *extent) {
+    return (size_t)extent->pages * PW_PAGE - extent->data_offset;
+}
+
+static void write_header(const struct pw_extent *extent) {
+    size_t *chunk = (size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t lead = extent->data_offset - CHUNK_HEADER;
+    chunk[0] = lead;
+    chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
+}
+
+// The block that starts at `data`; anything else that points into the arena is the program's error.
+static struct pw_extent *block_at(const void *data) {
+    struct pw_extent *extent = pw_arena_find(&pw_heap.arena, data);
+    return extent && data_of(extent) == (const char *)data ? extent : NULL;
+}
+
+static void reject(const char *function) {
+    pw_os_warn(function, ": the address is not that of a live block (freed twice, or never "
+                         "allocated); the program is stopped as the C library would");
+    abort();
+}
+
+// --- allocation ----------------------------------------------------------------------------------
+
+static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
+    struct pw_arena *arena = &pw_heap.arena;
+    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed;
+    bool pool = pw_heap.options.pool;
+    struct pw_extent *extent = NULL;
+    if (pool && (!huge || arena->warm_pages >= pages / 2)) {
+        extent = pw_arena_take_mixed(arena, pages);
+        if (extent) {
+            PW_COUNT(&pw_heap.stats, allocated_mixed, 1);
+        }
+    }
+    if (!extent) {
+        extent = pw_arena_take_cold(arena, pages, huge);
+        if (!extent) {
+            return NULL;
+        }
+        if (pool && arena->warm_pages >= pages) {
+            pw_arena_gather(arena, extent);
+        }
+        if (huge && extent->warm_pages == 0) {
+            pw_huge_advise(arena, extent);
+        }
+        PW_COUNT(&pw_heap.stats, allocated_fresh, 1);
+    }
+    // What is warm already counts as live while room is made for the rest.
+    arena->live_pages += extent->warm_pages;
+    pw_arena_keep_rule(arena, extent->pages - extent->warm_pages);
+    arena->live_pages -= extent->warm_pages;
+    return extent;
+}
+
+static struct pw_extent *take(uint32_t pages, bool zeroed) {
+    if (pw_heap.options.pool) {
+        struct pw_extent *extent = pw_arena_take_warm(&pw_heap.arena, pages);
+        if (extent) {
+            PW_COUNT(&pw_heap.stats, allocated_warm, 1);
+            return extent;
+        }
+    }
+    return take_fresh(pages, zeroed);
+}
+
+static void count_live(int64_t pages) {
+    pw_heap.arena.live_pages += (uint64_t)pages;
+    uint64_t bytes = pw_heap.arena.live_pages * PW_PAGE;
+    PW_GAUGE(&pw_heap.stats, live_bytes, bytes);
+    PW_PEAK(&pw_heap.stats, peak_live_bytes, bytes);
+}
+
+static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
+    extent->collected = collected;
+    extent->untouched = extent->warm_pages < extent->pages;
+    extent->sparse = false;
+    extent->zero_backoff = 0;
+    extent->zero_due = pw_heap.share.collections;
+    extent->judged = false;
+    extent->copied = false;
+    extent->data_offset = data_offset;
+    extent->user_size = size;
+}
+
+static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bool collected) {
+    uint16_t offset = data_offset_for(alignment);
+    size_t pages = pw_pages_for(size + offset);
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
+        return NULL;
+    }
+    struct pw_extent *extent = take((uint32_t)pages, zeroed);
+    if (!extent) {
+        PW_COUNT(&pw_heap.stats, fallback_arena, 1);
+        return NULL;
+    }
+    pw_arena_use(&pw_heap.arena, extent);
+    reset(extent, size, offset, collected);
+    count_live(extent->pages);
+    write_header(extent);
+    PW_COUNT(&pw_heap.stats, blocks_allocated, 1);
+    return extent;
+}
+
+// Cold pages read zero; warm ones are cleaned by hand.
+static void clean_warm_pages(const struct pw_extent *extent, size_t size) {
+    size_t warm = (size_t)extent->warm_pages * PW_PAGE;
+    if (warm > extent->data_offset) {
+        size_t stale = warm - extent->data_offset;
+        pw_os_fill_zero(data_of(extent), stale < size ? stale : size);
+    }
+}
+
+void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
+    bool collected = pw_module_is_safe(site);
+    if (!pw_heap_enter()) {
+        return NULL;
+    }
+    pw_collection_block_allocated();
+    struct pw_extent *extent = allocate(size, alignment, zeroed, collected);
+    char *data = extent ? data_of(extent) : NULL;
+    if (extent && zeroed) {
+        clean_warm_pages(extent, size);
+    }
+    pw_heap_leave();
+    return data;
+}
+
+// --- release -------------------------------------------------------------------------------------
+
+// Tell the predictor what became of a shared copy.
+static void report_copy(struct pw_extent *extent) {
+    struct pw_prediction *prediction =
+        pw_predictor_entry(&pw_heap.predictor, extent->pages, extent->site);
+    uint32_t number = pw_extent_number(&pw_heap.arena, extent);
+    if (prediction->watched == number && prediction->generation == extent->generation) {
+        prediction->watched = 0;
+    }
+    uint64_t written = 0;
+    if (extent->judged || !pw_share_count_written(&pw_heap.share, extent, &written)) {
+        return;
+    }
+    PW_COUNT(&pw_heap.stats, private_copy_bytes, written * PW_PAGE);
+    if (pw_predictor_report(prediction, written, extent->share_pages, true)) {
+        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+    } else {
+        PW_COUNT(&pw_heap.stats, predictor_hits, 1);
+    }
+}
+
+// Most of a block that was filled lazily may never have been backed: such pages are not warm.
+static bool is_mostly_absent(const struct pw_extent *extent) {
+    uint64_t resident = 0;
+    return extent->sparse && pw_share_count_private(&pw_heap.share, extent, &resident) &&
+           resident * 2 < extent->pages;
+}
+
+static enum pw_extent_state release_state(struct pw_extent *extent) {
+    if (extent->snapshot) {
+        if (extent->copied) {
+            report_copy(extent);
+        }
+        return pw_share_drop_block(&pw_heap.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
+    }
+    if (pw_heap.options.pool && !is_mostly_absent(extent)) {
+        return PW_EXTENT_WARM;
+    }
+    bool blank = pw_os_map_blank(pw_extent_address(&pw_heap.arena, extent),
+                                 (size_t)extent->pages * PW_PAGE);
+    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
+}
+
+static void release(struct pw_extent *extent) {
+    count_live(-(int64_t)extent->pages);
+    PW_COUNT(&pw_heap.stats, blocks_freed, 1);
+    pw_huge_forget(&pw_heap.arena, extent);
+    pw_arena_release(&pw_heap.arena, extent, release_state(extent));
+}
+
+bool pw_block_free(void *block) {
+    if (!pw_heap_enter()) {
+        return true; // in the middle of our own work: better a leak than a broken table
+    }
+    struct pw_extent *extent = block_at(block);
+    bool foreign = !extent && pw_arena_is_foreign(&pw_heap.arena, block);
+    if (extent) {
+        release(extent);
+        pw_collection_block_freed();
+    }
+    pw_heap_leave();
+    if (!extent && !foreign) {
+        reject("free");
+    }
+    pw_keeper_wake();
+    return extent != NULL;
+}
+
+// --- resizing ------------------------------------------------------------------------------------
+
+// Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
+// never holds both.
+static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
+    struct pw_arena *arena = &pw_heap.arena;
+    size_t pages = pw_pages_for(size + extent->data_offset);
+    if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
+        return NULL;
+    }
+    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, false);
+    if (!larger) {
+        return NULL;
+    }
+    char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
+    size_t moved = (size_t)extent->pages * PW_PAGE;
+    pw_arena_keep_rule(arena, larger->pages - extent->pages);
+    if (!pw_os_move(from, moved, to)) {
+        pw_arena_release(arena, larger, PW_EXTENT_COLD);
+        return NULL;
+    }
+    pw_arena_use(arena, larger);
+    larger->warm_pages = extent->pages;
+    reset(larger, size, extent->data_offset, extent->collected);
+    write_header(larger);
+    count_live((int64_t)larger->pages - extent->pages);
+    pw_huge_forget(arena, extent);
+    pw_arena_release(arena, extent, PW_EXTENT_COLD);
+    return larger;
+}
+
+// The block after resizing, where it can stay or move by pages; NULL: copy it to a new one.
+static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
+    size_t capacity = capacity_of(extent);
+    if (size > capacity) {
+        return grow_by_moving(extent, size);
+    }
+    if (size >= capacity / 2) {
+        extent->user_size = size;
+        return extent;
+    }
+    return NULL;
+}
+
+void *pw_block_resize(void *block, size_t size, const void *site) {
+    if (!pw_heap_enter()) {
+        return NULL;
+    }
+    struct pw_extent *extent = block_at(block);
+    struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
+    size_t held = extent ? extent->user_size : 0;
+    char *data = resized ? data_of(resized) : NULL;
+    pw_heap_leave();
+    if (!extent) {
+        reject("realloc");
+    }
+    if (data) {
+        return data;
+    }
+    void *moved = size >= pw_gate.threshold ? pw_block_allocate(size, 1, false, site) : NULL;
+    if (!moved) {
+        moved = __libc_malloc(size);
+    }
+    if (moved) {
+        pw_os_copy(moved, block, held < size ? held : size);
+        pw_block_free(block);
+    }
+    return moved;
+}
+
+size_t pw_block_usable(const void *block) {
+    if (!pw_heap_enter()) {
+        return 0;
+    }
+    struct pw_extent *extent = block_at(block);
+    size_t usable = extent ? capacity_of(extent) : 0;
+    if (extent) {
+        // The program may use all of it from now on, and resizing must keep all of it.
+        extent->user_size = usable;
+    }
+    pw_heap_leave();
+    return usable;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+//
+// Noticing the end of a garbage collection, and what is done then.
+//
+// R: with gc.time(TRUE) the collector calls getrusage at its start and its end, which is exact. R's
+// own hook for event handlers (R_PolledEvents, R_ext/eventloop.h) is used once, at a moment when R
+// code may run, to switch that on. Other programs, and R until then: the first allocation after a
+// burst of frees.
+#include "front/heap.h"
+
+#include <dlfcn.h>
+
+#define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
+
+// --- switching gc.time on --------------------------------------------------------------------------
+
+typedef void *r_value; // SEXP
+
+static void (**polled_events)(void);
+static void (*earlier_handler)(void);
+
+static void *symbol(const char *name) {
+    return dlsym(RTLD_DEFAULT, name);
+}
+
+// gc.time(TRUE), as R code would call it.
+static void enable_gc_time(void) {
+    r_value (*install)(const char *) = (r_value(*)(const char *))symbol("Rf_install");
+    r_value (*logical)(int) = (r_value(*)(int))symbol("Rf_ScalarLogical");
+    r_value (*call2)(r_value, r_value) = (r_value(*)(r_value, r_value))symbol("Rf_lang2");
+    r_value (*evaluate)(r_value, r_value, int *) =
+        (r_value(*)(r_value, r_value, int *))symbol("R_tryEvalSilent");
+    r_value (*protect)(r_value) = (r_value(*)(r_value))symbol("Rf_protect");
+    void (*unprotect)(int) = (void (*)(int))symbol("Rf_unprotect");
+    r_value *base = (r_value *)symbol("R_BaseEnv");
+    if (!install || !logical || !call2 || !evaluate || !protect || !unprotect || !base) {
+        return;
+    }
+    int failed = 0;
+    r_value argument = protect(logical(1));
+    r_value call = protect(call2(install("gc.time"), argument));
+    evaluate(call, *base, &failed);
+    unprotect(2);
+    pw_heap.getrusage_works = !failed;
+}
+
+static void on_polled_events(void) {
+    *polled_events = earlier_handler;
+    enable_gc_time();
+    if (earlier_handler) {
+        earlier_handler();
+    }
+}
+
+PW_API void pw_collection_find_runtime(void) {
+    if (!pw_is_on() || pw_heap.options.zero == PW_ZERO_OFF ||
+        pw_heap.options.collect == PW_COLLECT_BURST) {
+        return;
+    }
+    polled_events = (void (**)(void))symbol("R_PolledEvents");
+    if (polled_events) {
+        earlier_handler = *polled_events;
+        *polled_events = on_polled_events;
+    }
+}
+
+// --- the end of a collection ---------------------------------------------------------------------
+
+// Between looking at a page and giving it back, another thread could write to it.
+static bool threads_are_quiet(void) {
+    unsigned threads = pw_os_thread_count();
+    bool quiet = threads > 0 && threads - pw_heap.keeper_runs <= 1;
+    if (!quiet) {
+        PW_COUNT(&pw_heap.stats, fallback_threads, 1);
+    }
+    return quiet;
+}
+
+static uint64_t collect(bool quiet) {
+    uint64_t freed = 0;
+    PW_COUNT(&pw_heap.stats, collections_seen, 1);
+    if (pw_heap.options.zero != PW_ZERO_OFF && quiet) {
+        freed = pw_share_reclaim_zero(&pw_heap.share, pw_heap.options.zero == PW_ZERO_ALWAYS);
+    }
+    freed += pw_share_reclaim_sole(&pw_heap.share);
+    pw_heap.freed_since = 0;
+    return freed;
+}
+
+size_t pw_collection_ended(void) {
+    if (!pw_is_on() || !pw_heap_enter()) {
+        return 0;
+    }
+    uint64_t freed = collect(true);
+    pw_heap_leave();
+    return freed;
+}
+
+// The collector asks for the time at its start and at its end, and allocates nothing in between.
+void pw_collection_getrusage(const void *site) {
+    if (!pw_is_on() || pw_heap.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||
+        !pw_heap_enter()) {
+        return;
+    }
+    bool is_end = pw_heap.allocated_since == 0 || pw_heap.freed_since > 0;
+    pw_heap.allocated_since = 0;
+    if (is_end) {
+        collect(threads_are_quiet());
+    }
+    pw_heap_leave();
+}
+
+void pw_collection_block_freed(void) {
+    pw_heap.freed_since++;
+}
+
+void pw_collection_block_allocated(void) {
+    pw_heap.allocated_since++;
+    bool guess = pw_heap.options.collect == PW_COLLECT_BURST ||
+                 (pw_heap.options.collect == PW_COLLECT_AUTO && !pw_heap.getrusage_works);
+    if (pw_heap.freed_since >= BURST_BLOCKS && guess) {
+        collect(threads_are_quiet());
+    }
+    pw_heap.freed_since = guess ? 0 : pw_heap.freed_since;
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+//
+// Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
+#include "front/heap.h"
+
+#define RANGES 256
+
+// A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
+struct copy {
+    struct pw_extent *source, *destination;
+    uint32_t from, to, pages;
+    char *whole;         // destination of the first whole page
+    const char *origin;  // its source
+};
+
+// The pages of the copy that lie wholly inside it. False: nothing to share.
+static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
+    struct pw_arena *arena = &pw_heap.arena;
+    if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {
+        return false;
+    }
+    size_t lead = -(uintptr_t)to & (PW_PAGE - 1);
+    if (size < lead + PW_PAGE) {
+        return false;
+    }
+    copy->source = pw_arena_find(arena, from);
+    copy->destination = pw_arena_find(arena, to);
+    if (!copy->source || !copy->destination || copy->source == copy->destination) {
+        return false;
+    }
+    copy->whole = to + lead;
+    copy->origin = from + lead;
+    copy->pages = (uint32_t)((size - lead) / PW_PAGE);
+    copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
+    copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
+    // A copy that runs over the end of a block is the program's error, not ours to make worse.
+    return copy->to + copy->pages <= copy->destination->pages &&
+           copy->from + copy->pages <= copy->source->pages;
+}
+
+static bool covers(uint32_t first, uint32_t pages, const struct pw_extent *extent) {
+    return first <= extent->share_first &&
+           first + pages >= extent->share_first + extent->share_pages;
+}
+
+// Has the previous copy of this kind been overwritten in the meantime?
+static void look_at_watched(struct pw_prediction *prediction) {
+    if (!prediction->watched) {
+        return;
+    }
+    struct pw_extent *last = pw_extent_at(&pw_heap.arena, prediction->watched);
+    uint64_t written = 0;
+    if (last->generation != prediction->generation || last->state != PW_EXTENT_USED ||
+        !last->snapshot || last->judged) {
+        prediction->watched = 0;
+    } else if (pw_share_count_written(&pw_heap.share, last, &written) &&
+               written * 2 > last->share_pages) {
+        pw_predictor_report(prediction, written, last->share_pages, false);
+        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+        last->judged = true;
+        prediction->watched = 0;
+    }
+}
+
+static void watch(struct pw_prediction *prediction, const struct pw_extent *extent) {
+    if (!prediction->watched) {
+        prediction->watched = pw_extent_number(&pw_heap.arena, extent);
+        prediction->generation = extent->generation;
+    }
+}
+
+static void count_plain(enum pw_copy_answer answer) {
+    struct pw_stats *stats = &pw_heap.stats;
+    switch (answer) {
+    case PW_COPY_PLAIN_WARM:
+        PW_COUNT(stats, copies_plain_warm, 1);
+        break;
+    case PW_COPY_PLAIN_PREDICTED:
+        PW_COUNT(stats, copies_plain_predicted, 1);
+        break;
+    default:
+        PW_COUNT(stats, copies_plain_dirty, 1);
+        break;
+    }
+}
+
+// The destination's pages are about to be replaced: warm ones go back to the pool instead of being
+// thrown away with the mapping.
+static void save_warm_pages(const struct copy *copy) {
+    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_extent *destination = copy->destination;
+    uint32_t end = copy->to + copy->pages;
+    uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
+    if (!pw_heap.options.pool || warm_end < copy->to + 16) {
+        return;
+    }
+    uint32_t pages = warm_end - copy->to;
+    struct pw_extent *saved = pw_arena_take_cold(arena, pages, false);
+    if (!saved) {
+        return;
+    }
+    if (saved->pages == pages && pw_os_move(copy->whole, (size_t)pages * PW_PAGE,
+                                            pw_extent_address(arena, saved))) {
+        pw_arena_release(arena, saved, PW_EXTENT_WARM);
+        destination->warm_pages = copy->to;
+    } else {
+        PW_COUNT(&pw_heap.stats, fallback_move, 1);
+        pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    }
+}
+
+// After a failed mapping the destination may have a hole: it must be memory again, whatever it takes.
+static void repair_destination(const struct copy *copy) {
+    size_t size = (size_t)copy->pages * PW_PAGE;
+    while (!pw_os_map_blank(copy->whole, size) && !pw_os_is_mapped(copy->whole, size)) {
+        PW_COUNT(&pw_heap.stats, fallback_map, 1);
+    }
+}
+
+// Map the destination onto the source's snapshot.
+static bool attach(const struct copy *copy, const struct pw_os_range *written, int count) {
+    save_warm_pages(copy);
+    if (!pw_share_attach(&pw_heap.share, copy->destination, copy->to, copy->source, copy->from,
+                         copy->pages, written, count)) {
+        repair_destination(copy);
+        return false;
+    }
+    copy->destination->copied = true;
+    copy->destination->judged = false;
+    copy->destination->sparse = false;
+    pw_arena_keep_rule(&pw_heap.arena, 0);
+    return true;
+}
+
+static bool publish(struct copy *copy) {
+    uint32_t published =
+        pw_share_publish(&pw_heap.share, copy->source, copy->from, copy->pages);
+    copy->pages = published < copy->pages ? published : copy->pages;
+    return published > 0;
+}
+
+// A destination that shares pages itself is overwritten: it gives up its share first.
+static bool free_destination(struct copy *copy) {
+    struct pw_extent *destination = copy->destination;
+    if (!destination->snapshot) {
+        return true;
+    }
+    return covers(copy->to, copy->pages, destination) &&
+           pw_share_drop(&pw_heap.share, destination);
+}
+
+// Share the whole pages of a copy. copy->pages may shrink to what could be shared.
+static bool share_pages(struct copy *copy, const void *site) {
+    struct pw_os_range written[RANGES];
+    struct pw_extent *source = copy->source;
+    struct pw_prediction *prediction = pw_predictor_entry(
+        &pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
+    struct pw_copy_question question = {
+        .pages = copy->pages,
+        .destination_pages = copy->destination->pages,
+        .destination_warm = copy->destination->warm_pages,
+        .site = (uint64_t)(uintptr_t)site,
+    };
+    look_at_watched(prediction);
+    int count = 0;
+    if (source->snapshot) {
+        uint32_t end = source->share_first + source->share_pages;
+        question.published = copy->from >= source->share_first && copy->from + copy->pages <= end;
+        if (!question.published && !covers(copy->from, copy->pages, source)) {
+            PW_COUNT(&pw_heap.stats, copies_plain_shape, 1);
+            return false;
+        }
+    }
+    if (question.published) {
+        count = pw_share_written(&pw_heap.share, source, copy->from, copy->pages, written, RANGES,
+                                 &question.written);
+        // Too scattered to list: treat it as mostly replaced.
+        question.written = count < 0 ? copy->pages : question.written;
+    }
+    enum pw_copy_answer answer = pw_copy_decide(&pw_heap.options, prediction, &question);
+    if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
+        count_plain(answer);
+        return false;
+    }
+    if (answer == PW_COPY_PUBLISH && source->snapshot && !covers(copy->from, copy->pages, source)) {
+        PW_COUNT(&pw_heap.stats, copies_plain_dirty, 1);
+        return false;
+    }
+    if (!pw_share_ready(&pw_heap.share) || !free_destination(copy)) {
+        PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
+        return false;
+    }
+    if (answer == PW_COPY_PUBLISH) {
+        count = 0;
+        if (!publish(copy)) {
+            PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
+            return false;
+        }
+    }
+    if (!attach(copy, written, count)) {
+        PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
+        return false;
+    }
+    copy->destination->site = (uint64_t)(uintptr_t)site;
+    watch(prediction, copy->destination);
+    PW_COUNT(&pw_heap.stats, copies_shared, 1);
+    PW_COUNT(&pw_heap.stats, shared_copy_bytes,
+             ((uint64_t)copy->pages - question.written * (answer == PW_COPY_SHARE)) * PW_PAGE);
+    return true;
+}
+
+// The bytes around the shared pages.
+static void copy_edges(const struct copy *copy, char *to, const char *from, size_t size) {
+    size_t lead = (size_t)(copy->whole - to);
+    size_t shared = (size_t)copy->pages * PW_PAGE;
+    pw_os_copy(to, from, lead);
+    pw_os_copy(copy->whole + shared, copy->origin + shared, size - lead - shared);
+}
+
+bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
+    struct copy copy;
+    if (pw_heap.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
+        !pw_gate_contains(from) || !pw_heap_enter()) {
+        return false;
+    }
+    bool shared = false;
+    if (find_pages(&copy, to, from, size)) {
+        PW_COUNT(&pw_heap.stats, copies_seen, 1);
+        bool safe = copy.source->collected && copy.destination->collected &&
+                    pw_module_is_safe(site);
+        if (!safe) {
+            PW_COUNT(&pw_heap.stats, copies_plain_module, 1);
+        }
+        shared = safe && share_pages(&copy, site);
+    }
+    pw_heap_leave();
+    if (shared) {
+        copy_edges(&copy, to, from, size);
+    }
+    return shared;
+}
+
+// --- fills with zero -----------------------------------------------------------------------------
+
+// Zero whole pages of which some may never have been touched: only those that exist are written.
+// False: not known which exist.
+static bool zero_existing(char *start, char *end, uint64_t *skipped) {
+    struct pw_os_range ranges[RANGES];
+    uintptr_t at = (uintptr_t)start, last = (uintptr_t)end;
+    while (at < last) {
+        uintptr_t walked = at;
+        int found = pw_os_pagemap_find(&pw_heap.share.pagemap, at, last, PW_OS_PRIVATE_PAGES,
+                                       ranges, RANGES, &walked);
+        if (found < 0 || walked <= at) {
+            return false;
+        }
+        uint64_t filled = 0;
+        for (int i = 0; i < found; i++) {
+            pw_os_fill_zero((void *)ranges[i].start, ranges[i].end - ranges[i].start);
+            filled += ranges[i].end - ranges[i].start;
+        }
+        *skipped += walked - at - filled;
+        at = walked;
+    }
+    return true;
+}
+
+// Whole pages of the fill, for which the extent's own knowledge pays.
+static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
+    struct pw_arena *arena = &pw_heap.arena;
+    uint64_t skipped = 0;
+    if (extent->snapshot) {
+        uint32_t first = (uint32_t)((start - pw_extent_address(arena, extent)) / PW_PAGE);
+        uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
+        // Pages on a snapshot look absent, but do not read zero: they must become blank first.
+        if (!covers(first, pages, extent) || !pw_share_drop(&pw_heap.share, extent)) {
+            return false;
+        }
+    } else if (!extent->untouched) {
+        return false;
+    }
+    char *warm_end = pw_extent_address(arena, extent) + (size_t)extent->warm_pages * PW_PAGE;
+    if (start < warm_end) {
+        char *stop = warm_end < end ? warm_end : end;
+        pw_os_fill_zero(start, (size_t)(stop - start));
+        start = stop;
+    }
+    bool done = zero_existing(start, end, &skipped);
+    extent->sparse |= skipped > 0;
+    PW_COUNT(&pw_heap.stats, lazy_zero_bytes, skipped);
+    return done;
+}
+
+bool pw_block_zero(void *to, size_t size) {
+    char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    char *end = (char *)(((uintptr_t)to + size) & ~(PW_PAGE - 1));
+    if (!pw_gate_contains(to) || end <= start || !pw_heap_enter()) {
+        return false;
+    }
+    struct pw_extent *extent = pw_arena_find(&pw_heap.arena, to);
+    bool inside = extent && end <= pw_extent_address(&pw_heap.arena, extent) +
+                                       (size_t)extent->pages * PW_PAGE;
+    bool done = inside && zero_pages(extent, start, end);
+    pw_heap_leave();
+    if (done) {
+        pw_os_fill_zero(to, (size_t)(start - (char *)to));
+        pw_os_fill_zero(end, (size_t)((char *)to + size - end));
+    }
+    return done;
+}

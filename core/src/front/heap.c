@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include "front/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALLEST_COPY ((size_t)64 << 10)
+#define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
+
+struct pw_heap pw_heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
+
+static __thread bool inside __attribute__((tls_model("initial-exec")));
+
+static void notice_fork(void) {
+    pw_heap.pid = pw_os_pid();
+    if (pw_heap.fork_marker) {
+        *pw_heap.fork_marker = 1;
+    }
+    pw_heap.keeper_runs = pw_heap.keeper_failed = false;
+    pw_stats_after_fork(&pw_heap.stats);
+    pw_share_after_fork(&pw_heap.share);
+}
+
+static bool is_new_process(void) {
+    return pw_heap.fork_marker ? *pw_heap.fork_marker == 0 : pw_heap.pid != pw_os_pid();
+}
+
+bool pw_heap_enter(void) {
+    if (inside) {
+        return false;
+    }
+    inside = true;
+    pthread_mutex_lock(&pw_heap.lock);
+    if (is_new_process()) {
+        notice_fork();
+    }
+    return true;
+}
+
+void pw_heap_leave(void) {
+    pw_gate.span = (size_t)pw_heap.arena.end * PW_PAGE;
+    pthread_mutex_unlock(&pw_heap.lock);
+    inside = false;
+}
+
+// A fork in another thread must not catch our tables half-changed.
+static void before_fork(void) {
+    pthread_mutex_lock(&pw_heap.lock);
+}
+
+static void after_fork_parent(void) {
+    pthread_mutex_unlock(&pw_heap.lock);
+}
+
+static void after_fork_child(void) {
+    pthread_mutex_init(&pw_heap.lock, NULL);
+    if (pw_heap.started && is_new_process()) {
+        notice_fork();
+    }
+}
+
+static void warn(const char *problem, const char *item) {
+    pw_os_warn(problem, item);
+}
+
+static void open_gate(const struct pw_options *options) {
+    pw_gate.base = (uintptr_t)pw_heap.arena.base;
+    pw_gate.copy_threshold =
+        options->share == PW_SHARE_ALWAYS ? SMALLEST_COPY_ALWAYS : SMALLEST_COPY;
+    pw_gate.threshold = options->threshold;
+}
+
+static bool start(const char *text) {
+    struct pw_options *options = &pw_heap.options;
+    pw_stats_start(&pw_heap.stats);
+    pw_options_read(options, text, warn);
+    const char *policy = pw_policy_name(options->policy);
+    if (!pw_stats_publish(&pw_heap.stats, options->statistics, policy)) {
+        pw_os_warn("statistics stay in the process: cannot create a file in ",
+                   options->statistics);
+    }
+    PW_COUNT(&pw_heap.stats, bookkeeping_bytes, sizeof pw_heap.predictor);
+    pw_heap.pid = pw_os_pid();
+    switch (options->policy) {
+    case PW_POLICY_PLAIN:
+        return false;
+    case PW_POLICY_KSM:
+    case PW_POLICY_KSM_AGGRESSIVE:
+        pw_gate.mergeable = true;
+        pw_gate.map_directly = true;
+        return false;
+    case PW_POLICY_DIRECT:
+        pw_gate.map_directly = true;
+        return false;
+    default:
+        break;
+    }
+    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
+        return false;
+    }
+    pw_heap.huge.on = options->huge;
+    pw_heap.first_break = pw_os_program_break();
+    pw_heap.fork_marker = pw_os_fork_marker();
+    if (pw_heap.fork_marker) {
+        *pw_heap.fork_marker = 1;
+    }
+    pw_share_start(&pw_heap.share, &pw_heap.arena);
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    open_gate(options);
+    return true;
+}
+
+bool pw_start(const char *text) {
+    pthread_mutex_lock(&pw_heap.lock);
+    if (!pw_heap.started) {
+        // secure_getenv: a setuid program takes no orders from its caller's environment.
+        start(text ? text : secure_getenv("PAGEWISE_OPTIONS"));
+        pw_heap.started = true;
+    }
+    pthread_mutex_unlock(&pw_heap.lock);
+    return pw_is_on();
+}
+
+bool pw_is_on(void) {
+    return pw_gate.threshold != SIZE_MAX;
+}

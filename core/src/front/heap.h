@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// The heap: everything Pagewise knows in this process, behind one lock. This is the library's only
+// global state.
+#ifndef PW_FRONT_HEAP_H
+#define PW_FRONT_HEAP_H
+
+#include "extent/extent.h"
+#include "huge/huge.h"
+#include "pagewise.h"
+#include "policy/copy.h"
+#include "policy/options.h"
+#include "share/share.h"
+
+#include <pthread.h>
+
+struct pw_heap {
+    pthread_mutex_t lock;
+    bool started;            // options were read; never undone
+    uint32_t *fork_marker;   // reads zero in a fork's child that has not noticed yet
+    int pid;                 // used where the kernel has no such marker
+    struct pw_options options;
+    struct pw_stats stats;
+    struct pw_arena arena;
+    struct pw_share share;
+    struct pw_huge huge;
+    struct pw_predictor predictor;
+
+    size_t first_break;          // program break at the start
+    uint64_t last_trim_pages;    // memory when the C library was last asked to trim
+    uint64_t freed_since;        // managed blocks freed since the last collection end
+    uint64_t allocated_since;    // managed blocks allocated since the last getrusage
+    bool getrusage_works;        // the collector announces itself: no guessing from bursts
+    bool keeper_runs;            // the thread that returns idle pages
+    bool keeper_failed;          // it could not be started: not tried again
+    uint32_t decay_checked;      // clock of the last check
+};
+
+extern struct pw_heap pw_heap;
+
+// What the preloaded malloc family looks at before it takes any lock. Sizes from `threshold` on are
+// ours; SIZE_MAX while Pagewise is off. Addresses in [base, base + span) may be.
+struct pw_gate {
+    size_t threshold;
+    uintptr_t base;
+    size_t span;
+    size_t copy_threshold; // copies and fills from this size on are worth a look
+    bool map_directly;     // policies direct and ksm: the C library maps each large block
+    bool mergeable;        // and marks it for KSM
+};
+
+PW_API extern struct pw_gate pw_gate;
+
+// Take the lock. False when this thread already has it (a signal handler copying memory in the
+// middle of our own work): do without Pagewise then.
+bool pw_heap_enter(void);
+void pw_heap_leave(void);
+
+static inline bool pw_gate_contains(const void *address) {
+    return (uintptr_t)address - pw_gate.base < pw_gate.span;
+}
+
+// Blocks (block.c). `site` is the caller's return address.
+PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site);
+// True when `block` was ours.
+PW_API bool pw_block_free(void *block);
+PW_API void *pw_block_resize(void *block, size_t size, const void *site);
+PW_API size_t pw_block_usable(const void *block);
+
+// Copies and fills (copy.c). True when the whole copy or fill was done.
+PW_API bool pw_block_copy(void *to, const void *from, size_t size, const void *site);
+PW_API bool pw_block_zero(void *to, size_t size);
+
+// The C library's heap may have grown (foreign.c).
+PW_API void pw_foreign_changed(void);
+
+// Collections (collection.c). The runtime is looked for once every module is loaded.
+PW_API void pw_collection_find_runtime(void);
+PW_API void pw_collection_getrusage(const void *site);
+void pw_collection_block_freed(void);
+void pw_collection_block_allocated(void);
+
+// Modules whose blocks may be shared and zero reclaimed (module.c).
+bool pw_module_is_safe(const void *site);
+
+// Start the keeper when there is something to keep, outside the lock (keeper.c).
+void pw_keeper_wake(void);
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//
+// The keeper: a thread that gives warm pages back after they lay idle, and all of them at once under
+// memory pressure. It exists only while there are warm pages to keep, and is started by a free.
+#include "front/heap.h"
+
+#include "os/fault.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#define SMALLEST_POOL_PAGES (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
+#define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
+#define STACK_SIZE ((size_t)256 << 10) // the C library puts all modules' thread storage there
+
+static bool decay(bool pressure) {
+    struct pw_arena *arena = &pw_heap.arena;
+    uint32_t idle = pw_heap.options.decay_seconds * CLOCK_UNITS_A_SECOND;
+    if (pressure) {
+        pw_arena_purge(arena, arena->warm_pages);
+        PW_COUNT(&pw_heap.stats, pressure_releases, 1);
+    } else {
+        pw_arena_decay(arena, pw_arena_clock() - idle);
+    }
+    return arena->warm_pages > 0;
+}
+
+static void *keep(void *unused) {
+    struct pw_os_file pressure = pw_os_pressure_open();
+    // A quarter of the decay time is the precision; the first second is always waited.
+    int pause = (int)(pw_heap.options.decay_seconds * 1000 / 4);
+    pause = pause < 1000 ? 1000 : pause;
+    bool more = true;
+    while (more) {
+        bool pressed = pw_os_pressure_wait(&pressure, pause);
+        pw_heap_enter();
+        more = decay(pressed);
+        pw_heap.keeper_runs = more;
+        pw_heap_leave();
+    }
+    pw_os_close(&pressure);
+    return unused;
+}
+
+static bool start_thread(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, saved;
+    if (PW_OS_FAULT(PW_SITE_KEEPER) || pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    size_t least = (size_t)PTHREAD_STACK_MIN;
+    size_t stack = STACK_SIZE > least ? STACK_SIZE : least;
+    pthread_attr_setstacksize(&attributes, stack);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    // The program's signals are the program's threads' business.
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    bool started = pthread_create(&thread, &attributes, keep, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
+void pw_keeper_wake(void) {
+    if (pw_heap.keeper_runs || pw_heap.keeper_failed || pw_heap.options.decay_seconds == 0 ||
+        pw_heap.arena.warm_pages < SMALLEST_POOL_PAGES || !pw_heap_enter()) {
+        return;
+    }
+    bool start = !pw_heap.keeper_runs;
+    pw_heap.keeper_runs = true;
+    pw_heap_leave();
+    if (start && !start_thread()) {
+        // Idle pages then go with the next operations that need room.
+        pw_heap.keeper_runs = false;
+        pw_heap.keeper_failed = true;
+        PW_COUNT(&pw_heap.stats, fallback_keeper, 1);
+    }
+}

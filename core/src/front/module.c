@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// Which module is calling? Only blocks and copies of modules known not to hand memory to devices
+// (io_uring fixed buffers, GPU or RDMA registration) may share pages: a page that the kernel has
+// pinned must never be remapped. Known are R itself and the libraries of R packages.
+#include "front/heap.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool starts_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+// .../PACKAGE/libs/PACKAGE.so, where R installs the library of a package.
+static bool is_package_library(const char *path, const char *name) {
+    static const char folder[] = "/libs/";
+    size_t name_length = strcspn(name, ".");
+    size_t lead = (size_t)(name - path);
+    if (lead < sizeof folder - 1 + name_length + 1 ||
+        strncmp(name - (sizeof folder - 1), folder, sizeof folder - 1) != 0) {
+        return false;
+    }
+    const char *package = name - (sizeof folder - 1) - name_length;
+    return package[-1] == '/' && strncmp(package, name, name_length) == 0 &&
+           strcmp(name + name_length, ".so") == 0;
+}
+
+// .../R/modules/NAME.so and the executable of an R that was built without a shared library.
+static bool is_in_r_home(const char *path) {
+    return strstr(path, "/R/modules/") != NULL || strstr(path, "/R/bin/exec/R") != NULL;
+}
+
+static bool is_r(const char *path) {
+    const char *name = base_name(path);
+    return starts_with(name, "libR.so") || starts_with(name, "libRblas") ||
+           starts_with(name, "libRlapack") || is_in_r_home(path) ||
+           is_package_library(path, name);
+}
+
+// The path of the module that contains `address`; "" for the executable itself.
+static const char *path_of(const void *address) {
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) {
+        return NULL;
+    }
+    // The executable has no name in the list of modules; dladdr knows what it was started as.
+    return *map->l_name ? map->l_name : info.dli_fname;
+}
+
+bool pw_module_is_safe(const void *site) {
+    if (pw_heap.options.modules == PW_MODULES_ALL) {
+        return true;
+    }
+    const char *path = path_of(site);
+    return path && is_r(path);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+//
+// Fault injection for tests. In the shipped library PW_OS_FAULT is the constant 0 and costs nothing.
+#ifndef PW_OS_FAULT_H
+#define PW_OS_FAULT_H
+
+enum pw_os_site {
+    PW_SITE_MAP_NEW,
+    PW_SITE_MAP_BLANK,
+    PW_SITE_MAP_SNAPSHOT,
+    PW_SITE_MAP_TABLE,
+    PW_SITE_MOVE,
+    PW_SITE_DISCARD,
+    PW_SITE_ADVISE_HUGE,
+    PW_SITE_POPULATE,
+    PW_SITE_FILE_CREATE,
+    PW_SITE_FILE_SIZE,
+    PW_SITE_FILE_STAT,
+    PW_SITE_FILE_WRITE,
+    PW_SITE_FILE_PUNCH,
+    PW_SITE_STATISTICS,
+    PW_SITE_PAGEMAP_OPEN,
+    PW_SITE_PAGEMAP_SCAN,
+    PW_SITE_PAGEMAP_READ,
+    PW_SITE_FORK_MARKER,
+    PW_SITE_WITNESS,
+    PW_SITE_THREADS,
+    PW_SITE_PRESSURE,
+    PW_SITE_KEEPER,
+    PW_SITE_COUNT
+};
+
+#ifdef PW_FAULT_INJECTION
+
+// Names of the sites, in the order above.
+extern const char *const pw_os_site_names[PW_SITE_COUNT];
+
+// Which call fails: the `first`-th call (from 1) of `site` and then every `period`-th one (0: only
+// that one, 1: all later ones), with `error`. A negative error makes a write stop half-way.
+void pw_os_fault_plan(enum pw_os_site site, int error, unsigned long first, unsigned long period);
+void pw_os_fault_clear(void);
+unsigned long pw_os_fault_calls(enum pw_os_site site);
+
+// The errno with which this call must fail, or 0. Also reads PAGEWISE_FAULT=SITE:ERRNO:FIRST:PERIOD.
+int pw_os_fault(enum pw_os_site site);
+#define PW_OS_FAULT(site) pw_os_fault(site)
+
+#else
+#define PW_OS_FAULT(site) 0
+#endif
+
+#endif

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Programs expect small numbers for their own files: ours start here where the limit allows.
+#define LOWEST_DESCRIPTOR 512
+
+static int move_up(int fd) {
+    struct rlimit limit;
+    int lowest = LOWEST_DESCRIPTOR;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * LOWEST_DESCRIPTOR) {
+        lowest = (int)(limit.rlim_cur / 2);
+    }
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+    if (moved < 0) {
+        return fd;
+    }
+    close(fd);
+    return moved;
+}
+
+struct pw_os_file pw_os_adopt(int fd) {
+    struct stat status;
+    fd = fd < 0 ? fd : move_up(fd);
+    if (fd < 0 || PW_OS_FAULT(PW_SITE_FILE_STAT) || fstat(fd, &status) != 0) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return PW_OS_NO_FILE;
+    }
+    return (struct pw_os_file){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+}
+
+bool pw_os_is_ours(const struct pw_os_file *file) {
+    int saved = errno;
+    struct stat status;
+    bool ours = file->fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_STAT) &&
+                fstat(file->fd, &status) == 0 && status.st_dev == file->device &&
+                status.st_ino == file->inode;
+    errno = saved;
+    return ours;
+}
+
+void pw_os_close(struct pw_os_file *file) {
+    if (pw_os_is_ours(file)) {
+        int saved = errno;
+        close(file->fd);
+        errno = saved;
+    }
+    *file = PW_OS_NO_FILE;
+}
+
+bool pw_os_may_write(uint64_t end) {
+    struct rlimit limit;
+    int saved = errno;
+    bool may = getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+               (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= end);
+    errno = saved;
+    return may;
+}
+
+struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limited) {
+    int saved = errno;
+    struct pw_os_file file = PW_OS_NO_FILE;
+    *limited = !pw_os_may_write(size);
+    if (!*limited && !PW_OS_FAULT(PW_SITE_FILE_CREATE)) {
+        int fd = memfd_create(name, MFD_CLOEXEC);
+        file = pw_os_adopt(fd);
+    }
+    bool sized = file.fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_SIZE) &&
+                 fchmod(file.fd, S_IRUSR | S_IWUSR) == 0 && ftruncate(file.fd, (off_t)size) == 0;
+    if (file.fd >= 0 && !sized) {
+        pw_os_close(&file);
+    }
+    errno = saved;
+    return file;
+}
+
+bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {
+    int saved = errno;
+    const char *next = from;
+    while (size > 0) {
+        int fault = PW_OS_FAULT(PW_SITE_FILE_WRITE);
+        size_t part = fault < 0 ? (size + 1) / 2 : size;
+        errno = fault;
+        ssize_t written = fault > 0 ? -1 : pwrite(fd, next, part, (off_t)offset);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            break;
+        }
+        next += written;
+        offset += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    errno = saved;
+    return size == 0;
+}
+
+bool pw_os_punch(int fd, uint64_t offset, size_t size) {
+    int saved = errno;
+    bool done = !PW_OS_FAULT(PW_SITE_FILE_PUNCH) &&
+                fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                          (off_t)size) == 0;
+    errno = saved;
+    return done;
+}
+
+// After an exec the PID's first name is taken: the program before it left its figures there.
+static int create_statistics(const char *directory) {
+    char path[PATH_MAX];
+    for (int number = 0; number < 1000; number++) {
+        int length = number ? snprintf(path, sizeof path, "%s/pagewise-%d.%d.stats", directory,
+                                       (int)getpid(), number)
+                            : snprintf(path, sizeof path, "%s/pagewise-%d.stats", directory,
+                                       (int)getpid());
+        if (length < 0 || (size_t)length >= sizeof path) {
+            return -1;
+        }
+        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd >= 0 || errno != EEXIST) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
+    int saved = errno;
+    void *got = MAP_FAILED;
+    int fd = PW_OS_FAULT(PW_SITE_STATISTICS) || !pw_os_may_write(size)
+                 ? -1
+                 : create_statistics(directory);
+    if (fd >= 0) {
+        if (ftruncate(fd, (off_t)size) == 0) {
+            got = mmap(address, size, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
+        }
+        close(fd);
+    }
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}

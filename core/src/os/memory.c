@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+#define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+// Like mmap at a fixed place, as a yes or no, errno kept.
+static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offset, int fault) {
+    int saved = errno;
+    void *got = fault ? MAP_FAILED : mmap(address, size, READ_WRITE, flags, fd, (off_t)offset);
+    // Kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint and may map elsewhere.
+    if (got != MAP_FAILED && got != address) {
+        munmap(got, size);
+    }
+    errno = saved;
+    return got == address;
+}
+
+bool pw_os_map_new(void *address, size_t size) {
+    return map_at(address, size, ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0,
+                  PW_OS_FAULT(PW_SITE_MAP_NEW));
+}
+
+bool pw_os_map_blank(void *address, size_t size) {
+    return map_at(address, size, ANONYMOUS | MAP_FIXED, -1, 0, PW_OS_FAULT(PW_SITE_MAP_BLANK));
+}
+
+bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset) {
+    return map_at(address, size, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, fd, offset,
+                  PW_OS_FAULT(PW_SITE_MAP_SNAPSHOT));
+}
+
+void *pw_os_map_table(size_t size) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)
+                    ? MAP_FAILED
+                    : mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}
+
+bool pw_os_move(void *from, size_t size, void *to) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_MOVE)
+                    ? MAP_FAILED
+                    : mremap(from, size, size,
+                             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    errno = saved;
+    return got == to;
+}
+
+static bool advise(void *address, size_t size, int advice, int fault) {
+    int saved = errno;
+    bool done = !fault && madvise(address, size, advice) == 0;
+    errno = saved;
+    return done;
+}
+
+bool pw_os_discard(void *address, size_t size) {
+    return advise(address, size, MADV_DONTNEED, PW_OS_FAULT(PW_SITE_DISCARD));
+}
+
+bool pw_os_advise_huge(void *address, size_t size) {
+    return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_SITE_ADVISE_HUGE));
+}
+
+bool pw_os_populate(void *address, size_t size) {
+    return advise(address, size, MADV_POPULATE_WRITE, PW_OS_FAULT(PW_SITE_POPULATE));
+}
+
+bool pw_os_is_mapped(const void *address, size_t size) {
+    int saved = errno;
+    // msync reports ENOMEM for any hole in the range and has no other effect on these pages.
+    bool mapped = msync((void *)(uintptr_t)address, size, MS_ASYNC) == 0;
+    errno = saved;
+    return mapped;
+}
+
+typedef void *(*copy_function)(void *, const void *, size_t);
+typedef void *(*fill_function)(void *, int, size_t);
+
+void pw_os_copy(void *to, const void *from, size_t size) {
+    static _Atomic(copy_function) next;
+    copy_function copy = next;
+    if (!copy) {
+        void *found = dlsym(RTLD_NEXT, "memmove");
+        copy = found ? (copy_function)found : memmove;
+        next = copy;
+    }
+    copy(to, from, size);
+}
+
+void pw_os_fill_zero(void *to, size_t size) {
+    static _Atomic(fill_function) next;
+    fill_function fill = next;
+    if (!fill) {
+        void *found = dlsym(RTLD_NEXT, "memset");
+        fill = found ? (fill_function)found : memset;
+        next = fill;
+    }
+    fill(to, 0, size);
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//
+// os: the only room that makes system calls on memory, descriptors and processes.
+//
+// Every function reports failure by its result and never ends the program. errno is preserved by
+// all of them: they run inside malloc, free and memcpy, whose callers do not expect it to change.
+// Sizes are bytes; ranges are whole pages.
+#ifndef PW_OS_OS_H
+#define PW_OS_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PW_PAGE_SHIFT 12
+#define PW_PAGE ((size_t)1 << PW_PAGE_SHIFT)
+#define PW_HUGE_PAGE ((size_t)2 << 20)
+
+static inline size_t pw_pages_for(size_t bytes) {
+    return (bytes + PW_PAGE - 1) >> PW_PAGE_SHIFT;
+}
+
+// --- memory ------------------------------------------------------------------------------------
+
+// New zero pages at exactly `address`, which must be free: an occupied address is a failure.
+bool pw_os_map_new(void *address, size_t size);
+
+// New zero pages in place of whatever is mapped at `address`: drops contents, advice and sharing.
+bool pw_os_map_blank(void *address, size_t size);
+
+// A private, copy-on-write mapping of file `fd` at `offset`, in place of whatever is mapped.
+bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset);
+
+// Zero pages anywhere, for our own tables. NULL when there are none.
+void *pw_os_map_table(size_t size);
+
+// Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards; it
+// is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
+bool pw_os_move(void *from, size_t size, void *to);
+
+// Drop the contents of private anonymous pages: they read zero afterwards.
+bool pw_os_discard(void *address, size_t size);
+
+bool pw_os_advise_huge(void *address, size_t size);
+
+// Fill fresh pages in one call instead of one fault each.
+bool pw_os_populate(void *address, size_t size);
+
+// Is every page of the range mapped (whether or not in memory)?
+bool pw_os_is_mapped(const void *address, size_t size);
+
+// The C library's memmove, not the one that a preloaded library puts before it.
+void pw_os_copy(void *to, const void *from, size_t size);
+void pw_os_fill_zero(void *to, size_t size);
+
+// --- descriptors -------------------------------------------------------------------------------
+
+// A descriptor and the identity of the file behind it. A program may close every descriptor and get
+// our number back for a file of its own, so the identity is checked before each use.
+struct pw_os_file {
+    int fd; // -1: none
+    dev_t device;
+    ino_t inode;
+};
+
+#define PW_OS_NO_FILE ((struct pw_os_file){.fd = -1})
+
+// Move a new descriptor out of the program's way and remember which file it is. Takes ownership.
+struct pw_os_file pw_os_adopt(int fd);
+
+// A memory file of the largest size allowed, closed by exec, not accessible to other users.
+// On failure fd is -1 and *limited says whether RLIMIT_FSIZE was the reason.
+struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limited);
+bool pw_os_is_ours(const struct pw_os_file *file);
+void pw_os_close(struct pw_os_file *file);
+
+// Does RLIMIT_FSIZE allow writes up to `end`? A write beyond it would raise SIGXFSZ.
+bool pw_os_may_write(uint64_t end);
+bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset);
+bool pw_os_punch(int fd, uint64_t offset, size_t size);
+
+// Create DIRECTORY/pagewise-PID.stats with `size` bytes and map it shared at `address` (NULL:
+// anywhere). NULL on failure.
+void *pw_os_map_statistics(const char *directory, size_t size, void *address);
+
+// --- page tables -------------------------------------------------------------------------------
+
+struct pw_os_range {
+    uintptr_t start, end; // addresses, whole pages
+};
+
+enum pw_os_pages {
+    PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
+    PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is known
+};
+
+struct pw_os_pagemap {
+    struct pw_os_file file;
+    bool scan; // PAGEMAP_SCAN works; otherwise the table is read
+    bool usable;
+};
+
+void pw_os_pagemap_open(struct pw_os_pagemap *pagemap);
+
+// Find the ranges of such pages in [start, end). Returns how many were stored, -1 on failure.
+// *walked is the address up to which the answer is complete.
+int pw_os_pagemap_find(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
+                       enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
+                       uintptr_t *walked);
+
+// Is the page at `address` in memory and mapped by this process alone? False when in doubt.
+bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address);
+
+// --- process -----------------------------------------------------------------------------------
+
+// A page that reads zero in a child of any kind of fork (fork, _Fork, raw clone). NULL: unknown.
+uint32_t *pw_os_fork_marker(void);
+
+// A private page whose frame is shared with every process that still has our memory by fork.
+void *pw_os_witness(void);
+void pw_os_witness_release(void *witness);
+
+// Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
+void pw_os_include_files_in_core(void);
+
+unsigned pw_os_thread_count(void); // 0: unknown
+uint64_t pw_os_now_ms(void);       // monotonic
+uint64_t pw_os_random(void);
+uint64_t pw_os_max_map_count(void);
+size_t pw_os_program_break(void); // bytes from the start of the address space
+int pw_os_pid(void);
+void pw_os_warn(const char *text, const char *detail);
+
+// A descriptor that poll finds ready under memory pressure; none where the kernel offers none.
+struct pw_os_file pw_os_pressure_open(void);
+// Sleep up to `milliseconds`; true when pressure was reported.
+bool pw_os_pressure_wait(const struct pw_os_file *pressure, int milliseconds);
+
+// Block every signal of this thread; returns the state to restore. Publishing must not be left
+// half-way by a handler that jumps out.
+struct pw_os_signals {
+    unsigned long mask[16];
+};
+void pw_os_signals_block(struct pw_os_signals *saved);
+void pw_os_signals_restore(const struct pw_os_signals *saved);
+
+#endif

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+//
+// What the kernel knows about our pages: PAGEMAP_SCAN (Linux 6.7) or, before it and where a
+// container denies it, /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst).
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+// From linux/fs.h of 6.7 and later; Debian 12's headers are older than its kernels.
+struct scan_region {
+    uint64_t start, end, categories;
+};
+struct scan_request {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define SCAN_IOCTL _IOWR('f', 16, struct scan_request)
+#define SCAN_FILE ((uint64_t)1 << 2)
+#define SCAN_PRESENT ((uint64_t)1 << 3)
+#define SCAN_SWAPPED ((uint64_t)1 << 4)
+#define SCAN_ZERO_PAGE ((uint64_t)1 << 5)
+
+#define ENTRY_PRESENT ((uint64_t)1 << 63)
+#define ENTRY_SWAPPED ((uint64_t)1 << 62)
+#define ENTRY_FILE ((uint64_t)1 << 61)
+#define ENTRY_EXCLUSIVE ((uint64_t)1 << 56)
+
+#define BATCH 256 // ranges of one ioctl; entries of one read
+
+void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
+    int saved = errno;
+    int fd = PW_OS_FAULT(PW_SITE_PAGEMAP_OPEN)
+                 ? -1
+                 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    struct pw_os_file file = pw_os_adopt(fd);
+    bool usable = file.fd >= 0;
+    *pagemap = (struct pw_os_pagemap){.file = file, .scan = usable, .usable = usable};
+    errno = saved;
+}
+
+static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
+                enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
+                uintptr_t *walked) {
+    struct scan_region found[BATCH];
+    struct scan_request request = {
+        .size = sizeof request,
+        .start = start,
+        .end = end,
+        .vec = (uintptr_t)found,
+        .vec_len = (uint64_t)(capacity < BATCH ? capacity : BATCH),
+    };
+    request.category_mask = request.category_inverted = SCAN_FILE;
+    if (kind == PW_OS_PRIVATE_PAGES) {
+        request.category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED;
+    } else {
+        request.category_mask |= SCAN_PRESENT | SCAN_ZERO_PAGE;
+        request.category_inverted |= SCAN_ZERO_PAGE;
+    }
+    // With an empty return mask every region would be reported with no category and not merged by
+    // what we asked for; one category is enough and keeps neighbours together.
+    request.return_mask = SCAN_FILE;
+    if (PW_OS_FAULT(PW_SITE_PAGEMAP_SCAN)) {
+        return -1;
+    }
+    int count = ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
+    for (int i = 0; i < count; i++) {
+        ranges[i] = (struct pw_os_range){found[i].start, found[i].end};
+    }
+    *walked = request.walk_end;
+    return count;
+}
+
+static bool is_kind(uint64_t entry, enum pw_os_pages kind) {
+    if (entry & ENTRY_FILE) {
+        return false;
+    }
+    return kind == PW_OS_PRIVATE_PAGES ? (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) != 0
+                                       : (entry & ENTRY_PRESENT) != 0;
+}
+
+static ssize_t read_entries(const struct pw_os_pagemap *pagemap, uintptr_t address,
+                            uint64_t *entries, size_t count) {
+    if (PW_OS_FAULT(PW_SITE_PAGEMAP_READ)) {
+        return -1;
+    }
+    ssize_t got = pread(pagemap->file.fd, entries, count * sizeof *entries,
+                        (off_t)(address / PW_PAGE * sizeof *entries));
+    return got < 0 ? -1 : got / (ssize_t)sizeof *entries;
+}
+
+static int read_table(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
+                      enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
+                      uintptr_t *walked) {
+    uint64_t entries[BATCH];
+    int count = 0;
+    uintptr_t at = start;
+    while (at < end) {
+        size_t wanted = (end - at) / PW_PAGE;
+        ssize_t got = read_entries(pagemap, at, entries, wanted < BATCH ? wanted : BATCH);
+        if (got <= 0) {
+            return -1;
+        }
+        for (ssize_t i = 0; i < got; i++, at += PW_PAGE) {
+            if (!is_kind(entries[i], kind)) {
+                continue;
+            }
+            if (count && ranges[count - 1].end == at) {
+                ranges[count - 1].end += PW_PAGE;
+            } else if (count == capacity) {
+                *walked = at;
+                return count;
+            } else {
+                ranges[count++] = (struct pw_os_range){at, at + PW_PAGE};
+            }
+        }
+    }
+    *walked = end;
+    return count;
+}
+
+// The program may have closed our descriptor: open the table again, once per use.
+static bool ready(struct pw_os_pagemap *pagemap) {
+    if (pagemap->usable && !pw_os_is_ours(&pagemap->file)) {
+        bool scans = pagemap->scan;
+        pw_os_pagemap_open(pagemap);
+        pagemap->scan = pagemap->scan && scans;
+    }
+    return pagemap->usable;
+}
+
+int pw_os_pagemap_find(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
+                       enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
+                       uintptr_t *walked) {
+    int saved = errno;
+    int count = -1;
+    if (ready(pagemap)) {
+        if (pagemap->scan) {
+            count = scan(pagemap, start, end, kind, ranges, capacity, walked);
+            // From here on the answer is read instead, also when only this process is denied it.
+            pagemap->scan = count >= 0;
+        }
+        if (count < 0) {
+            count = read_table(pagemap, start, end, kind, ranges, capacity, walked);
+        }
+        pagemap->usable = count >= 0;
+    }
+    errno = saved;
+    return count;
+}
+
+bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address) {
+    int saved = errno;
+    uint64_t entry = 0;
+    // The page is not touched on purpose: after a swap-in its map count would leave out processes
+    // whose entry still points to swap. Once swapped it counts as shared for good.
+    bool known = ready(pagemap) && read_entries(pagemap, (uintptr_t)address, &entry, 1) == 1;
+    errno = saved;
+    return known && (entry & ENTRY_PRESENT) && (entry & ENTRY_EXCLUSIVE);
+}

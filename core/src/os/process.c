@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+uint32_t *pw_os_fork_marker(void) {
+    int saved = errno;
+    void *page = PW_OS_FAULT(PW_SITE_FORK_MARKER) ? NULL : pw_os_map_table(PW_PAGE);
+    if (page && madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
+        munmap(page, PW_PAGE);
+        page = NULL;
+    }
+    errno = saved;
+    return page;
+}
+
+void *pw_os_witness(void) {
+    int saved = errno;
+    char *page = PW_OS_FAULT(PW_SITE_WITNESS)
+                     ? MAP_FAILED
+                     : mmap(NULL, PW_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
+    if (page == MAP_FAILED) {
+        page = NULL;
+    } else {
+        // A page of its own, never part of a huge page, whose map count speaks for others as well.
+        madvise(page, PW_PAGE, MADV_NOHUGEPAGE);
+        *(volatile char *)page = 1;
+        mlock(page, PW_PAGE); // best effort: see pw_os_pagemap_exclusive
+        mprotect(page, PW_PAGE, PROT_READ);
+    }
+    errno = saved;
+    return page;
+}
+
+void pw_os_witness_release(void *witness) {
+    int saved = errno;
+    munmap(witness, PW_PAGE);
+    errno = saved;
+}
+
+unsigned pw_os_thread_count(void) {
+    int saved = errno;
+    struct stat status;
+    // proc(5): the link count of the directory is two plus one for each thread.
+    bool known = !PW_OS_FAULT(PW_SITE_THREADS) && stat("/proc/self/task", &status) == 0;
+    errno = saved;
+    return known && status.st_nlink > 2 ? (unsigned)status.st_nlink - 2 : 0;
+}
+
+uint64_t pw_os_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t pw_os_random(void) {
+    uint64_t value = 0;
+    const void *bytes = (const void *)getauxval(AT_RANDOM);
+    if (bytes) {
+        memcpy(&value, bytes, sizeof value);
+    }
+    return value;
+}
+
+// core(5): bit of coredump_filter for private mappings of files, off by default.
+#define CORE_FILE_PRIVATE 0x4u
+
+static ssize_t read_whole(const char *path, char *text, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    ssize_t got = read(fd, text, size - 1);
+    close(fd);
+    text[got < 0 ? 0 : got] = 0;
+    return got;
+}
+
+void pw_os_include_files_in_core(void) {
+    int saved = errno;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0) {
+        char text[32];
+        unsigned filter = 0;
+        if (read_whole("/proc/self/coredump_filter", text, sizeof text) > 0 &&
+            sscanf(text, "%x", &filter) == 1) {
+            int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+            if (fd >= 0) {
+                int length = snprintf(text, sizeof text, "0x%x", filter | CORE_FILE_PRIVATE);
+                ssize_t ignored = write(fd, text, (size_t)length);
+                (void)ignored;
+                close(fd);
+            }
+        }
+    }
+    errno = saved;
+}
+
+uint64_t pw_os_max_map_count(void) {
+    int saved = errno;
+    char text[32];
+    uint64_t count = 65530; // the kernel's default
+    if (read_whole("/proc/sys/vm/max_map_count", text, sizeof text) > 0) {
+        unsigned long long read = 0;
+        if (sscanf(text, "%llu", &read) == 1 && read > 0) {
+            count = read;
+        }
+    }
+    errno = saved;
+    return count;
+}
+
+size_t pw_os_program_break(void) {
+    return (size_t)sbrk(0);
+}
+
+int pw_os_pid(void) {
+    return (int)getpid();
+}
+
+void pw_os_warn(const char *text, const char *detail) {
+    int saved = errno;
+    char line[512];
+    int length = snprintf(line, sizeof line, "pagewise: %s%s\n", text, detail ? detail : "");
+    if (length > 0) {
+        size_t size = (size_t)length < sizeof line ? (size_t)length : sizeof line - 1;
+        ssize_t ignored = write(STDERR_FILENO, line, size);
+        (void)ignored;
+    }
+    errno = saved;
+}
+
+// Documentation/accounting/psi.rst: stalled 150 ms within 2 s; unprivileged windows are whole 2 s.
+static const char trigger[] = "some 150000 2000000";
+
+// The cgroup's own pressure where there is one (v2), else the machine's.
+static int open_pressure(void) {
+    char text[1024], path[1200];
+    if (read_whole("/proc/self/cgroup", text, sizeof text) > 0) {
+        char *unified = strstr(text, "0::/");
+        if (unified) {
+            unified[strcspn(unified, "\n")] = 0;
+            snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.pressure", unified + 3);
+            int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+            if (fd >= 0) {
+                return fd;
+            }
+        }
+    }
+    return open("/proc/pressure/memory", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+struct pw_os_file pw_os_pressure_open(void) {
+    int saved = errno;
+    int fd = PW_OS_FAULT(PW_SITE_PRESSURE) ? -1 : open_pressure();
+    if (fd >= 0 && write(fd, trigger, sizeof trigger) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    struct pw_os_file file = pw_os_adopt(fd);
+    errno = saved;
+    return file;
+}
+
+bool pw_os_pressure_wait(const struct pw_os_file *pressure, int milliseconds) {
+    int saved = errno;
+    struct pollfd watched = {.fd = pressure->fd, .events = POLLPRI};
+    bool watching = pw_os_is_ours(pressure);
+    int ready = poll(&watched, watching ? 1 : 0, milliseconds);
+    errno = saved;
+    return ready > 0 && (watched.revents & POLLPRI);
+}
+
+void pw_os_signals_block(struct pw_os_signals *saved) {
+    sigset_t all;
+    _Static_assert(sizeof(sigset_t) <= sizeof saved->mask, "a signal set must fit");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, (sigset_t *)saved->mask);
+}
+
+void pw_os_signals_restore(const struct pw_os_signals *saved) {
+    pthread_sigmask(SIG_SETMASK, (const sigset_t *)saved->mask, NULL);
+}

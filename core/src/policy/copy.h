@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//
+// How to answer a copy of whole pages: share or copy. The decision is made here and nowhere else;
+// mechanisms report what became of it.
+//
+// Two ideas carry it. Lazy: a source that was never shared is only published when the destination
+// would cost fresh memory; copying into warm pages is cheaper than publishing. Predicted: a copy that
+// is about to be overwritten must not be shared, and earlier copies of the same size from the same
+// caller tell.
+#ifndef PW_POLICY_COPY_H
+#define PW_POLICY_COPY_H
+
+#include "policy/options.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pw_copy_answer {
+    PW_COPY_SHARE,           // map the destination onto the source's snapshot
+    PW_COPY_PUBLISH,         // publish the source first, then share
+    PW_COPY_PLAIN_WARM,      // copy: warm pages are there to be used
+    PW_COPY_PLAIN_PREDICTED, // copy: the predictor expects an overwrite
+    PW_COPY_PLAIN_DIRTY,     // copy: most of the snapshot has been replaced
+};
+
+struct pw_copy_question {
+    uint32_t pages;             // to be shared
+    uint32_t destination_pages; // of the whole destination block
+    uint32_t destination_warm;  // of these, warm when it was allocated
+    bool published;             // the source shares all of these pages already
+    uint64_t written;           // of these, how many the source has replaced since
+    uint64_t site;              // the caller
+};
+
+// What the predictor remembers of one (size, site). The watched copy is named by its extent.
+struct pw_prediction {
+    int8_t score;      // above 0: expect an overwrite
+    uint8_t skipped;   // copies not shared for that reason since the last try
+    uint32_t watched;  // extent number of the last shared copy, 0: none
+    uint32_t generation;
+};
+
+#define PW_PREDICTIONS 4096u
+
+struct pw_predictor {
+    struct pw_prediction table[PW_PREDICTIONS];
+};
+
+struct pw_prediction *pw_predictor_entry(struct pw_predictor *predictor, uint32_t pages,
+                                         uint64_t site);
+
+// A shared copy ended (`ended`), or the next one of its kind arrived, with so many pages written.
+// Returns true when it had been mostly overwritten.
+bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uint64_t pages,
+                         bool ended);
+
+enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
+                                   struct pw_prediction *prediction,
+                                   const struct pw_copy_question *question);
+
+#endif

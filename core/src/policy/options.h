@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+//
+// PAGEWISE_OPTIONS (docs/reference/options.md): one string, checked; a bad value costs a warning and
+// the default is used instead.
+#ifndef PW_POLICY_OPTIONS_H
+#define PW_POLICY_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum pw_policy {
+    PW_POLICY_PLAIN,
+    PW_POLICY_DIRECT,
+    PW_POLICY_KSM,
+    PW_POLICY_KSM_AGGRESSIVE,
+    PW_POLICY_SHARE,
+    PW_POLICY_HUGE,
+    PW_POLICY_AUTO,
+};
+
+enum pw_share_mode { PW_SHARE_OFF, PW_SHARE_LAZY, PW_SHARE_ALWAYS };
+enum pw_zero_mode { PW_ZERO_OFF, PW_ZERO_BACKOFF, PW_ZERO_ALWAYS };
+enum pw_collect_mode { PW_COLLECT_AUTO, PW_COLLECT_GETRUSAGE, PW_COLLECT_BURST };
+enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
+
+struct pw_options {
+    enum pw_policy policy;
+    size_t threshold; // bytes
+    enum pw_share_mode share;
+    enum pw_zero_mode zero;
+    enum pw_collect_mode collect;
+    enum pw_modules modules;
+    bool pool, huge, verbose;
+    unsigned slack_percent, decay_seconds;
+    char statistics[256]; // folder; empty: none
+};
+
+// Called for each value that was not understood, with the offending `name=value`.
+typedef void pw_options_warn(const char *problem, const char *item);
+
+// The options of `text` (NULL: none given), defaults filled in by policy. Items for the policy are
+// read first, so that their order does not matter.
+void pw_options_read(struct pw_options *options, const char *text, pw_options_warn *warn);
+
+const char *pw_policy_name(enum pw_policy policy);
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+#include "share/share.h"
+
+#include "share/snapshot.h"
+
+// Published in pieces, so that the peak never holds the source and its snapshot in full.
+#define CHUNK_PAGES 1024u
+#define RANGES 128
+
+void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
+    share->arena = arena;
+    share->stats = arena->stats;
+    share->snapshot_count = 1; // 0 means none
+    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+        share->files[i].file = PW_OS_NO_FILE;
+    }
+    // A shared extent splits the mapping around it: at most three for each. Half of all mappings
+    // are left to the program.
+    share->mapping_limit = pw_os_max_map_count() / 2 / 3;
+    pw_os_pagemap_open(&share->pagemap);
+}
+
+void pw_share_after_fork(struct pw_share *share) {
+    // The parent's descriptor shows the parent's page tables. It is closed, not used.
+    pw_os_close(&share->pagemap.file);
+    pw_os_pagemap_open(&share->pagemap);
+    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+        share->files[i].inherited = true;
+    }
+}
+
+static bool pagemap_usable(struct pw_share *share) {
+    struct pw_os_range range;
+    uintptr_t walked;
+    uintptr_t page = (uintptr_t)share->arena->base;
+    bool scanned = share->pagemap.scan;
+    int found = pw_os_pagemap_find(&share->pagemap, page, page + PW_PAGE, PW_OS_PRIVATE_PAGES,
+                                   &range, 1, &walked);
+    if (found >= 0 && scanned && !share->pagemap.scan) {
+        PW_COUNT(share->stats, fallback_pagemap_scan, 1);
+    }
+    return found >= 0;
+}
+
+bool pw_share_ready(struct pw_share *share) {
+    if (share->shared_extents >= share->mapping_limit) {
+        PW_COUNT(share->stats, fallback_map_count, 1);
+        return false;
+    }
+    if (!pagemap_usable(share)) {
+        PW_COUNT(share->stats, fallback_pagemap, 1);
+        return false;
+    }
+    return pw_snapshot_file_ready(share);
+}
+
+// --- what was written since ----------------------------------------------------------------------
+
+int pw_share_written(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                     uint32_t pages, struct pw_os_range *ranges, int capacity, uint64_t *total) {
+    uintptr_t at = (uintptr_t)pw_extent_address(share->arena, extent) + (uintptr_t)first * PW_PAGE;
+    uintptr_t end = at + (uintptr_t)pages * PW_PAGE;
+    int count = 0;
+    *total = 0;
+    while (at < end) {
+        uintptr_t walked = at;
+        if (count == capacity) {
+            return -1;
+        }
+        int found = pw_os_pagemap_find(&share->pagemap, at, end, PW_OS_PRIVATE_PAGES,
+                                       ranges + count, capacity - count, &walked);
+        if (found < 0 || walked <= at) {
+            return -1;
+        }
+        for (int i = count; i < count + found; i++) {
+            *total += (ranges[i].end - ranges[i].start) / PW_PAGE;
+        }
+        count += found;
+        at = walked;
+    }
+    return count;
+}
+
+static bool count_private(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                          uint32_t pages, uint64_t *total) {
+    struct pw_os_range ranges[RANGES];
+    uintptr_t at = (uintptr_t)pw_extent_address(share->arena, extent) + (uintptr_t)first * PW_PAGE;
+    uintptr_t end = at + (uintptr_t)pages * PW_PAGE;
+    *total = 0;
+    while (at < end) {
+        uintptr_t walked = at;
+        int found = pw_os_pagemap_find(&share->pagemap, at, end, PW_OS_PRIVATE_PAGES, ranges,
+                                       RANGES, &walked);
+        if (found < 0 || walked <= at) {
+            return false;
+        }
+        for (int i = 0; i < found; i++) {
+            *total += (ranges[i].end - ranges[i].start) / PW_PAGE;
+        }
+        at = walked;
+    }
+    return true;
+}
+
+bool pw_share_count_written(struct pw_share *share, const struct pw_extent *extent,
+                            uint64_t *total) {
+    return count_private(share, extent, extent->share_first, extent->share_pages, total);
+}
+
+bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent,
+                            uint64_t *total) {
+    return count_private(share, extent, 0, extent->pages, total);
+}
+
+// --- publishing ------------------------------------------------------------------------------------
+
+// Write one piece of the source and map the source onto it. Between the two, a store to these pages
+// would be lost: nobody may make one during a copy (concurrency contract in share.h), and signals
+// are held back by the caller.
+static bool publish_chunk(struct pw_share *share, uint32_t number, char *address, size_t done,
+                          size_t size) {
+    uint64_t offset = pw_snapshot_at(share, number)->offset + done;
+    struct pw_snapshot_file *file = pw_snapshot_file(share, number);
+    if (!file) {
+        return false;
+    }
+    if (!pw_os_may_write(offset + size)) {
+        PW_COUNT(share->stats, fallback_file_size, 1);
+        return false;
+    }
+    if (!pw_os_write(file->file.fd, address + done, size, offset)) {
+        PW_COUNT(share->stats, fallback_write, 1);
+        return false;
+    }
+    if (!pw_os_is_ours(&file->file) ||
+        !pw_os_map_snapshot(address + done, size, file->file.fd, offset)) {
+        PW_COUNT(share->stats, fallback_map, 1);
+        return false;
+    }
+    return true;
+}
+
+// Make pages private by writing each without changing it, so that they no longer need a snapshot.
+static void make_private(char *address, size_t size) {
+    for (size_t done = 0; done < size; done += PW_PAGE) {
+        __atomic_fetch_or(address + done, 0, __ATOMIC_RELAXED);
+    }
+}
+
+uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint32_t first,
+                          uint32_t pages) {
+    uint32_t number = pw_snapshot_new(share, pages);
+    if (!number) {
+        return 0;
+    }
+    char *address = pw_extent_address(share->arena, source) + (size_t)first * PW_PAGE;
+    struct pw_os_signals signals;
+    pw_os_signals_block(&signals);
+    uint32_t done = 0;
+    while (done < pages) {
+        uint32_t part = pages - done < CHUNK_PAGES ? pages - done : CHUNK_PAGES;
+        if (!publish_chunk(share, number, address, (size_t)done * PW_PAGE,
+                           (size_t)part * PW_PAGE)) {
+            break;
+        }
+        done += part;
+    }
+    if (done && source->snapshot) {
+        // A re-publish that stopped half-way leaves pages on the old snapshot.
+        uint32_t old_end = source->share_first + source->share_pages;
+        if (old_end > first + done) {
+            make_private(address + (size_t)done * PW_PAGE,
+                         (size_t)(old_end - first - done) * PW_PAGE);
+        }
+        pw_snapshot_remove_owner(share, source);
+    }
+    pw_os_signals_restore(&signals);
+    if (!done) {
+        pw_snapshot_release(share, number);
+        return 0;
+    }
+    source->share_first = first;
+    source->share_pages = done;
+    source->share_offset = 0;
+    pw_snapshot_add_owner(share, number, source);
+    PW_COUNT(share->stats, publishes, 1);
+    PW_COUNT(share->stats, published_bytes, (uint64_t)done * PW_PAGE);
+    return done;
+}
+
+bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint32_t to,
+                     struct pw_extent *source, uint32_t from, uint32_t pages,
+                     const struct pw_os_range *written, int written_count) {
+    uint32_t number = source->snapshot;
+    uint32_t offset = source->share_offset + (from - source->share_first);
+    char *address = pw_extent_address(share->arena, destination) + (size_t)to * PW_PAGE;
+    const char *origin = pw_extent_address(share->arena, source) + (size_t)from * PW_PAGE;
+    struct pw_snapshot_file *file = pw_snapshot_file(share, number);
+    if (!file) {
+        return false;
+    }
+    uint64_t place = pw_snapshot_at(share, number)->offset + (uint64_t)offset * PW_PAGE;
+    if (!pw_os_map_snapshot(address, (size_t)pages * PW_PAGE, file->file.fd, place)) {
+        PW_COUNT(share->stats, fallback_map, 1);
+        return false;
+    }
+    // Looked at again: had the program taken the number in between, these are a file's bytes.
+    if (!pw_os_is_ours(&file->file)) {
+        PW_COUNT(share->stats, fallback_descriptor, 1);
+        return false;
+    }
+    for (int i = 0; i < written_count; i++) {
+        size_t at = written[i].start - (uintptr_t)origin;
+        pw_os_copy(address + at, origin + at, written[i].end - written[i].start);
+    }
+    destination->share_first = to;
+    destination->share_pages = pages;
+    destination->share_offset = offset;
+    pw_snapshot_add_owner(share, number, destination);
+    return true;
+}
+
+static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first,
+                 uint32_t pages) {
+    char *address = pw_extent_address(share->arena, extent) + (size_t)first * PW_PAGE;
+    if (!pw_os_map_blank(address, (size_t)pages * PW_PAGE)) {
+        PW_COUNT(share->stats, fallback_map, 1);
+        return false;
+    }
+    pw_snapshot_remove_owner(share, extent);
+    return true;
+}
+
+bool pw_share_drop(struct pw_share *share, struct pw_extent *extent) {
+    return drop(share, extent, extent->share_first, extent->share_pages);
+}
+
+bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent) {
+    return drop(share, extent, 0, extent->pages);
+}

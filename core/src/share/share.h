@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+//
+// share: pages of copies shared copy-on-write, and all-zero pages given back.
+//
+// A copy is shared by publishing: the source's pages are written once into an immutable range of a
+// memory file (a snapshot), and source and destination are both mapped privately onto it. The kernel
+// then makes a private copy of any page that either of them writes.
+//
+// Snapshots never change. That, and two rules, make every kind of fork safe without a handler:
+//  - only the process that created a snapshot file publishes into it or punches it;
+//  - it does so only while no other process has our memory, which the file's witness page tells:
+//    a child of any fork shares the witness frame until it ends or calls exec.
+//
+// Concurrency contract: callers hold the heap's lock. While a copy is shared, no other thread may
+// write the source range or use the destination range: what memcpy demands as well. Only pages that
+// lie in those ranges completely are remapped, so neighbouring bytes may be used freely.
+#ifndef PW_SHARE_SHARE_H
+#define PW_SHARE_SHARE_H
+
+#include "extent/extent.h"
+
+#define PW_SNAPSHOT_CHUNK 1024u  // snapshots in one table chunk
+#define PW_SNAPSHOT_CHUNKS 256u
+#define PW_SHARE_EPOCHS 8u // snapshot files kept, for forks whose children still live
+
+struct pw_snapshot {
+    uint64_t offset;       // in its file
+    uint32_t pages;
+    uint32_t owners;       // extents mapped onto it
+    uint32_t first_member; // the list of these
+    uint32_t next;         // free list, or the file's list of releases that wait for a fork's child
+    uint32_t file;
+    uint32_t punched; // pages released early: their only owner had written them
+    uint32_t due;     // collection at which to look for such pages again
+    uint8_t backoff;  // log2 of the collections to skip
+};
+
+struct pw_snapshot_file {
+    struct pw_os_file file; // fd -1: slot unused
+    void *witness;
+    uint64_t end;       // next offset; offsets are never used twice
+    uint32_t live;      // snapshots with owners
+    uint32_t waiting;   // list of released snapshots that may not be punched yet
+    bool inherited;     // made by a parent: neither written nor punched by this process
+};
+
+struct pw_share {
+    struct pw_arena *arena;
+    struct pw_stats *stats;
+    struct pw_os_pagemap pagemap;
+    struct pw_snapshot_file files[PW_SHARE_EPOCHS];
+    struct pw_snapshot *snapshots[PW_SNAPSHOT_CHUNKS];
+    uint32_t snapshot_count, free_snapshot;
+    uint64_t shared_extents;  // each costs up to three mappings
+    uint64_t mapping_limit;   // of those, before sharing pauses
+    uint32_t collections;     // clock of the zero scan's back-off
+};
+
+void pw_share_start(struct pw_share *share, struct pw_arena *arena);
+
+// This process turned out to be a fork's child.
+void pw_share_after_fork(struct pw_share *share);
+
+// May a copy be shared now? Otherwise the reason has been counted.
+bool pw_share_ready(struct pw_share *share);
+
+// Which pages of [first, first + pages) has the extent written since they were shared?
+// Returns the number of ranges stored and their page total, or -1 when that is not known or more
+// than `capacity` ranges.
+int pw_share_written(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                     uint32_t pages, struct pw_os_range *ranges, int capacity, uint64_t *total);
+
+// The same for all of the extent's shared pages, without ranges. False: not known.
+bool pw_share_count_written(struct pw_share *share, const struct pw_extent *extent,
+                            uint64_t *total);
+
+// Write pages [first, first + pages) of `source` into a new snapshot and map them onto it. Pages
+// that it shared before must be among them. Returns the pages published, counted from `first`:
+// fewer than asked, or 0, when a system call failed.
+uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint32_t first,
+                          uint32_t pages);
+
+// Map pages [to, to + pages) of `destination`, whose contents are dead, onto what `source` has at
+// [from, from + pages); `written` are the source's pages to copy instead. The destination must not
+// be sharing. False: nothing was mapped, and the destination's pages there read undefined.
+bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint32_t to,
+                     struct pw_extent *source, uint32_t from, uint32_t pages,
+                     const struct pw_os_range *written, int written_count);
+
+// Make the extent's shared pages blank and give up its share. False: it keeps them.
+bool pw_share_drop(struct pw_share *share, struct pw_extent *extent);
+
+// The same for a block that is being freed: all its pages become blank, in one mapping.
+bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
+
+// How many pages of the extent are its own and backed by memory? False: not known.
+bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent,
+                            uint64_t *total);
+
+// Collection end: give back all-zero pages of blocks, and snapshot pages that only a writer owns.
+// `always`: check every block, else back off from blocks in which nothing was found.
+// Returns the bytes given back.
+uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
+uint64_t pw_share_reclaim_sole(struct pw_share *share);
+
+#endif

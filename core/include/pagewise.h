@@ -25,13 +25,13 @@ extern "C" {
 // Statistics block
 //
 // One block a process. It lives in memory shared with readers: with the option statistics=DIR it is
-// the file DIR/pagewise-PID.stats (DIR/pagewise-PID.N.stats after an exec under the same PID), which
-// can be read while the program runs and after it has ended. The layout is the header below followed
-// by one uint64_t for each name in PW_STATISTICS_FIELDS, in this order, little-endian.
-// Fields are only ever appended; `version` changes when a meaning does. Values are updated without a
-// lock: each one is consistent in itself, two of them may be a moment apart.
+// the file DIR/pagewise-PID.stats (DIR/pagewise-PID.N.stats after an exec under the same PID),
+// which can be read while the program runs and after it has ended. The layout is the header below
+// followed by one uint64_t for each name in PW_STATISTICS_FIELDS, in this order, little-endian.
+// Fields are only ever appended; `version` changes when a meaning does. Values are updated without
+// a lock: each one is consistent in itself, two of them may be a moment apart.
 
-#define PW_STATISTICS_MAGIC "PAGEWISE"
+#define PW_STATISTICS_MAGIC   "PAGEWISE"
 #define PW_STATISTICS_VERSION 1u
 
 // X(name, meaning). Names ending in _bytes are bytes, all others are counts.
@@ -96,11 +96,11 @@ extern "C" {
     X(fallback_keeper, "background keeper could not be started: no timed decay")
 
 struct pw_statistics {
-    char magic[8];     // PW_STATISTICS_MAGIC, no terminator
-    uint32_t version;  // PW_STATISTICS_VERSION
-    uint32_t size;     // of this struct, in bytes
-    uint64_t pid;      // whose block this is
-    char policy[16];   // name of the policy in force, zero padded
+    char magic[8];    // PW_STATISTICS_MAGIC, no terminator
+    uint32_t version; // PW_STATISTICS_VERSION
+    uint32_t size;    // of this struct, in bytes
+    uint64_t pid;     // whose block this is
+    char policy[16];  // name of the policy in force, zero padded
 #define PW_STATISTICS_DECLARE(name, meaning) uint64_t name;
     PW_STATISTICS_FIELDS(PW_STATISTICS_DECLARE)
 #undef PW_STATISTICS_DECLARE
@@ -123,8 +123,8 @@ PW_API bool pw_is_on(void);
 PW_API bool pw_start(const char *options);
 
 // Like malloc, calloc, aligned_alloc, realloc, free and malloc_usable_size. Blocks under the
-// threshold come from the C library; blocks of either origin may be passed to pw_resize and pw_free.
-// NULL and errno ENOMEM when there is no memory.
+// threshold come from the C library; blocks of either origin may be passed to pw_resize and
+// pw_free. NULL and errno ENOMEM when there is no memory.
 PW_API void *pw_allocate(size_t size);
 PW_API void *pw_allocate_zeroed(size_t count, size_t size);
 PW_API void *pw_allocate_aligned(size_t alignment, size_t size);
@@ -136,8 +136,8 @@ PW_API size_t pw_usable_size(const void *block);
 PW_API bool pw_owns(const void *address);
 
 // Like memmove; whole pages between blocks of ours are shared copy-on-write where that pays.
-// As for memmove, no other thread may write to [from, from + size) or use [to, to + size) meanwhile.
-// Bytes next to those ranges may be read and written freely. Returns `to`.
+// As for memmove, no other thread may write to [from, from + size) or use [to, to + size)
+// meanwhile. Bytes next to those ranges may be read and written freely. Returns `to`.
 PW_API void *pw_copy(void *to, const void *from, size_t size);
 
 // Like memset(to, 0, size), without touching pages that were never touched. Returns `to`.

@@ -4,10 +4,10 @@
 #include <string.h>
 
 // Inside a 47-bit address space, far from where programs, libraries and stacks are put.
-#define ARENA_LOWEST ((uintptr_t)0x100000000000)
+#define ARENA_LOWEST  ((uintptr_t)0x100000000000)
 #define ARENA_SPACING ((uintptr_t)1 << 40) // as much as one arena can grow
-#define ARENA_PLACES 32
-#define TABLE_CHUNK ((size_t)1 << 18)
+#define ARENA_PLACES  32
+#define TABLE_CHUNK   ((size_t)1 << 18)
 // Below this a purge would cost more system calls than it returns pages.
 #define PURGE_EXTRA_PAGES 512u
 
@@ -65,7 +65,8 @@ static void delete_extent(struct pw_arena *arena, uint32_t number) {
     arena->free_extent = number;
 }
 
-// --- registry --------------------------------------------------------------------------------------
+// --- registry
+// --------------------------------------------------------------------------------------
 
 static uint32_t *index_of(struct pw_arena *arena, uint32_t page) {
     return &arena->index[page / PW_ARENA_STEP_PAGES][page % PW_ARENA_STEP_PAGES];
@@ -110,7 +111,8 @@ static struct pw_extent *neighbour_before(struct pw_arena *arena, const struct p
     return number ? pw_extent_at(arena, number) : NULL;
 }
 
-// --- bins ------------------------------------------------------------------------------------------
+// --- bins
+// ------------------------------------------------------------------------------------------
 
 static unsigned bin_of(uint32_t pages) {
     if (pages < 64) {
@@ -275,7 +277,8 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
     coalesce_into_pool(arena, extent, state);
 }
 
-// --- growth ----------------------------------------------------------------------------------------
+// --- growth
+// ----------------------------------------------------------------------------------------
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent) {
     arena->stats = stats;

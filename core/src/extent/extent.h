@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// extent: page-granular address ranges. One contiguous arena, a registry from address to extent, and
-// the pool of free extents: warm ones (backed by memory) and cold ones (not).
+// extent: page-granular address ranges. One contiguous arena, a registry from address to extent,
+// and the pool of free extents: warm ones (backed by memory) and cold ones (not).
 //
 // Nothing here takes a lock: callers hold the heap's.
 #ifndef PW_EXTENT_EXTENT_H
@@ -28,13 +28,13 @@ struct pw_extent {
     uint8_t zero_backoff;    // log2 of the collections to skip before the next zero scan
     bool judged;             // the predictor has seen what became of this copy
     bool copied;             // its shared pages came by a copy into it, not out of it
-    bool sparse;             // pages in it may be absent: zeros that were never written, or given back
-    uint16_t data_offset;    // of the block's first byte in the extent, at most one page
-    uint32_t warm_pages;     // of a block: how many leading pages were warm when it was allocated
-    uint32_t generation;     // changes whenever the extent becomes another one
-    uint32_t zero_due;       // collection at which the next zero scan is due
-    uint32_t stamp;          // of a warm extent: when it was freed, in units of 256 ms
-    size_t user_size;        // bytes asked for
+    bool sparse;          // pages in it may be absent: zeros that were never written, or given back
+    uint16_t data_offset; // of the block's first byte in the extent, at most one page
+    uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
+    uint32_t generation;  // changes whenever the extent becomes another one
+    uint32_t zero_due;    // collection at which the next zero scan is due
+    uint32_t stamp;       // of a warm extent: when it was freed, in units of 256 ms
+    size_t user_size;     // bytes asked for
 
     // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
     // from its page share_offset on. snapshot 0: not shared.
@@ -43,11 +43,11 @@ struct pw_extent {
     uint64_t site;        // who asked for the copy
 };
 
-#define PW_ARENA_STEP_PAGES 4096u   // grows by 16 MB
-#define PW_ARENA_STEPS (1u << 16)   // to 1 TB
-#define PW_EXTENT_CHUNK 1024u       // extents in one table chunk
-#define PW_EXTENT_CHUNKS 1024u      // at most about a million extents
-#define PW_SIZE_BINS 256
+#define PW_ARENA_STEP_PAGES 4096u      // grows by 16 MB
+#define PW_ARENA_STEPS      (1u << 16) // to 1 TB
+#define PW_EXTENT_CHUNK     1024u      // extents in one table chunk
+#define PW_EXTENT_CHUNKS    1024u      // at most about a million extents
+#define PW_SIZE_BINS        256
 
 // A free list for each size: exact below 64 pages, then eight to a doubling.
 struct pw_bins {
@@ -56,15 +56,15 @@ struct pw_bins {
 };
 
 struct pw_arena {
-    char *base;           // NULL: not started
-    uint32_t end;         // pages in the arena so far
+    char *base;   // NULL: not started
+    uint32_t end; // pages in the arena so far
     struct pw_stats *stats;
     uint32_t *index[PW_ARENA_STEPS]; // page -> extent, a leaf a step
     struct pw_extent *extents[PW_EXTENT_CHUNKS];
     uint32_t extent_count, free_extent;
     struct pw_bins warm, cold;
-    uint64_t warm_pages;  // pages in the warm pool
-    uint64_t live_pages;  // pages of blocks
+    uint64_t warm_pages;     // pages in the warm pool
+    uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
@@ -101,7 +101,8 @@ bool pw_arena_is_foreign(struct pw_arena *arena, const void *address);
 // NONE, or NULL; pw_arena_use then makes it a block.
 struct pw_extent *pw_arena_take_warm(struct pw_arena *arena, uint32_t pages);
 struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages);
-// `phase`: the extent's second page starts at a 2 MB boundary, for huge pages behind the header page.
+// `phase`: the extent's second page starts at a 2 MB boundary, for huge pages behind the header
+// page.
 struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, bool huge_phase);
 // Fill a cold extent from the largest warm pieces, leaving those cold.
 void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);

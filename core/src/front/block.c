@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Blocks: what malloc returns for large sizes. A block is an extent whose first page begins with the
-// C library's own header of a mapped chunk, so that a free or realloc that reaches the C library
-// without us still does the right thing (it unmaps the pages).
+// Blocks: what malloc returns for large sizes. A block is an extent whose first page begins with
+// the C library's own header of a mapped chunk, so that a free or realloc that reaches the C
+// library without us still does the right thing (it unmaps the pages).
 #include "front/c_library.h"
 #include "front/heap.h"
 
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_HEADER (2 * sizeof(size_t))
+#define CHUNK_HEADER    (2 * sizeof(size_t))
 #define CHUNK_IS_MAPPED ((size_t)2)
-#define LARGEST_PAGES (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
+#define LARGEST_PAGES   (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
 
 // --- header --------------------------------------------------------------------------------------
 
@@ -196,8 +196,8 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     if (pw_heap.options.pool && !is_mostly_absent(extent)) {
         return PW_EXTENT_WARM;
     }
-    bool blank = pw_os_map_blank(pw_extent_address(&pw_heap.arena, extent),
-                                 (size_t)extent->pages * PW_PAGE);
+    bool blank =
+        pw_os_map_blank(pw_extent_address(&pw_heap.arena, extent), (size_t)extent->pages * PW_PAGE);
     return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
 }
 

@@ -12,7 +12,8 @@
 
 #define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
 
-// --- switching gc.time on --------------------------------------------------------------------------
+// --- switching gc.time on
+// --------------------------------------------------------------------------
 
 typedef void *r_value; // SEXP
 

@@ -9,8 +9,8 @@
 struct copy {
     struct pw_extent *source, *destination;
     uint32_t from, to, pages;
-    char *whole;         // destination of the first whole page
-    const char *origin;  // its source
+    char *whole;        // destination of the first whole page
+    const char *origin; // its source
 };
 
 // The pages of the copy that lie wholly inside it. False: nothing to share.
@@ -99,8 +99,8 @@ static void save_warm_pages(const struct copy *copy) {
     if (!saved) {
         return;
     }
-    if (saved->pages == pages && pw_os_move(copy->whole, (size_t)pages * PW_PAGE,
-                                            pw_extent_address(arena, saved))) {
+    if (saved->pages == pages &&
+        pw_os_move(copy->whole, (size_t)pages * PW_PAGE, pw_extent_address(arena, saved))) {
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {
@@ -109,7 +109,8 @@ static void save_warm_pages(const struct copy *copy) {
     }
 }
 
-// After a failed mapping the destination may have a hole: it must be memory again, whatever it takes.
+// After a failed mapping the destination may have a hole: it must be memory again, whatever it
+// takes.
 static void repair_destination(const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
     while (!pw_os_map_blank(copy->whole, size) && !pw_os_is_mapped(copy->whole, size)) {
@@ -133,8 +134,7 @@ static bool attach(const struct copy *copy, const struct pw_os_range *written, i
 }
 
 static bool publish(struct copy *copy) {
-    uint32_t published =
-        pw_share_publish(&pw_heap.share, copy->source, copy->from, copy->pages);
+    uint32_t published = pw_share_publish(&pw_heap.share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
     return published > 0;
 }
@@ -145,16 +145,15 @@ static bool free_destination(struct copy *copy) {
     if (!destination->snapshot) {
         return true;
     }
-    return covers(copy->to, copy->pages, destination) &&
-           pw_share_drop(&pw_heap.share, destination);
+    return covers(copy->to, copy->pages, destination) && pw_share_drop(&pw_heap.share, destination);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
 static bool share_pages(struct copy *copy, const void *site) {
     struct pw_os_range written[RANGES];
     struct pw_extent *source = copy->source;
-    struct pw_prediction *prediction = pw_predictor_entry(
-        &pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
+    struct pw_prediction *prediction =
+        pw_predictor_entry(&pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
     struct pw_copy_question question = {
         .pages = copy->pages,
         .destination_pages = copy->destination->pages,
@@ -219,15 +218,15 @@ static void copy_edges(const struct copy *copy, char *to, const char *from, size
 
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
     struct copy copy;
-    if (pw_heap.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
-        !pw_gate_contains(from) || !pw_heap_enter()) {
+    if (pw_heap.options.share == PW_SHARE_OFF || !pw_gate_contains(to) || !pw_gate_contains(from) ||
+        !pw_heap_enter()) {
         return false;
     }
     bool shared = false;
     if (find_pages(&copy, to, from, size)) {
         PW_COUNT(&pw_heap.stats, copies_seen, 1);
-        bool safe = copy.source->collected && copy.destination->collected &&
-                    pw_module_is_safe(site);
+        bool safe =
+            copy.source->collected && copy.destination->collected && pw_module_is_safe(site);
         if (!safe) {
             PW_COUNT(&pw_heap.stats, copies_plain_module, 1);
         }

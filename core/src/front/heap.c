@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALLEST_COPY ((size_t)64 << 10)
+#define SMALLEST_COPY        ((size_t)64 << 10)
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
 
 struct pw_heap pw_heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -77,8 +77,7 @@ static bool start(const char *text) {
     pw_options_read(options, text, warn);
     const char *policy = pw_policy_name(options->policy);
     if (!pw_stats_publish(&pw_heap.stats, options->statistics, policy)) {
-        pw_os_warn("statistics stay in the process: cannot create a file in ",
-                   options->statistics);
+        pw_os_warn("statistics stay in the process: cannot create a file in ", options->statistics);
     }
     PW_COUNT(&pw_heap.stats, bookkeeping_bytes, sizeof pw_heap.predictor);
     pw_heap.pid = pw_os_pid();

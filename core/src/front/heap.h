@@ -16,9 +16,9 @@
 
 struct pw_heap {
     pthread_mutex_t lock;
-    bool started;            // options were read; never undone
-    uint32_t *fork_marker;   // reads zero in a fork's child that has not noticed yet
-    int pid;                 // used where the kernel has no such marker
+    bool started;          // options were read; never undone
+    uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
+    int pid;               // used where the kernel has no such marker
     struct pw_options options;
     struct pw_stats stats;
     struct pw_arena arena;
@@ -26,14 +26,14 @@ struct pw_heap {
     struct pw_huge huge;
     struct pw_predictor predictor;
 
-    size_t first_break;          // program break at the start
-    uint64_t last_trim_pages;    // memory when the C library was last asked to trim
-    uint64_t freed_since;        // managed blocks freed since the last collection end
-    uint64_t allocated_since;    // managed blocks allocated since the last getrusage
-    bool getrusage_works;        // the collector announces itself: no guessing from bursts
-    bool keeper_runs;            // the thread that returns idle pages
-    bool keeper_failed;          // it could not be started: not tried again
-    uint32_t decay_checked;      // clock of the last check
+    size_t first_break;       // program break at the start
+    uint64_t last_trim_pages; // memory when the C library was last asked to trim
+    uint64_t freed_since;     // managed blocks freed since the last collection end
+    uint64_t allocated_since; // managed blocks allocated since the last getrusage
+    bool getrusage_works;     // the collector announces itself: no guessing from bursts
+    bool keeper_runs;         // the thread that returns idle pages
+    bool keeper_failed;       // it could not be started: not tried again
+    uint32_t decay_checked;   // clock of the last check
 };
 
 extern struct pw_heap pw_heap;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The keeper: a thread that gives warm pages back after they lay idle, and all of them at once under
-// memory pressure. It exists only while there are warm pages to keep, and is started by a free.
+// The keeper: a thread that gives warm pages back after they lay idle, and all of them at once
+// under memory pressure. It exists only while there are warm pages to keep, and is started by a
+// free.
 #include "front/heap.h"
 
 #include "os/fault.h"
@@ -9,9 +10,9 @@
 #include <limits.h>
 #include <signal.h>
 
-#define SMALLEST_POOL_PAGES (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
+#define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
-#define STACK_SIZE ((size_t)256 << 10) // the C library puts all modules' thread storage there
+#define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 static bool decay(bool pressure) {
     struct pw_arena *arena = &pw_heap.arena;

@@ -40,8 +40,7 @@ static bool is_in_r_home(const char *path) {
 static bool is_r(const char *path) {
     const char *name = base_name(path);
     return starts_with(name, "libR.so") || starts_with(name, "libRblas") ||
-           starts_with(name, "libRlapack") || is_in_r_home(path) ||
-           is_package_library(path, name);
+           starts_with(name, "libRlapack") || is_in_r_home(path) || is_package_library(path, name);
 }
 
 // The path of the module that contains `address`; "" for the executable itself.

@@ -16,12 +16,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SITE __builtin_return_address(0)
-#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define SITE                __builtin_return_address(0)
+#define LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-#define DIRECT_THRESHOLD (8 << 10)         // the papers': two pages
-#define DIRECT_MAPPINGS 60000              // below vm.max_map_count
-#define FOREIGN_STEP ((size_t)256 << 10)   // small bytes between two looks at the C library's heap
+#define DIRECT_THRESHOLD    (8 << 10)           // the papers': two pages
+#define DIRECT_MAPPINGS     60000               // below vm.max_map_count
+#define FOREIGN_STEP        ((size_t)256 << 10) // small bytes between two looks at the C library's heap
 
 // --- start ---------------------------------------------------------------------------------------
 
@@ -209,7 +209,8 @@ PW_API size_t malloc_usable_size(void *block) {
     return c_library_usable(block);
 }
 
-// --- copies and fills ------------------------------------------------------------------------------
+// --- copies and fills
+// ------------------------------------------------------------------------------
 
 // Until the C library's function is known: other libraries' constructors run before ours, and so
 // does the loader. The barrier keeps the compiler from turning the loops into calls of ourselves.
@@ -317,7 +318,8 @@ PW_API void *__memset_chk(void *to, int value, size_t size, size_t room) {
     return LIKELY(preload.fill) ? preload.fill(to, value, size) : fill_slowly(to, value, size);
 }
 
-// --- garbage collections ---------------------------------------------------------------------------
+// --- garbage collections
+// ---------------------------------------------------------------------------
 
 PW_API int getrusage(__rusage_who_t who, struct rusage *usage) {
     if (!preload.usage) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Fault injection for tests. In the shipped library PW_OS_FAULT is the constant 0 and costs nothing.
+// Fault injection for tests. In the shipped library PW_OS_FAULT is the constant 0 and costs
+// nothing.
 #ifndef PW_OS_FAULT_H
 #define PW_OS_FAULT_H
 
@@ -41,7 +42,8 @@ void pw_os_fault_plan(enum pw_os_site site, int error, unsigned long first, unsi
 void pw_os_fault_clear(void);
 unsigned long pw_os_fault_calls(enum pw_os_site site);
 
-// The errno with which this call must fail, or 0. Also reads PAGEWISE_FAULT=SITE:ERRNO:FIRST:PERIOD.
+// The errno with which this call must fail, or 0. Also reads
+// PAGEWISE_FAULT=SITE:ERRNO:FIRST:PERIOD.
 int pw_os_fault(enum pw_os_site site);
 #define PW_OS_FAULT(site) pw_os_fault(site)
 

@@ -43,9 +43,8 @@ struct pw_os_file pw_os_adopt(int fd) {
 bool pw_os_is_ours(const struct pw_os_file *file) {
     int saved = errno;
     struct stat status;
-    bool ours = file->fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_STAT) &&
-                fstat(file->fd, &status) == 0 && status.st_dev == file->device &&
-                status.st_ino == file->inode;
+    bool ours = file->fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_STAT) && fstat(file->fd, &status) == 0 &&
+                status.st_dev == file->device && status.st_ino == file->inode;
     errno = saved;
     return ours;
 }
@@ -109,9 +108,9 @@ bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {
 
 bool pw_os_punch(int fd, uint64_t offset, size_t size) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_SITE_FILE_PUNCH) &&
-                fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                          (off_t)size) == 0;
+    bool done =
+        !PW_OS_FAULT(PW_SITE_FILE_PUNCH) &&
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0;
     errno = saved;
     return done;
 }
@@ -120,10 +119,10 @@ bool pw_os_punch(int fd, uint64_t offset, size_t size) {
 static int create_statistics(const char *directory) {
     char path[PATH_MAX];
     for (int number = 0; number < 1000; number++) {
-        int length = number ? snprintf(path, sizeof path, "%s/pagewise-%d.%d.stats", directory,
-                                       (int)getpid(), number)
-                            : snprintf(path, sizeof path, "%s/pagewise-%d.stats", directory,
-                                       (int)getpid());
+        int length =
+            number ? snprintf(path, sizeof path, "%s/pagewise-%d.%d.stats", directory,
+                              (int)getpid(), number)
+                   : snprintf(path, sizeof path, "%s/pagewise-%d.stats", directory, (int)getpid());
         if (length < 0 || (size_t)length >= sizeof path) {
             return -1;
         }

@@ -18,7 +18,7 @@
 #endif
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
-#define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+#define ANONYMOUS  (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 // Like mmap at a fixed place, as a yes or no, errno kept.
 static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offset, int fault) {
@@ -57,10 +57,10 @@ void *pw_os_map_table(size_t size) {
 
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_MOVE)
-                    ? MAP_FAILED
-                    : mremap(from, size, size,
-                             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    void *got =
+        PW_OS_FAULT(PW_SITE_MOVE)
+            ? MAP_FAILED
+            : mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
     errno = saved;
     return got == to;
 }

@@ -14,8 +14,8 @@
 #include <sys/types.h>
 
 #define PW_PAGE_SHIFT 12
-#define PW_PAGE ((size_t)1 << PW_PAGE_SHIFT)
-#define PW_HUGE_PAGE ((size_t)2 << 20)
+#define PW_PAGE       ((size_t)1 << PW_PAGE_SHIFT)
+#define PW_HUGE_PAGE  ((size_t)2 << 20)
 
 static inline size_t pw_pages_for(size_t bytes) {
     return (bytes + PW_PAGE - 1) >> PW_PAGE_SHIFT;
@@ -35,8 +35,8 @@ bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset);
 // Zero pages anywhere, for our own tables. NULL when there are none.
 void *pw_os_map_table(size_t size);
 
-// Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards; it
-// is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
+// Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
+// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
 bool pw_os_move(void *from, size_t size, void *to);
 
 // Drop the contents of private anonymous pages: they read zero afterwards.
@@ -92,7 +92,8 @@ struct pw_os_range {
 
 enum pw_os_pages {
     PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
-    PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is known
+    PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is
+                          // known
 };
 
 struct pw_os_pagemap {

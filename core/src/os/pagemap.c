@@ -18,24 +18,23 @@ struct scan_request {
     uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
     uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
 };
-#define SCAN_IOCTL _IOWR('f', 16, struct scan_request)
-#define SCAN_FILE ((uint64_t)1 << 2)
-#define SCAN_PRESENT ((uint64_t)1 << 3)
-#define SCAN_SWAPPED ((uint64_t)1 << 4)
+#define SCAN_IOCTL     _IOWR('f', 16, struct scan_request)
+#define SCAN_FILE      ((uint64_t)1 << 2)
+#define SCAN_PRESENT   ((uint64_t)1 << 3)
+#define SCAN_SWAPPED   ((uint64_t)1 << 4)
 #define SCAN_ZERO_PAGE ((uint64_t)1 << 5)
 
-#define ENTRY_PRESENT ((uint64_t)1 << 63)
-#define ENTRY_SWAPPED ((uint64_t)1 << 62)
-#define ENTRY_FILE ((uint64_t)1 << 61)
+#define ENTRY_PRESENT   ((uint64_t)1 << 63)
+#define ENTRY_SWAPPED   ((uint64_t)1 << 62)
+#define ENTRY_FILE      ((uint64_t)1 << 61)
 #define ENTRY_EXCLUSIVE ((uint64_t)1 << 56)
 
 #define BATCH 256 // ranges of one ioctl; entries of one read
 
 void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
     int saved = errno;
-    int fd = PW_OS_FAULT(PW_SITE_PAGEMAP_OPEN)
-                 ? -1
-                 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    int fd =
+        PW_OS_FAULT(PW_SITE_PAGEMAP_OPEN) ? -1 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     struct pw_os_file file = pw_os_adopt(fd);
     bool usable = file.fd >= 0;
     *pagemap = (struct pw_os_pagemap){.file = file, .scan = usable, .usable = usable};

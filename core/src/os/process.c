@@ -33,10 +33,9 @@ uint32_t *pw_os_fork_marker(void) {
 
 void *pw_os_witness(void) {
     int saved = errno;
-    char *page = PW_OS_FAULT(PW_SITE_WITNESS)
-                     ? MAP_FAILED
-                     : mmap(NULL, PW_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                            0);
+    char *page = PW_OS_FAULT(PW_SITE_WITNESS) ? MAP_FAILED
+                                              : mmap(NULL, PW_PAGE, PROT_READ | PROT_WRITE,
+                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         page = NULL;
     } else {

@@ -2,8 +2,8 @@
 #include "policy/copy.h"
 
 #define HIGHEST_SCORE 16
-#define LOWEST_SCORE (-4)
-#define RETRY_EVERY 32u
+#define LOWEST_SCORE  (-4)
+#define RETRY_EVERY   32u
 // Sharing an already published source costs a mapping, and later faults; a warm copy of less than
 // this is cheaper (1 MB).
 #define SMALLEST_WARM_SHARE_PAGES 256u

@@ -4,9 +4,9 @@
 // mechanisms report what became of it.
 //
 // Two ideas carry it. Lazy: a source that was never shared is only published when the destination
-// would cost fresh memory; copying into warm pages is cheaper than publishing. Predicted: a copy that
-// is about to be overwritten must not be shared, and earlier copies of the same size from the same
-// caller tell.
+// would cost fresh memory; copying into warm pages is cheaper than publishing. Predicted: a copy
+// that is about to be overwritten must not be shared, and earlier copies of the same size from the
+// same caller tell.
 #ifndef PW_POLICY_COPY_H
 #define PW_POLICY_COPY_H
 
@@ -34,9 +34,9 @@ struct pw_copy_question {
 
 // What the predictor remembers of one (size, site). The watched copy is named by its extent.
 struct pw_prediction {
-    int8_t score;      // above 0: expect an overwrite
-    uint8_t skipped;   // copies not shared for that reason since the last try
-    uint32_t watched;  // extent number of the last shared copy, 0: none
+    int8_t score;     // above 0: expect an overwrite
+    uint8_t skipped;  // copies not shared for that reason since the last try
+    uint32_t watched; // extent number of the last shared copy, 0: none
     uint32_t generation;
 };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define SMALLEST_THRESHOLD ((size_t)8 << 10) // two pages: the papers'
-#define LARGEST_THRESHOLD ((size_t)1 << 30)
-#define DEFAULT_THRESHOLD ((size_t)128 << 10)
-#define LONGEST_ITEM 320
+#define LARGEST_THRESHOLD  ((size_t)1 << 30)
+#define DEFAULT_THRESHOLD  ((size_t)128 << 10)
+#define LONGEST_ITEM       320
 
 struct word {
     const char *text;
@@ -30,8 +30,7 @@ static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
                                             {"getrusage", PW_COLLECT_GETRUSAGE},
                                             {"burst", PW_COLLECT_BURST},
                                             {NULL, 0}};
-static const struct word module_sets[] = {
-    {"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
+static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
 static const struct word switches[] = {{"off", 0}, {"on", 1}, {"0", 0}, {"1", 1}, {NULL, 0}};
 
 static bool find_word(const struct word *words, const char *text, int *value) {

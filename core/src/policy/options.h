@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// PAGEWISE_OPTIONS (docs/reference/options.md): one string, checked; a bad value costs a warning and
-// the default is used instead.
+// PAGEWISE_OPTIONS (docs/reference/options.md): one string, checked; a bad value costs a warning
+// and the default is used instead.
 #ifndef PW_POLICY_OPTIONS_H
 #define PW_POLICY_OPTIONS_H
 

@@ -5,7 +5,7 @@
 
 // Published in pieces, so that the peak never holds the source and its snapshot in full.
 #define CHUNK_PAGES 1024u
-#define RANGES 128
+#define RANGES      128
 
 void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
     share->arena = arena;
@@ -112,7 +112,8 @@ bool pw_share_count_private(struct pw_share *share, const struct pw_extent *exte
     return count_private(share, extent, 0, extent->pages, total);
 }
 
-// --- publishing ------------------------------------------------------------------------------------
+// --- publishing
+// ------------------------------------------------------------------------------------
 
 // Write one piece of the source and map the source onto it. Between the two, a store to these pages
 // would be lost: nobody may make one during a copy (concurrency contract in share.h), and signals
@@ -220,8 +221,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
     return true;
 }
 
-static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first,
-                 uint32_t pages) {
+static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
     char *address = pw_extent_address(share->arena, extent) + (size_t)first * PW_PAGE;
     if (!pw_os_map_blank(address, (size_t)pages * PW_PAGE)) {
         PW_COUNT(share->stats, fallback_map, 1);

@@ -3,8 +3,8 @@
 // share: pages of copies shared copy-on-write, and all-zero pages given back.
 //
 // A copy is shared by publishing: the source's pages are written once into an immutable range of a
-// memory file (a snapshot), and source and destination are both mapped privately onto it. The kernel
-// then makes a private copy of any page that either of them writes.
+// memory file (a snapshot), and source and destination are both mapped privately onto it. The
+// kernel then makes a private copy of any page that either of them writes.
 //
 // Snapshots never change. That, and two rules, make every kind of fork safe without a handler:
 //  - only the process that created a snapshot file publishes into it or punches it;
@@ -19,12 +19,12 @@
 
 #include "extent/extent.h"
 
-#define PW_SNAPSHOT_CHUNK 1024u  // snapshots in one table chunk
+#define PW_SNAPSHOT_CHUNK  1024u // snapshots in one table chunk
 #define PW_SNAPSHOT_CHUNKS 256u
-#define PW_SHARE_EPOCHS 8u // snapshot files kept, for forks whose children still live
+#define PW_SHARE_EPOCHS    8u // snapshot files kept, for forks whose children still live
 
 struct pw_snapshot {
-    uint64_t offset;       // in its file
+    uint64_t offset; // in its file
     uint32_t pages;
     uint32_t owners;       // extents mapped onto it
     uint32_t first_member; // the list of these
@@ -38,10 +38,10 @@ struct pw_snapshot {
 struct pw_snapshot_file {
     struct pw_os_file file; // fd -1: slot unused
     void *witness;
-    uint64_t end;       // next offset; offsets are never used twice
-    uint32_t live;      // snapshots with owners
-    uint32_t waiting;   // list of released snapshots that may not be punched yet
-    bool inherited;     // made by a parent: neither written nor punched by this process
+    uint64_t end;     // next offset; offsets are never used twice
+    uint32_t live;    // snapshots with owners
+    uint32_t waiting; // list of released snapshots that may not be punched yet
+    bool inherited;   // made by a parent: neither written nor punched by this process
 };
 
 struct pw_share {
@@ -51,9 +51,9 @@ struct pw_share {
     struct pw_snapshot_file files[PW_SHARE_EPOCHS];
     struct pw_snapshot *snapshots[PW_SNAPSHOT_CHUNKS];
     uint32_t snapshot_count, free_snapshot;
-    uint64_t shared_extents;  // each costs up to three mappings
-    uint64_t mapping_limit;   // of those, before sharing pauses
-    uint32_t collections;     // clock of the zero scan's back-off
+    uint64_t shared_extents; // each costs up to three mappings
+    uint64_t mapping_limit;  // of those, before sharing pauses
+    uint32_t collections;    // clock of the zero scan's back-off
 };
 
 void pw_share_start(struct pw_share *share, struct pw_arena *arena);

@@ -4,15 +4,16 @@
 // Offsets start beyond the size that most file systems allow a file, so that a punch that ever met
 // a file of the program's could not reach its bytes (pw_os_is_ours guards against meeting one).
 #define FIRST_OFFSET ((uint64_t)1 << 46)
-#define FILE_SIZE ((uint64_t)1 << 60)
-#define FILE_NAME "pagewise-snapshots"
+#define FILE_SIZE    ((uint64_t)1 << 60)
+#define FILE_NAME    "pagewise-snapshots"
 
 static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_COUNT(share->stats, snapshot_bytes, pages * (int64_t)PW_PAGE);
     PW_PEAK(share->stats, peak_snapshot_bytes, PW_READ(share->stats, snapshot_bytes));
 }
 
-// --- files -----------------------------------------------------------------------------------------
+// --- files
+// -----------------------------------------------------------------------------------------
 
 static bool open_file(struct pw_share *share, struct pw_snapshot_file *file) {
     bool limited = false;
@@ -133,7 +134,8 @@ struct pw_snapshot_file *pw_snapshot_file(struct pw_share *share, uint32_t numbe
     return NULL;
 }
 
-// --- snapshots -------------------------------------------------------------------------------------
+// --- snapshots
+// -------------------------------------------------------------------------------------
 
 static uint32_t new_number(struct pw_share *share) {
     uint32_t number = share->free_snapshot;

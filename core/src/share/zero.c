@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Zero reclaim (page-sharing-dls14, section 4.3): after a collection, pages that hold only zeros are
-// given back; the next read of one finds the kernel's zero page.
+// Zero reclaim (page-sharing-dls14, section 4.3): after a collection, pages that hold only zeros
+// are given back; the next read of one finds the kernel's zero page.
 #include "share/share.h"
 
 #include "share/snapshot.h"
 
-#define RANGES 128
+#define RANGES      128
 #define MAX_BACKOFF 6 // at least every 64th collection looks at a block
 
 // All 4,096 bytes zero? Most pages that are not show it in their first bytes.
@@ -62,8 +62,8 @@ static uint64_t reclaim_range(struct pw_share *share, char *start, char *end) {
 // The first page holds the chunk header and the object's own header: never zero. Pages on a
 // snapshot are looked at only once written (a discarded one would show the snapshot again, so they
 // are left out altogether); swapped ones are not resident and so never brought back.
-static uint64_t reclaim_part(struct pw_share *share, const struct pw_extent *extent,
-                             uint32_t first, uint32_t last) {
+static uint64_t reclaim_part(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                             uint32_t last) {
     struct pw_os_range ranges[RANGES];
     uintptr_t base = (uintptr_t)pw_extent_address(share->arena, extent);
     uintptr_t at = base + (uintptr_t)first * PW_PAGE, end = base + (uintptr_t)last * PW_PAGE;
@@ -119,7 +119,8 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     return freed;
 }
 
-// --- pages of which only a writer is left ---------------------------------------------------------
+// --- pages of which only a writer is left
+// ---------------------------------------------------------
 
 // The only owner has its own copy of these pages: nobody can read the snapshot's any more. What was
 // written stays written, so the count of the last time tells how much is new.
@@ -135,8 +136,8 @@ static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *f
     uintptr_t base = (uintptr_t)pw_extent_address(share->arena, extent) +
                      (uintptr_t)extent->share_first * PW_PAGE;
     for (int i = 0; i < count; i++) {
-        uint64_t offset = snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE +
-                          (ranges[i].start - base);
+        uint64_t offset =
+            snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE + (ranges[i].start - base);
         if (!pw_os_punch(file->file.fd, offset, ranges[i].end - ranges[i].start)) {
             PW_COUNT(share->stats, fallback_discard, 1);
             return 0;

@@ -168,7 +168,8 @@ static void report_copy(struct pw_extent *extent) {
         prediction->watched = 0;
     }
     uint64_t written = 0;
-    if (extent->judged || !pw_share_count_written(&pw_heap.share, extent, &written)) {
+    if (extent->judged || !pw_share_count_private(&pw_heap.share, extent, extent->share_first,
+                                                  extent->share_pages, &written)) {
         return;
     }
     PW_COUNT(&pw_heap.stats, private_copy_bytes, written * PW_PAGE);
@@ -182,7 +183,8 @@ static void report_copy(struct pw_extent *extent) {
 // Most of a block that was filled lazily may never have been backed: such pages are not warm.
 static bool is_mostly_absent(const struct pw_extent *extent) {
     uint64_t resident = 0;
-    return extent->sparse && pw_share_count_private(&pw_heap.share, extent, &resident) &&
+    return extent->sparse &&
+           pw_share_count_private(&pw_heap.share, extent, 0, extent->pages, &resident) &&
            resident * 2 < extent->pages;
 }
 

@@ -3,8 +3,6 @@
 // Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
 #include "front/heap.h"
 
-#define RANGES 256
-
 // A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
 struct copy {
     struct pw_extent *source, *destination;
@@ -53,7 +51,8 @@ static void look_at_watched(struct pw_prediction *prediction) {
     if (last->generation != prediction->generation || last->state != PW_EXTENT_USED ||
         !last->snapshot || last->judged) {
         prediction->watched = 0;
-    } else if (pw_share_count_written(&pw_heap.share, last, &written) &&
+    } else if (pw_share_count_private(&pw_heap.share, last, last->share_first, last->share_pages,
+                                      &written) &&
                written * 2 > last->share_pages) {
         pw_predictor_report(prediction, written, last->share_pages, false);
         PW_COUNT(&pw_heap.stats, predictor_misses, 1);
@@ -119,10 +118,10 @@ static void repair_destination(const struct copy *copy) {
 }
 
 // Map the destination onto the source's snapshot.
-static bool attach(const struct copy *copy, const struct pw_os_range *written, int count) {
+static bool attach(const struct copy *copy) {
     save_warm_pages(copy);
     if (!pw_share_attach(&pw_heap.share, copy->destination, copy->to, copy->source, copy->from,
-                         copy->pages, written, count)) {
+                         copy->pages)) {
         repair_destination(copy);
         return false;
     }
@@ -148,63 +147,62 @@ static bool free_destination(struct copy *copy) {
     return covers(copy->to, copy->pages, destination) && pw_share_drop(&pw_heap.share, destination);
 }
 
-// Share the whole pages of a copy. copy->pages may shrink to what could be shared.
-static bool share_pages(struct copy *copy, const void *site) {
-    struct pw_os_range written[RANGES];
+// What the policy needs to know. False: a shape that cannot be shared.
+static bool ask(const struct copy *copy, const void *site, struct pw_copy_question *question) {
     struct pw_extent *source = copy->source;
-    struct pw_prediction *prediction =
-        pw_predictor_entry(&pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
-    struct pw_copy_question question = {
+    *question = (struct pw_copy_question){
         .pages = copy->pages,
         .destination_pages = copy->destination->pages,
         .destination_warm = copy->destination->warm_pages,
         .site = (uint64_t)(uintptr_t)site,
     };
-    look_at_watched(prediction);
-    int count = 0;
-    if (source->snapshot) {
-        uint32_t end = source->share_first + source->share_pages;
-        question.published = copy->from >= source->share_first && copy->from + copy->pages <= end;
-        if (!question.published && !covers(copy->from, copy->pages, source)) {
-            PW_COUNT(&pw_heap.stats, copies_plain_shape, 1);
-            return false;
-        }
+    if (!source->snapshot) {
+        return true;
     }
-    if (question.published) {
-        count = pw_share_written(&pw_heap.share, source, copy->from, copy->pages, written, RANGES,
-                                 &question.written);
-        // Too scattered to list: treat it as mostly replaced.
-        question.written = count < 0 ? copy->pages : question.written;
+    uint32_t shared_end = source->share_first + source->share_pages;
+    question->published =
+        copy->from >= source->share_first && copy->from + copy->pages <= shared_end;
+    if (question->published && !pw_share_count_private(&pw_heap.share, source, copy->from,
+                                                       copy->pages, &question->written)) {
+        question->written = copy->pages;
+    }
+    return question->published || covers(copy->from, copy->pages, source);
+}
+
+static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
+    return pw_share_ready(&pw_heap.share) && free_destination(copy) &&
+           (answer == PW_COPY_SHARE || publish(copy)) && attach(copy);
+}
+
+// Share the whole pages of a copy. copy->pages may shrink to what could be shared.
+static bool share_pages(struct copy *copy, const void *site) {
+    struct pw_stats *stats = &pw_heap.stats;
+    struct pw_copy_question question;
+    struct pw_prediction *prediction =
+        pw_predictor_entry(&pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
+    look_at_watched(prediction);
+    if (!ask(copy, site, &question)) {
+        PW_COUNT(stats, copies_plain_shape, 1);
+        return false;
     }
     enum pw_copy_answer answer = pw_copy_decide(&pw_heap.options, prediction, &question);
+    bool republish = answer == PW_COPY_PUBLISH && copy->source->snapshot;
+    if (republish && !covers(copy->from, copy->pages, copy->source)) {
+        answer = PW_COPY_PLAIN_DIRTY; // other pages of the source still need the old snapshot
+    }
     if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
         count_plain(answer);
         return false;
     }
-    if (answer == PW_COPY_PUBLISH && source->snapshot && !covers(copy->from, copy->pages, source)) {
-        PW_COUNT(&pw_heap.stats, copies_plain_dirty, 1);
+    if (!make_room(copy, answer)) {
+        PW_COUNT(stats, copies_plain_fallback, 1);
         return false;
     }
-    if (!pw_share_ready(&pw_heap.share) || !free_destination(copy)) {
-        PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
-        return false;
-    }
-    if (answer == PW_COPY_PUBLISH) {
-        count = 0;
-        if (!publish(copy)) {
-            PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
-            return false;
-        }
-    }
-    if (!attach(copy, written, count)) {
-        PW_COUNT(&pw_heap.stats, copies_plain_fallback, 1);
-        return false;
-    }
-    copy->destination->site = (uint64_t)(uintptr_t)site;
+    copy->destination->site = question.site;
     watch(prediction, copy->destination);
-    PW_COUNT(&pw_heap.stats, copies_shared, 1);
-    PW_COUNT(&pw_heap.stats, shared_copy_bytes,
-             ((uint64_t)copy->pages - question.written * (answer == PW_COPY_SHARE)) * PW_PAGE);
+    uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
+    PW_COUNT(stats, copies_shared, 1);
+    PW_COUNT(stats, shared_copy_bytes, (copy->pages - copied) * PW_PAGE);
     return true;
 }
 
@@ -241,27 +239,20 @@ bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
 
 // --- fills with zero -----------------------------------------------------------------------------
 
+static bool fill_range(void *context, char *start, size_t size) {
+    pw_os_fill_zero(start, size);
+    *(uint64_t *)context += size;
+    return true;
+}
+
 // Zero whole pages of which some may never have been touched: only those that exist are written.
 // False: not known which exist.
 static bool zero_existing(char *start, char *end, uint64_t *skipped) {
-    struct pw_os_range ranges[RANGES];
-    uintptr_t at = (uintptr_t)start, last = (uintptr_t)end;
-    while (at < last) {
-        uintptr_t walked = at;
-        int found = pw_os_pagemap_find(&pw_heap.share.pagemap, at, last, PW_OS_PRIVATE_PAGES,
-                                       ranges, RANGES, &walked);
-        if (found < 0 || walked <= at) {
-            return false;
-        }
-        uint64_t filled = 0;
-        for (int i = 0; i < found; i++) {
-            pw_os_fill_zero((void *)ranges[i].start, ranges[i].end - ranges[i].start);
-            filled += ranges[i].end - ranges[i].start;
-        }
-        *skipped += walked - at - filled;
-        at = walked;
-    }
-    return true;
+    uint64_t filled = 0;
+    bool done = pw_os_pagemap_each(&pw_heap.share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
+                                   fill_range, &filled);
+    *skipped = done ? (uint64_t)(end - start) - filled : 0;
+    return done;
 }
 
 // Whole pages of the fill, for which the extent's own knowledge pays.

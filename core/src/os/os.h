@@ -86,10 +86,6 @@ void *pw_os_map_statistics(const char *directory, size_t size, void *address);
 
 // --- page tables -------------------------------------------------------------------------------
 
-struct pw_os_range {
-    uintptr_t start, end; // addresses, whole pages
-};
-
 enum pw_os_pages {
     PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
     PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is
@@ -104,11 +100,15 @@ struct pw_os_pagemap {
 
 void pw_os_pagemap_open(struct pw_os_pagemap *pagemap);
 
-// Find the ranges of such pages in [start, end). Returns how many were stored, -1 on failure.
-// *walked is the address up to which the answer is complete.
-int pw_os_pagemap_find(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                       enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
-                       uintptr_t *walked);
+// Call `visit` with each range of such pages in [start, end), in order. `visit` ends the walk by
+// returning false. True when the walk was completed; false also when the kernel would not tell.
+typedef bool pw_os_visit(void *context, char *start, size_t size);
+bool pw_os_pagemap_each(struct pw_os_pagemap *pagemap, char *start, char *end,
+                        enum pw_os_pages kind, pw_os_visit *visit, void *context);
+
+// The number of such pages. False: not known.
+bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
+                         enum pw_os_pages kind, uint64_t *pages);
 
 // Is the page at `address` in memory and mapped by this process alone? False when in doubt.
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address);

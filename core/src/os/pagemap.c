@@ -31,6 +31,10 @@ struct scan_request {
 
 #define BATCH 256 // ranges of one ioctl; entries of one read
 
+struct range {
+    uintptr_t start, end;
+};
+
 void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
     int saved = errno;
     int fd =
@@ -42,15 +46,14 @@ void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
 }
 
 static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
-                uintptr_t *walked) {
+                enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
     struct scan_region found[BATCH];
     struct scan_request request = {
         .size = sizeof request,
         .start = start,
         .end = end,
         .vec = (uintptr_t)found,
-        .vec_len = (uint64_t)(capacity < BATCH ? capacity : BATCH),
+        .vec_len = BATCH,
     };
     request.category_mask = request.category_inverted = SCAN_FILE;
     if (kind == PW_OS_PRIVATE_PAGES) {
@@ -67,7 +70,7 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
     }
     int count = ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
     for (int i = 0; i < count; i++) {
-        ranges[i] = (struct pw_os_range){found[i].start, found[i].end};
+        ranges[i] = (struct range){found[i].start, found[i].end};
     }
     *walked = request.walk_end;
     return count;
@@ -92,8 +95,7 @@ static ssize_t read_entries(const struct pw_os_pagemap *pagemap, uintptr_t addre
 }
 
 static int read_table(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                      enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
-                      uintptr_t *walked) {
+                      enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
     uint64_t entries[BATCH];
     int count = 0;
     uintptr_t at = start;
@@ -109,11 +111,11 @@ static int read_table(const struct pw_os_pagemap *pagemap, uintptr_t start, uint
             }
             if (count && ranges[count - 1].end == at) {
                 ranges[count - 1].end += PW_PAGE;
-            } else if (count == capacity) {
+            } else if (count == BATCH) {
                 *walked = at;
                 return count;
             } else {
-                ranges[count++] = (struct pw_os_range){at, at + PW_PAGE};
+                ranges[count++] = (struct range){at, at + PW_PAGE};
             }
         }
     }
@@ -131,24 +133,51 @@ static bool ready(struct pw_os_pagemap *pagemap) {
     return pagemap->usable;
 }
 
-int pw_os_pagemap_find(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                       enum pw_os_pages kind, struct pw_os_range *ranges, int capacity,
-                       uintptr_t *walked) {
-    int saved = errno;
+// One batch of ranges from `start` on; -1 when neither way of asking works.
+static int find_some(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
+                     enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
     int count = -1;
-    if (ready(pagemap)) {
-        if (pagemap->scan) {
-            count = scan(pagemap, start, end, kind, ranges, capacity, walked);
-            // From here on the answer is read instead, also when only this process is denied it.
-            pagemap->scan = count >= 0;
+    if (pagemap->scan) {
+        count = scan(pagemap, start, end, kind, ranges, walked);
+        // From here on the table is read instead, also when only this process is denied the scan.
+        pagemap->scan = count >= 0;
+    }
+    if (count < 0) {
+        count = read_table(pagemap, start, end, kind, ranges, walked);
+    }
+    pagemap->usable = count >= 0;
+    return count;
+}
+
+bool pw_os_pagemap_each(struct pw_os_pagemap *pagemap, char *start, char *end,
+                        enum pw_os_pages kind, pw_os_visit *visit, void *context) {
+    int saved = errno;
+    struct range ranges[BATCH];
+    uintptr_t at = (uintptr_t)start, last = (uintptr_t)end;
+    bool going = ready(pagemap);
+    while (going && at < last) {
+        uintptr_t walked = at;
+        int count = find_some(pagemap, at, last, kind, ranges, &walked);
+        going = count >= 0 && walked > at;
+        for (int i = 0; going && i < count; i++) {
+            going = visit(context, (char *)ranges[i].start, ranges[i].end - ranges[i].start);
         }
-        if (count < 0) {
-            count = read_table(pagemap, start, end, kind, ranges, capacity, walked);
-        }
-        pagemap->usable = count >= 0;
+        at = walked;
     }
     errno = saved;
-    return count;
+    return going;
+}
+
+static bool add_pages(void *context, char *start, size_t size) {
+    (void)start;
+    *(uint64_t *)context += size / PW_PAGE;
+    return true;
+}
+
+bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
+                         enum pw_os_pages kind, uint64_t *pages) {
+    *pages = 0;
+    return pw_os_pagemap_each(pagemap, start, end, kind, add_pages, pages);
 }
 
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address) {

@@ -30,16 +30,15 @@ void pw_share_after_fork(struct pw_share *share) {
 }
 
 static bool pagemap_usable(struct pw_share *share) {
-    struct pw_os_range range;
-    uintptr_t walked;
-    uintptr_t page = (uintptr_t)share->arena->base;
+    uint64_t unused;
+    char *page = share->arena->base;
     bool scanned = share->pagemap.scan;
-    int found = pw_os_pagemap_find(&share->pagemap, page, page + PW_PAGE, PW_OS_PRIVATE_PAGES,
-                                   &range, 1, &walked);
-    if (found >= 0 && scanned && !share->pagemap.scan) {
+    bool usable =
+        pw_os_pagemap_count(&share->pagemap, page, page + PW_PAGE, PW_OS_PRIVATE_PAGES, &unused);
+    if (usable && scanned && !share->pagemap.scan) {
         PW_COUNT(share->stats, fallback_pagemap_scan, 1);
     }
-    return found >= 0;
+    return usable;
 }
 
 bool pw_share_ready(struct pw_share *share) {
@@ -54,62 +53,15 @@ bool pw_share_ready(struct pw_share *share) {
     return pw_snapshot_file_ready(share);
 }
 
-// --- what was written since ----------------------------------------------------------------------
-
-int pw_share_written(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
-                     uint32_t pages, struct pw_os_range *ranges, int capacity, uint64_t *total) {
-    uintptr_t at = (uintptr_t)pw_extent_address(share->arena, extent) + (uintptr_t)first * PW_PAGE;
-    uintptr_t end = at + (uintptr_t)pages * PW_PAGE;
-    int count = 0;
-    *total = 0;
-    while (at < end) {
-        uintptr_t walked = at;
-        if (count == capacity) {
-            return -1;
-        }
-        int found = pw_os_pagemap_find(&share->pagemap, at, end, PW_OS_PRIVATE_PAGES,
-                                       ranges + count, capacity - count, &walked);
-        if (found < 0 || walked <= at) {
-            return -1;
-        }
-        for (int i = count; i < count + found; i++) {
-            *total += (ranges[i].end - ranges[i].start) / PW_PAGE;
-        }
-        count += found;
-        at = walked;
-    }
-    return count;
+static char *page_address(struct pw_share *share, const struct pw_extent *extent, uint32_t page) {
+    return pw_extent_address(share->arena, extent) + (size_t)page * PW_PAGE;
 }
 
-static bool count_private(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
-                          uint32_t pages, uint64_t *total) {
-    struct pw_os_range ranges[RANGES];
-    uintptr_t at = (uintptr_t)pw_extent_address(share->arena, extent) + (uintptr_t)first * PW_PAGE;
-    uintptr_t end = at + (uintptr_t)pages * PW_PAGE;
-    *total = 0;
-    while (at < end) {
-        uintptr_t walked = at;
-        int found = pw_os_pagemap_find(&share->pagemap, at, end, PW_OS_PRIVATE_PAGES, ranges,
-                                       RANGES, &walked);
-        if (found < 0 || walked <= at) {
-            return false;
-        }
-        for (int i = 0; i < found; i++) {
-            *total += (ranges[i].end - ranges[i].start) / PW_PAGE;
-        }
-        at = walked;
-    }
-    return true;
-}
-
-bool pw_share_count_written(struct pw_share *share, const struct pw_extent *extent,
-                            uint64_t *total) {
-    return count_private(share, extent, extent->share_first, extent->share_pages, total);
-}
-
-bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent,
-                            uint64_t *total) {
-    return count_private(share, extent, 0, extent->pages, total);
+bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                            uint32_t pages, uint64_t *total) {
+    return pw_os_pagemap_count(&share->pagemap, page_address(share, extent, first),
+                               page_address(share, extent, first + pages), PW_OS_PRIVATE_PAGES,
+                               total);
 }
 
 // --- publishing
@@ -154,7 +106,7 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
     if (!number) {
         return 0;
     }
-    char *address = pw_extent_address(share->arena, source) + (size_t)first * PW_PAGE;
+    char *address = page_address(share, source, first);
     struct pw_os_signals signals;
     pw_os_signals_block(&signals);
     uint32_t done = 0;
@@ -189,19 +141,25 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
     return done;
 }
 
+// From a source to a destination that is that far away.
+static bool copy_range(void *context, char *start, size_t size) {
+    pw_os_copy(start + *(const ptrdiff_t *)context, start, size);
+    return true;
+}
+
 bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint32_t to,
-                     struct pw_extent *source, uint32_t from, uint32_t pages,
-                     const struct pw_os_range *written, int written_count) {
+                     struct pw_extent *source, uint32_t from, uint32_t pages) {
     uint32_t number = source->snapshot;
     uint32_t offset = source->share_offset + (from - source->share_first);
-    char *address = pw_extent_address(share->arena, destination) + (size_t)to * PW_PAGE;
-    const char *origin = pw_extent_address(share->arena, source) + (size_t)from * PW_PAGE;
+    char *address = page_address(share, destination, to);
+    char *origin = page_address(share, source, from);
+    size_t size = (size_t)pages * PW_PAGE;
     struct pw_snapshot_file *file = pw_snapshot_file(share, number);
     if (!file) {
         return false;
     }
     uint64_t place = pw_snapshot_at(share, number)->offset + (uint64_t)offset * PW_PAGE;
-    if (!pw_os_map_snapshot(address, (size_t)pages * PW_PAGE, file->file.fd, place)) {
+    if (!pw_os_map_snapshot(address, size, file->file.fd, place)) {
         PW_COUNT(share->stats, fallback_map, 1);
         return false;
     }
@@ -210,9 +168,11 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
         PW_COUNT(share->stats, fallback_descriptor, 1);
         return false;
     }
-    for (int i = 0; i < written_count; i++) {
-        size_t at = written[i].start - (uintptr_t)origin;
-        pw_os_copy(address + at, origin + at, written[i].end - written[i].start);
+    ptrdiff_t distance = address - origin;
+    if (!pw_os_pagemap_each(&share->pagemap, origin, origin + size, PW_OS_PRIVATE_PAGES, copy_range,
+                            &distance)) {
+        PW_COUNT(share->stats, fallback_pagemap, 1);
+        return false;
     }
     destination->share_first = to;
     destination->share_pages = pages;
@@ -222,7 +182,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
 }
 
 static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
-    char *address = pw_extent_address(share->arena, extent) + (size_t)first * PW_PAGE;
+    char *address = page_address(share, extent, first);
     if (!pw_os_map_blank(address, (size_t)pages * PW_PAGE)) {
         PW_COUNT(share->stats, fallback_map, 1);
         return false;

@@ -64,15 +64,10 @@ void pw_share_after_fork(struct pw_share *share);
 // May a copy be shared now? Otherwise the reason has been counted.
 bool pw_share_ready(struct pw_share *share);
 
-// Which pages of [first, first + pages) has the extent written since they were shared?
-// Returns the number of ranges stored and their page total, or -1 when that is not known or more
-// than `capacity` ranges.
-int pw_share_written(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
-                     uint32_t pages, struct pw_os_range *ranges, int capacity, uint64_t *total);
-
-// The same for all of the extent's shared pages, without ranges. False: not known.
-bool pw_share_count_written(struct pw_share *share, const struct pw_extent *extent,
-                            uint64_t *total);
+// How many of pages [first, first + pages) are the extent's own: never shared, or written since.
+// False: not known.
+bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
+                            uint32_t pages, uint64_t *total);
 
 // Write pages [first, first + pages) of `source` into a new snapshot and map them onto it. Pages
 // that it shared before must be among them. Returns the pages published, counted from `first`:
@@ -81,21 +76,16 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
                           uint32_t pages);
 
 // Map pages [to, to + pages) of `destination`, whose contents are dead, onto what `source` has at
-// [from, from + pages); `written` are the source's pages to copy instead. The destination must not
-// be sharing. False: nothing was mapped, and the destination's pages there read undefined.
+// [from, from + pages); pages that the source has written since are copied. The destination must
+// not be sharing. False: it shares nothing, and its pages there read undefined.
 bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint32_t to,
-                     struct pw_extent *source, uint32_t from, uint32_t pages,
-                     const struct pw_os_range *written, int written_count);
+                     struct pw_extent *source, uint32_t from, uint32_t pages);
 
 // Make the extent's shared pages blank and give up its share. False: it keeps them.
 bool pw_share_drop(struct pw_share *share, struct pw_extent *extent);
 
 // The same for a block that is being freed: all its pages become blank, in one mapping.
 bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
-
-// How many pages of the extent are its own and backed by memory? False: not known.
-bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent,
-                            uint64_t *total);
 
 // Collection end: give back all-zero pages of blocks, and snapshot pages that only a writer owns.
 // `always`: check every block, else back off from blocks in which nothing was found.

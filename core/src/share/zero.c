@@ -39,57 +39,53 @@ static uint64_t give_back_run(struct pw_share *share, struct zero_run *run) {
     return size;
 }
 
+struct reclaim {
+    struct pw_share *share;
+    uint64_t freed;
+};
+
 // Give back the zero pages of one resident range.
-static uint64_t reclaim_range(struct pw_share *share, char *start, char *end) {
-    uint64_t freed = 0, found = 0;
+static bool reclaim_range(void *context, char *start, size_t size) {
+    struct reclaim *reclaim = context;
+    struct pw_share *share = reclaim->share;
+    uint64_t found = 0;
     struct zero_run run = {start, start};
-    for (char *page = start; page < end; page += PW_PAGE) {
+    for (char *page = start; page < start + size; page += PW_PAGE) {
         if (is_zero(page)) {
             if (run.end != page) {
-                freed += give_back_run(share, &run);
+                reclaim->freed += give_back_run(share, &run);
                 run.start = page;
             }
             run.end = page + PW_PAGE;
             found++;
         }
     }
-    freed += give_back_run(share, &run);
-    PW_COUNT(share->stats, zero_pages_checked, (uint64_t)(end - start) / PW_PAGE);
+    reclaim->freed += give_back_run(share, &run);
+    PW_COUNT(share->stats, zero_pages_checked, size / PW_PAGE);
     PW_COUNT(share->stats, zero_pages_found, found);
-    return freed;
+    return true;
 }
 
-// The first page holds the chunk header and the object's own header: never zero. Pages on a
-// snapshot are looked at only once written (a discarded one would show the snapshot again, so they
-// are left out altogether); swapped ones are not resident and so never brought back.
-static uint64_t reclaim_part(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
-                             uint32_t last) {
-    struct pw_os_range ranges[RANGES];
-    uintptr_t base = (uintptr_t)pw_extent_address(share->arena, extent);
-    uintptr_t at = base + (uintptr_t)first * PW_PAGE, end = base + (uintptr_t)last * PW_PAGE;
-    uint64_t freed = 0;
-    while (at < end) {
-        uintptr_t walked = at;
-        int found = pw_os_pagemap_find(&share->pagemap, at, end, PW_OS_RESIDENT_PAGES, ranges,
-                                       RANGES, &walked);
-        if (found < 0 || walked <= at) {
-            return freed;
-        }
-        for (int i = 0; i < found; i++) {
-            freed += reclaim_range(share, (char *)ranges[i].start, (char *)ranges[i].end);
-        }
-        at = walked;
-    }
-    return freed;
+static void reclaim_pages(struct reclaim *reclaim, const struct pw_extent *extent, uint32_t first,
+                          uint32_t last) {
+    char *base = pw_extent_address(reclaim->share->arena, extent);
+    pw_os_pagemap_each(&reclaim->share->pagemap, base + (size_t)first * PW_PAGE,
+                       base + (size_t)last * PW_PAGE, PW_OS_RESIDENT_PAGES, reclaim_range, reclaim);
 }
 
+// The first page holds the chunk header and the object's own: never zero. Shared pages are left
+// out: a discarded one would show its snapshot again. Swapped ones are not resident, and so never
+// brought back.
 static uint64_t reclaim_extent(struct pw_share *share, const struct pw_extent *extent) {
-    if (!extent->snapshot) {
-        return reclaim_part(share, extent, 1, extent->pages);
-    }
+    struct reclaim reclaim = {.share = share};
     uint32_t shared_end = extent->share_first + extent->share_pages;
-    return reclaim_part(share, extent, 1, extent->share_first) +
-           reclaim_part(share, extent, shared_end, extent->pages);
+    if (extent->snapshot) {
+        reclaim_pages(&reclaim, extent, 1, extent->share_first);
+        reclaim_pages(&reclaim, extent, shared_end, extent->pages);
+    } else {
+        reclaim_pages(&reclaim, extent, 1, extent->pages);
+    }
+    return reclaim.freed;
 }
 
 static bool is_due(const struct pw_extent *extent, uint32_t collections, bool always) {
@@ -122,29 +118,41 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
 // --- pages of which only a writer is left
 // ---------------------------------------------------------
 
+struct punch {
+    int fd;
+    uint64_t offset; // in the file, of `base`
+    char *base;
+    uint64_t pages;
+};
+
+static bool punch_range(void *context, char *start, size_t size) {
+    struct punch *punch = context;
+    punch->pages += size / PW_PAGE;
+    return pw_os_punch(punch->fd, punch->offset + (uint64_t)(start - punch->base), size);
+}
+
 // The only owner has its own copy of these pages: nobody can read the snapshot's any more. What was
 // written stays written, so the count of the last time tells how much is new.
 static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *file,
                               struct pw_snapshot *snapshot, const struct pw_extent *extent) {
-    struct pw_os_range ranges[RANGES];
+    char *base = pw_extent_address(share->arena, extent) + (size_t)extent->share_first * PW_PAGE;
+    char *end = base + (size_t)extent->share_pages * PW_PAGE;
     uint64_t total = 0;
-    int count = pw_share_written(share, extent, extent->share_first, extent->share_pages, ranges,
-                                 RANGES, &total);
-    if (count < 0 || total <= snapshot->punched) {
+    if (!pw_os_pagemap_count(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, &total) ||
+        total <= snapshot->punched) {
         return 0;
     }
-    uintptr_t base = (uintptr_t)pw_extent_address(share->arena, extent) +
-                     (uintptr_t)extent->share_first * PW_PAGE;
-    for (int i = 0; i < count; i++) {
-        uint64_t offset =
-            snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE + (ranges[i].start - base);
-        if (!pw_os_punch(file->file.fd, offset, ranges[i].end - ranges[i].start)) {
-            PW_COUNT(share->stats, fallback_discard, 1);
-            return 0;
-        }
+    struct punch punch = {
+        .fd = file->file.fd,
+        .offset = snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE,
+        .base = base,
+    };
+    if (!pw_os_pagemap_each(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, punch_range, &punch)) {
+        PW_COUNT(share->stats, fallback_discard, 1);
+        return 0;
     }
-    uint64_t pages = total - snapshot->punched;
-    snapshot->punched = (uint32_t)total;
+    uint64_t pages = punch.pages - snapshot->punched;
+    snapshot->punched = (uint32_t)punch.pages;
     return pages * PW_PAGE;
 }
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//
+// The decision to share or copy, and the predictor that learns from earlier copies.
+#include "policy/copy.h"
+#include "support.h"
+
+static const struct pw_options lazy = {.share = PW_SHARE_LAZY};
+static const struct pw_options always = {.share = PW_SHARE_ALWAYS};
+
+struct decision {
+    const char *name;
+    struct pw_copy_question question;
+    enum pw_copy_answer lazily, anyway;
+};
+
+#define ASK(count, warm_pages, is_published, written_pages)                                        \
+    {                                                                                              \
+        .pages = (count), .destination_pages = (count), .destination_warm = (warm_pages),          \
+        .published = (is_published), .written = (written_pages)                                    \
+    }
+
+static const struct decision decisions[] = {
+    {"new source, fresh destination", ASK(1000, 0, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, half warm", ASK(1000, 500, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, more than half warm", ASK(1000, 501, false, 0), PW_COPY_PLAIN_WARM,
+     PW_COPY_PUBLISH},
+    {"new source, all warm", ASK(1000, 1000, false, 0), PW_COPY_PLAIN_WARM, PW_COPY_PUBLISH},
+    {"clean source, fresh", ASK(1000, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"clean source, warm, large", ASK(1000, 1000, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"clean source, warm, 1 MB", ASK(256, 256, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"clean source, warm, small", ASK(255, 255, true, 0), PW_COPY_PLAIN_WARM, PW_COPY_SHARE},
+    {"clean source, fresh, small", ASK(20, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"half written", ASK(1000, 0, true, 500), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"more than half written, fresh", ASK(1000, 0, true, 501), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"more than half written, warm", ASK(1000, 900, true, 501), PW_COPY_PLAIN_DIRTY,
+     PW_COPY_PUBLISH},
+    {"all written, fresh", ASK(1000, 0, true, 1000), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+};
+
+static void decisions_follow_the_table(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions; i++) {
+        const struct decision *decision = &decisions[i];
+        struct pw_prediction lazily = {0}, anyway = {0};
+        int got = pw_copy_decide(&lazy, &lazily, &decision->question);
+        if (got != (int)decision->lazily) {
+            fail_msg("%s: %d, not %d", decision->name, got, decision->lazily);
+        }
+        got = pw_copy_decide(&always, &anyway, &decision->question);
+        if (got != (int)decision->anyway) {
+            fail_msg("%s, always: %d, not %d", decision->name, got, decision->anyway);
+        }
+    }
+}
+
+static const struct pw_copy_question fresh = ASK(1000, 0, false, 0);
+
+static bool would_share(const struct pw_prediction *prediction) {
+    struct pw_prediction copy = *prediction; // asking changes the retry count
+    copy.skipped = 0;
+    return pw_copy_decide(&lazy, &copy, &fresh) != PW_COPY_PLAIN_PREDICTED;
+}
+
+static void one_overwrite_stops_sharing(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    assert_true(would_share(&prediction));
+    assert_true(pw_predictor_report(&prediction, 501, 1000, true));
+    assert_false(would_share(&prediction));
+}
+
+static void half_written_is_no_overwrite(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    assert_false(pw_predictor_report(&prediction, 500, 1000, true));
+    assert_false(pw_predictor_report(&prediction, 0, 1000, true));
+    assert_true(would_share(&prediction));
+}
+
+// A site whose copies stayed shared for long is not given up for one that did not.
+static void a_good_history_forgives_one_late_overwrite(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    for (int i = 0; i < 50; i++) {
+        pw_predictor_report(&prediction, 1, 1000, true);
+    }
+    pw_predictor_report(&prediction, 1000, 1000, true);
+    assert_true(would_share(&prediction));
+    for (int i = 0; i < 10; i++) {
+        pw_predictor_report(&prediction, 1000, 1000, true);
+    }
+    assert_false(would_share(&prediction));
+}
+
+static void a_bad_history_is_bounded(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    for (int i = 0; i < 10000; i++) {
+        pw_predictor_report(&prediction, 1000, 1000, i % 2);
+        assert_true(prediction.score <= 16);
+    }
+    int good = 0;
+    while (!would_share(&prediction)) {
+        pw_predictor_report(&prediction, 0, 1000, true);
+        assert_true(++good <= 16);
+    }
+    for (int i = 0; i < 10000; i++) {
+        pw_predictor_report(&prediction, 0, 1000, true);
+        assert_true(prediction.score >= -4);
+    }
+}
+
+// A copy that is still alive says nothing yet when it is clean.
+static void clean_so_far_is_no_hit(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {.score = 3};
+    pw_predictor_report(&prediction, 0, 1000, false);
+    assert_int_equal(prediction.score, 3);
+}
+
+static void every_32nd_copy_is_tried_again(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {.score = 16};
+    int shared = 0, last = -1;
+    for (int i = 0; i < 32 * 100; i++) {
+        if (pw_copy_decide(&lazy, &prediction, &fresh) != PW_COPY_PLAIN_PREDICTED) {
+            assert_true(last < 0 || i - last == 32);
+            last = i;
+            shared++;
+        }
+    }
+    assert_int_equal(shared, 100);
+}
+
+static void always_ignores_the_predictor(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {.score = 16};
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(pw_copy_decide(&always, &prediction, &fresh), PW_COPY_PUBLISH);
+    }
+}
+
+static void sizes_and_sites_have_entries_of_their_own(void **state) {
+    (void)state;
+    struct pw_predictor *predictor = calloc(1, sizeof *predictor);
+    assert_non_null(predictor);
+    assert_ptr_equal(pw_predictor_entry(predictor, 100, 7), pw_predictor_entry(predictor, 100, 7));
+    // Few of them may collide: call sites differ in their low bits, sizes too.
+    int collisions = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        struct pw_prediction *entry = pw_predictor_entry(predictor, 33 + i % 20, 0x400000 + i / 20);
+        collisions += entry->skipped++ > 0;
+        assert_true(entry >= predictor->table && entry < predictor->table + PW_PREDICTIONS);
+    }
+    assert_true(collisions < 20);
+    free(predictor);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decisions_follow_the_table),
+        cmocka_unit_test(one_overwrite_stops_sharing),
+        cmocka_unit_test(half_written_is_no_overwrite),
+        cmocka_unit_test(a_good_history_forgives_one_late_overwrite),
+        cmocka_unit_test(a_bad_history_is_bounded),
+        cmocka_unit_test(clean_so_far_is_no_hit),
+        cmocka_unit_test(every_32nd_copy_is_tried_again),
+        cmocka_unit_test(always_ignores_the_predictor),
+        cmocka_unit_test(sizes_and_sites_have_entries_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

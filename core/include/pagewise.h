@@ -21,7 +21,6 @@ extern "C" {
 
 #define PW_VERSION "0.1.0"
 
-// ---------------------------------------------------------------------------------------------
 // Statistics block
 //
 // One block a process. It lives in memory shared with readers: with the option statistics=DIR it is
@@ -106,7 +105,6 @@ struct pw_statistics {
 #undef PW_STATISTICS_DECLARE
 };
 
-// ---------------------------------------------------------------------------------------------
 // Functions
 
 #define PW_API __attribute__((visibility("default")))

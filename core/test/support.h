@@ -81,8 +81,7 @@ static inline int run_in_child(void (*body)(void *), void *argument) {
         _exit(0);
     }
     int status = -1;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     return status;
 }
 

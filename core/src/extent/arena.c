@@ -11,7 +11,7 @@
 // Below this a purge would cost more system calls than it returns pages.
 #define PURGE_EXTRA_PAGES 512u
 
-// --- our own tables ------------------------------------------------------------------------------
+// --- our own tables ----------------------------------------------------------
 
 static void *table_allocate(struct pw_arena *arena, size_t size) {
     if ((size_t)(arena->table_end - arena->table) < size) {
@@ -65,8 +65,7 @@ static void delete_extent(struct pw_arena *arena, uint32_t number) {
     arena->free_extent = number;
 }
 
-// --- registry
-// --------------------------------------------------------------------------------------
+// --- registry ----------------------------------------------------------------
 
 static uint32_t *index_of(struct pw_arena *arena, uint32_t page) {
     return &arena->index[page / PW_ARENA_STEP_PAGES][page % PW_ARENA_STEP_PAGES];
@@ -111,8 +110,7 @@ static struct pw_extent *neighbour_before(struct pw_arena *arena, const struct p
     return number ? pw_extent_at(arena, number) : NULL;
 }
 
-// --- bins
-// ------------------------------------------------------------------------------------------
+// --- bins --------------------------------------------------------------------
 
 static unsigned bin_of(uint32_t pages) {
     if (pages < 64) {
@@ -218,7 +216,7 @@ static struct pw_extent *best_fit(struct pw_arena *arena, enum pw_extent_state s
     return larger < 0 ? best : smallest_in(arena, bins->head[larger], pages, 16);
 }
 
-// --- splitting, coalescing ----------------------------------------------------------------------
+// --- splitting, coalescing ---------------------------------------------------
 
 // Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
 // table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
@@ -277,8 +275,7 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
     coalesce_into_pool(arena, extent, state);
 }
 
-// --- growth
-// ----------------------------------------------------------------------------------------
+// --- growth ------------------------------------------------------------------
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent) {
     arena->stats = stats;
@@ -340,7 +337,7 @@ static void skip_steps(struct pw_arena *arena, uint32_t steps) {
     arena->end += steps * PW_ARENA_STEP_PAGES;
 }
 
-// --- taking pages --------------------------------------------------------------------------------
+// --- taking pages ------------------------------------------------------------
 
 struct pw_extent *pw_arena_take_warm(struct pw_arena *arena, uint32_t pages) {
     struct pw_extent *extent = best_fit(arena, PW_EXTENT_WARM, pages);
@@ -466,7 +463,7 @@ void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
     }
 }
 
-// --- giving back ---------------------------------------------------------------------------------
+// --- giving back -------------------------------------------------------------
 
 // The oldest extent of a bin: the pool is filled at the head.
 static struct pw_extent *oldest_in(struct pw_arena *arena, int bin) {

@@ -14,7 +14,7 @@
 #define CHUNK_IS_MAPPED ((size_t)2)
 #define LARGEST_PAGES   (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
 
-// --- header --------------------------------------------------------------------------------------
+// --- header ------------------------------------------------------------------
 
 static uint16_t data_offset_for(size_t alignment) {
     if (alignment <= CHUNK_HEADER) {
@@ -51,7 +51,7 @@ static void reject(const char *function) {
     abort();
 }
 
-// --- allocation ----------------------------------------------------------------------------------
+// --- allocation --------------------------------------------------------------
 
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
@@ -157,7 +157,7 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     return data;
 }
 
-// --- release -------------------------------------------------------------------------------------
+// --- release -----------------------------------------------------------------
 
 // Tell the predictor what became of a shared copy.
 static void report_copy(struct pw_extent *extent) {
@@ -228,7 +228,7 @@ bool pw_block_free(void *block) {
     return extent != NULL;
 }
 
-// --- resizing ------------------------------------------------------------------------------------
+// --- resizing ----------------------------------------------------------------
 
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
 // never holds both.

@@ -12,8 +12,7 @@
 
 #define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
 
-// --- switching gc.time on
-// --------------------------------------------------------------------------
+// --- switching gc.time on ----------------------------------------------------
 
 typedef void *r_value; // SEXP
 
@@ -65,12 +64,23 @@ PW_API void pw_collection_find_runtime(void) {
     }
 }
 
-// --- the end of a collection ---------------------------------------------------------------------
+// --- the end of a collection -------------------------------------------------
 
-// Between looking at a page and giving it back, another thread could write to it.
+void pw_quiet_thread_began(void) {
+    __atomic_fetch_add(&pw_heap.quiet_threads, 1, __ATOMIC_SEQ_CST);
+}
+
+void pw_quiet_thread_ends(void) {
+    __atomic_fetch_sub(&pw_heap.quiet_threads, 1, __ATOMIC_SEQ_CST);
+}
+
+// Between looking at a page and giving it back, another thread could write to it. Quiet threads are
+// counted only while they certainly exist, so that they never stand for another one.
 static bool threads_are_quiet(void) {
+    unsigned known =
+        1 + pw_heap.keeper_runs + __atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST);
     unsigned threads = pw_os_thread_count();
-    bool quiet = threads > 0 && threads - pw_heap.keeper_runs <= 1;
+    bool quiet = threads > 0 && threads <= known;
     if (!quiet) {
         PW_COUNT(&pw_heap.stats, fallback_threads, 1);
     }

@@ -237,7 +237,7 @@ bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
     return shared;
 }
 
-// --- fills with zero -----------------------------------------------------------------------------
+// --- fills with zero ---------------------------------------------------------
 
 static bool fill_range(void *context, char *start, size_t size) {
     pw_os_fill_zero(start, size);

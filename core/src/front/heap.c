@@ -18,6 +18,7 @@ static void notice_fork(void) {
         *pw_heap.fork_marker = 1;
     }
     pw_heap.keeper_runs = pw_heap.keeper_failed = false;
+    pw_heap.quiet_threads = 0;
     pw_stats_after_fork(&pw_heap.stats);
     pw_share_after_fork(&pw_heap.share);
 }
@@ -39,7 +40,8 @@ bool pw_heap_enter(void) {
 }
 
 void pw_heap_leave(void) {
-    pw_gate.span = (size_t)pw_heap.arena.end * PW_PAGE;
+    size_t span = (size_t)pw_heap.arena.end * PW_PAGE;
+    __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&pw_heap.lock);
     inside = false;
 }

@@ -31,6 +31,7 @@ struct pw_heap {
     uint64_t freed_since;     // managed blocks freed since the last collection end
     uint64_t allocated_since; // managed blocks allocated since the last getrusage
     bool getrusage_works;     // the collector announces itself: no guessing from bursts
+    unsigned quiet_threads;   // running threads known not to touch blocks by themselves
     bool keeper_runs;         // the thread that returns idle pages
     bool keeper_failed;       // it could not be started: not tried again
     uint32_t decay_checked;   // clock of the last check
@@ -57,7 +58,8 @@ bool pw_heap_enter(void);
 void pw_heap_leave(void);
 
 static inline bool pw_gate_contains(const void *address) {
-    return (uintptr_t)address - pw_gate.base < pw_gate.span;
+    // Read without the lock: whoever was handed a block also sees the span that covers it.
+    return (uintptr_t)address - pw_gate.base < __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED);
 }
 
 // Blocks (block.c). `site` is the caller's return address.
@@ -82,6 +84,12 @@ void pw_collection_block_allocated(void);
 
 // Modules whose blocks may be shared and zero reclaimed (module.c).
 bool pw_module_is_safe(const void *site);
+
+// Does the module start threads that only work while it is being called (a BLAS)? While a
+// collection ends, such threads are idle.
+PW_API bool pw_module_is_quiet(const void *site);
+PW_API void pw_quiet_thread_began(void);
+PW_API void pw_quiet_thread_ends(void);
 
 // Start the keeper when there is something to keep, outside the lock (keeper.c).
 void pw_keeper_wake(void);

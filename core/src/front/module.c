@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -43,15 +44,25 @@ static bool is_r(const char *path) {
            starts_with(name, "libRlapack") || is_in_r_home(path) || is_package_library(path, name);
 }
 
-// The path of the module that contains `address`; "" for the executable itself.
-static const char *path_of(const void *address) {
+// The module that contains `address`, without walking its symbols where the C library can (2.35).
+static const struct link_map *module_of(const void *address) {
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object found;
+    return _dl_find_object((void *)(uintptr_t)address, &found) == 0 ? found.dlfo_link_map : NULL;
+#else
     Dl_info info;
     struct link_map *map = NULL;
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) {
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+#endif
+}
+
+static const char *path_of(const void *address) {
+    const struct link_map *map = module_of(address);
+    if (!map) {
         return NULL;
     }
-    // The executable has no name in the list of modules; dladdr knows what it was started as.
-    return *map->l_name ? map->l_name : info.dli_fname;
+    // The executable has no name in the list of modules; the kernel knows what was started.
+    return *map->l_name ? map->l_name : (const char *)getauxval(AT_EXECFN);
 }
 
 bool pw_module_is_safe(const void *site) {
@@ -60,4 +71,10 @@ bool pw_module_is_safe(const void *site) {
     }
     const char *path = path_of(site);
     return path && is_r(path);
+}
+
+bool pw_module_is_quiet(const void *site) {
+    const char *path = path_of(site);
+    const char *name = path ? base_name(path) : "";
+    return starts_with(name, "libopenblas") || starts_with(name, "libblis");
 }

@@ -23,7 +23,7 @@
 #define DIRECT_MAPPINGS     60000               // below vm.max_map_count
 #define FOREIGN_STEP        ((size_t)256 << 10) // small bytes between two looks at the C library's heap
 
-// --- start ---------------------------------------------------------------------------------------
+// --- start -------------------------------------------------------------------
 
 static struct {
     size_t small_bytes; // allocated from the C library since the last look; a racy sum is enough
@@ -47,7 +47,7 @@ __attribute__((constructor)) static void start_preload(void) {
     pw_collection_find_runtime();
 }
 
-// --- allocation ----------------------------------------------------------------------------------
+// --- allocation --------------------------------------------------------------
 
 static inline void count_small(size_t size) {
     preload.small_bytes += size;
@@ -209,8 +209,7 @@ PW_API size_t malloc_usable_size(void *block) {
     return c_library_usable(block);
 }
 
-// --- copies and fills
-// ------------------------------------------------------------------------------
+// --- copies and fills --------------------------------------------------------
 
 // Until the C library's function is known: other libraries' constructors run before ours, and so
 // does the loader. The barrier keeps the compiler from turning the loops into calls of ourselves.
@@ -318,8 +317,53 @@ PW_API void *__memset_chk(void *to, int value, size_t size, size_t room) {
     return LIKELY(preload.fill) ? preload.fill(to, value, size) : fill_slowly(to, value, size);
 }
 
-// --- garbage collections
-// ---------------------------------------------------------------------------
+// --- threads --------------------------------------------------------------------
+
+struct quiet_start {
+    void *(*start)(void *);
+    void *argument;
+};
+
+static void quiet_thread_ended(void *unused) {
+    (void)unused;
+    pw_quiet_thread_ends();
+}
+
+static void *run_quiet_thread(void *argument) {
+    struct quiet_start start = *(struct quiet_start *)argument;
+    void *result = NULL;
+    __libc_free(argument);
+    pw_quiet_thread_began();
+    pthread_cleanup_push(quiet_thread_ended, NULL);
+    result = start.start(start.argument);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+// Threads of a BLAS are told apart from others, so that they do not stop zero reclaim.
+PW_API int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                          void *(*start)(void *), void *restrict argument) {
+    static int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (!next) {
+        next = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
+            RTLD_NEXT, "pthread_create");
+        if (!next) {
+            return EAGAIN;
+        }
+    }
+    struct quiet_start *quiet = pw_module_is_quiet(SITE) ? __libc_malloc(sizeof *quiet) : NULL;
+    if (!quiet) {
+        return next(thread, attributes, start, argument);
+    }
+    *quiet = (struct quiet_start){start, argument};
+    int result = next(thread, attributes, run_quiet_thread, quiet);
+    if (result != 0) {
+        __libc_free(quiet);
+    }
+    return result;
+}
+
+// --- garbage collections -----------------------------------------------------
 
 PW_API int getrusage(__rusage_who_t who, struct rusage *usage) {
     if (!preload.usage) {

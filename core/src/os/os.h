@@ -21,7 +21,7 @@ static inline size_t pw_pages_for(size_t bytes) {
     return (bytes + PW_PAGE - 1) >> PW_PAGE_SHIFT;
 }
 
-// --- memory ------------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------
 
 // New zero pages at exactly `address`, which must be free: an occupied address is a failure.
 bool pw_os_map_new(void *address, size_t size);
@@ -54,7 +54,7 @@ bool pw_os_is_mapped(const void *address, size_t size);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 
-// --- descriptors -------------------------------------------------------------------------------
+// --- descriptors -------------------------------------------------------------
 
 // A descriptor and the identity of the file behind it. A program may close every descriptor and get
 // our number back for a file of its own, so the identity is checked before each use.
@@ -84,7 +84,7 @@ bool pw_os_punch(int fd, uint64_t offset, size_t size);
 // anywhere). NULL on failure.
 void *pw_os_map_statistics(const char *directory, size_t size, void *address);
 
-// --- page tables -------------------------------------------------------------------------------
+// --- page tables -------------------------------------------------------------
 
 enum pw_os_pages {
     PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
@@ -113,7 +113,7 @@ bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
 // Is the page at `address` in memory and mapped by this process alone? False when in doubt.
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address);
 
-// --- process -----------------------------------------------------------------------------------
+// --- process -----------------------------------------------------------------
 
 // A page that reads zero in a child of any kind of fork (fork, _Fork, raw clone). NULL: unknown.
 uint32_t *pw_os_fork_marker(void);

@@ -138,9 +138,14 @@ int pw_os_pid(void) {
 void pw_os_warn(const char *text, const char *detail) {
     int saved = errno;
     char line[512];
-    int length = snprintf(line, sizeof line, "pagewise: %s%s\n", text, detail ? detail : "");
+    int length = snprintf(line, sizeof line - 1, "pagewise: %s%s", text, detail ? detail : "");
     if (length > 0) {
-        size_t size = (size_t)length < sizeof line ? (size_t)length : sizeof line - 1;
+        size_t size = (size_t)length < sizeof line - 1 ? (size_t)length : sizeof line - 2;
+        // One line whatever the detail holds: it comes from the environment.
+        for (size_t i = 0; i < size; i++) {
+            line[i] = (unsigned char)line[i] < ' ' || line[i] == 127 ? '?' : line[i];
+        }
+        line[size++] = '\n';
         ssize_t ignored = write(STDERR_FILENO, line, size);
         (void)ignored;
     }

@@ -158,6 +158,9 @@ static void visit_items(struct pw_options *options, const char *text, visit_item
         if (equals) {
             *equals = 0;
         }
+        if (length > kept) {
+            *name = 0; // cut short: what is left may look valid and is not what was asked
+        }
         if (length > 0) {
             visit(options, name, equals ? equals + 1 : "", item, warn);
         }

@@ -64,8 +64,7 @@ bool pw_share_count_private(struct pw_share *share, const struct pw_extent *exte
                                total);
 }
 
-// --- publishing
-// ------------------------------------------------------------------------------------
+// --- publishing --------------------------------------------------------------
 
 // Write one piece of the source and map the source onto it. Between the two, a store to these pages
 // would be lost: nobody may make one during a copy (concurrency contract in share.h), and signals

@@ -12,8 +12,7 @@ static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_PEAK(share->stats, peak_snapshot_bytes, PW_READ(share->stats, snapshot_bytes));
 }
 
-// --- files
-// -----------------------------------------------------------------------------------------
+// --- files -------------------------------------------------------------------
 
 static bool open_file(struct pw_share *share, struct pw_snapshot_file *file) {
     bool limited = false;
@@ -134,8 +133,7 @@ struct pw_snapshot_file *pw_snapshot_file(struct pw_share *share, uint32_t numbe
     return NULL;
 }
 
-// --- snapshots
-// -------------------------------------------------------------------------------------
+// --- snapshots ---------------------------------------------------------------
 
 static uint32_t new_number(struct pw_share *share) {
     uint32_t number = share->free_snapshot;

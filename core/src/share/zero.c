@@ -115,8 +115,7 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     return freed;
 }
 
-// --- pages of which only a writer is left
-// ---------------------------------------------------------
+// --- pages of which only a writer is left ------------------------------------
 
 struct punch {
     int fd;

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT
+//
+// The arena against a shadow model: no two extents overlap, free neighbours of a kind are one,
+// every address finds its block, cold pages read zero, and the memory rule holds.
+#include "extent/extent.h"
+#include "os/fault.h"
+#include "support.h"
+
+#include <sys/mman.h>
+
+#define BLOCKS 400
+
+struct live {
+    struct pw_extent *extent;
+    uint32_t page, pages;
+};
+
+struct model {
+    struct pw_arena arena;
+    struct pw_stats stats;
+    struct random random;
+    struct live live[BLOCKS];
+    unsigned count;
+};
+
+static struct model *model_new(uint64_t seed) {
+    struct model *model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(model != MAP_FAILED);
+    model->random = random_from(seed);
+    pw_stats_start(&model->stats);
+    CHECK(pw_arena_start(&model->arena, &model->stats, 2));
+    return model;
+}
+
+static void model_delete(struct model *model) {
+    // Every arena starts at the same place: make room for the next one.
+    munmap(model->arena.base, (size_t)model->arena.end * PW_PAGE);
+    munmap(model, sizeof *model);
+}
+
+static char *page_of(struct model *model, const struct pw_extent *extent, uint32_t page) {
+    return pw_extent_address(&model->arena, extent) + (size_t)page * PW_PAGE;
+}
+
+// --- the model -----------------------------------------------------------------------------------
+
+static void check_disjoint(const struct model *model, const struct pw_extent *taken) {
+    assert_true(taken->page + taken->pages <= model->arena.end);
+    for (unsigned i = 0; i < model->count; i++) {
+        const struct live *other = &model->live[i];
+        assert_true(taken->page >= other->page + other->pages ||
+                    other->page >= taken->page + taken->pages);
+    }
+}
+
+// Pages that the arena says are cold must read zero; the rest may hold anything.
+static void check_cold_is_zero(struct model *model, const struct pw_extent *taken) {
+    for (uint32_t page = taken->warm_pages; page < taken->pages; page++) {
+        const uint64_t *words = (const uint64_t *)page_of(model, taken, page);
+        assert_int_equal(words[0] | words[511], 0);
+    }
+}
+
+static void mark(struct model *model, const struct pw_extent *extent) {
+    for (uint32_t page = 0; page < extent->pages; page++) {
+        uint64_t *words = (uint64_t *)page_of(model, extent, page);
+        words[0] = words[511] = ((uint64_t)extent->page << 32) + page + 1;
+    }
+}
+
+static void check_marks(struct model *model, const struct pw_extent *extent) {
+    for (uint32_t page = 0; page < extent->pages; page++) {
+        const uint64_t *words = (const uint64_t *)page_of(model, extent, page);
+        uint64_t wanted = ((uint64_t)extent->page << 32) + page + 1;
+        assert_int_equal(words[0], wanted);
+        assert_int_equal(words[511], wanted);
+    }
+}
+
+static struct pw_extent *take(struct model *model, uint32_t pages) {
+    struct pw_arena *arena = &model->arena;
+    struct pw_extent *extent = NULL;
+    switch (random_below(&model->random, 4)) {
+    case 0:
+        extent = pw_arena_take_warm(arena, pages);
+        break;
+    case 1:
+        extent = pw_arena_take_mixed(arena, pages);
+        break;
+    case 2:
+        extent = pw_arena_take_cold(arena, pages, false);
+        if (extent) {
+            pw_arena_gather(arena, extent);
+        }
+        return extent;
+    default:
+        break;
+    }
+    bool huge = !extent && random_chance(&model->random, 4);
+    extent = extent ? extent : pw_arena_take_cold(arena, pages, huge);
+    if (huge && extent) {
+        uintptr_t second = (uintptr_t)page_of(model, extent, 1);
+        assert_int_equal(second & (PW_HUGE_PAGE - 1), 0);
+    }
+    return extent;
+}
+
+static void step_take(struct model *model) {
+    uint32_t pages = 2 + (uint32_t)random_below(&model->random, 60);
+    if (random_chance(&model->random, 8)) {
+        pages = 2 + (uint32_t)random_below(&model->random, 5000);
+    }
+    struct pw_extent *extent = take(model, pages);
+    assert_non_null(extent);
+    assert_int_equal(extent->pages, pages);
+    assert_int_equal(extent->state, PW_EXTENT_NONE);
+    check_disjoint(model, extent);
+    model->arena.live_pages += pages;
+    pw_arena_keep_rule(&model->arena, 0);
+    pw_arena_use(&model->arena, extent);
+    check_cold_is_zero(model, extent);
+    mark(model, extent);
+    model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
+}
+
+static void check_registry(struct model *model, const struct live *live) {
+    const char *start = page_of(model, live->extent, 0);
+    size_t size = (size_t)live->pages * PW_PAGE;
+    assert_ptr_equal(pw_arena_find(&model->arena, start), live->extent);
+    assert_ptr_equal(pw_arena_find(&model->arena, start + size - 1), live->extent);
+    for (int i = 0; i < 8; i++) {
+        const char *inside = start + random_below(&model->random, size);
+        assert_ptr_equal(pw_arena_find(&model->arena, inside), live->extent);
+    }
+    assert_ptr_not_equal(pw_arena_find(&model->arena, start - 1), live->extent);
+    assert_ptr_not_equal(pw_arena_find(&model->arena, start + size), live->extent);
+    assert_int_equal(pw_extent_number(&model->arena, live->extent),
+                     pw_extent_number(&model->arena, pw_arena_find(&model->arena, start)));
+}
+
+static void step_release(struct model *model) {
+    if (model->count == 0) {
+        return;
+    }
+    unsigned at = (unsigned)random_below(&model->random, model->count);
+    struct live live = model->live[at];
+    check_registry(model, &live);
+    check_marks(model, live.extent);
+    model->live[at] = model->live[--model->count];
+    const char *start = page_of(model, live.extent, 0);
+    bool cold = random_chance(&model->random, 5);
+    if (cold) {
+        assert_true(pw_os_map_blank((void *)(uintptr_t)start, (size_t)live.pages * PW_PAGE));
+    }
+    model->arena.live_pages -= live.pages;
+    pw_arena_release(&model->arena, live.extent, cold ? PW_EXTENT_COLD : PW_EXTENT_WARM);
+    assert_null(pw_arena_find(&model->arena, start));
+    assert_null(pw_arena_find(&model->arena, start + (size_t)live.pages * PW_PAGE - 1));
+}
+
+// --- the arena as a whole
+// --------------------------------------------------------------------------
+
+static uint64_t pages_in_bins(struct pw_arena *arena, const struct pw_bins *bins, int state) {
+    uint64_t pages = 0;
+    for (unsigned bin = 0; bin < PW_SIZE_BINS; bin++) {
+        bool occupied = bins->occupied[bin / 64] >> (bin % 64) & 1;
+        assert_int_equal(occupied, bins->head[bin] != 0);
+        uint32_t previous = 0;
+        for (uint32_t number = bins->head[bin]; number;
+             number = pw_extent_at(arena, number)->next) {
+            const struct pw_extent *extent = pw_extent_at(arena, number);
+            assert_int_equal(extent->state, state);
+            assert_int_equal(extent->previous, previous);
+            assert_int_equal(pw_extent_number(arena, extent), number);
+            pages += extent->pages;
+            previous = number;
+        }
+    }
+    return pages;
+}
+
+// Extents tile the arena, and no two free neighbours are of the same kind.
+static void check_tiling(struct model *model) {
+    struct pw_arena *arena = &model->arena;
+    uint64_t pages[PW_EXTENT_LOST + 1] = {0};
+    int last = PW_EXTENT_NONE;
+    for (uint32_t page = 0; page < arena->end;) {
+        uint32_t number = arena->index[page / PW_ARENA_STEP_PAGES][page % PW_ARENA_STEP_PAGES];
+        assert_true(number > 0 && number < arena->extent_count);
+        const struct pw_extent *extent = pw_extent_at(arena, number);
+        assert_int_equal(extent->page, page);
+        assert_true(extent->pages > 0);
+        bool is_free = extent->state == PW_EXTENT_WARM || extent->state == PW_EXTENT_COLD;
+        assert_false(is_free && extent->state == last);
+        pages[extent->state] += extent->pages;
+        last = extent->state;
+        page += extent->pages;
+    }
+    assert_int_equal(pages[PW_EXTENT_USED], arena->live_pages);
+    assert_int_equal(pages[PW_EXTENT_WARM], arena->warm_pages);
+    assert_int_equal(pages[PW_EXTENT_WARM], pages_in_bins(arena, &arena->warm, PW_EXTENT_WARM));
+    assert_int_equal(pages[PW_EXTENT_COLD], pages_in_bins(arena, &arena->cold, PW_EXTENT_COLD));
+    assert_int_equal(PW_READ(&model->stats, cached_bytes), arena->warm_pages * PW_PAGE);
+}
+
+static uint64_t allowed_pages(const struct pw_arena *arena) {
+    return arena->highest_pages + arena->highest_pages * arena->slack_percent / 100 + 256;
+}
+
+static void random_steps_match_the_model(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct model *model = model_new(seed);
+        for (int step = 0; step < 4000; step++) {
+            bool full = model->count == BLOCKS || model->arena.live_pages > 40000;
+            if (!full && random_chance(&model->random, 2)) {
+                step_take(model);
+                // The rule was kept with this block counted.
+                assert_true(model->arena.live_pages + model->arena.warm_pages <=
+                            allowed_pages(&model->arena));
+            } else {
+                step_release(model);
+            }
+            if (step % 100 == 0) {
+                check_tiling(model);
+            }
+        }
+        while (model->count) {
+            step_release(model);
+        }
+        check_tiling(model);
+        pw_arena_purge(&model->arena, model->arena.warm_pages);
+        check_tiling(model);
+        assert_int_equal(model->arena.warm_pages, 0);
+        model_delete(model);
+    }
+}
+
+static struct pw_extent *use(struct model *model, uint32_t pages) {
+    struct pw_extent *extent = pw_arena_take_cold(&model->arena, pages, false);
+    assert_non_null(extent);
+    pw_arena_use(&model->arena, extent);
+    model->arena.live_pages += pages;
+    mark(model, extent);
+    return extent;
+}
+
+static void release_warm(struct model *model, struct pw_extent *extent) {
+    model->arena.live_pages -= extent->pages;
+    pw_arena_release(&model->arena, extent, PW_EXTENT_WARM);
+}
+
+static void neighbours_become_one(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_extent *blocks[5];
+    for (int i = 0; i < 5; i++) {
+        blocks[i] = use(model, 10);
+    }
+    release_warm(model, blocks[0]);
+    release_warm(model, blocks[2]);
+    release_warm(model, blocks[1]); // joins both
+    struct pw_extent *joined = pw_arena_take_warm(&model->arena, 30);
+    assert_non_null(joined);
+    assert_int_equal(joined->warm_pages, 30);
+    assert_null(pw_arena_take_warm(&model->arena, 1));
+    model_delete(model);
+}
+
+static void the_newest_of_the_tightest_is_taken(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_extent *blocks[6];
+    uint32_t sizes[6] = {30, 2, 20, 2, 20, 2}; // the small ones keep the others apart
+    for (int i = 0; i < 6; i++) {
+        blocks[i] = use(model, sizes[i]);
+    }
+    uint32_t newest = blocks[4]->page;
+    release_warm(model, blocks[2]);
+    release_warm(model, blocks[4]);
+    release_warm(model, blocks[0]);
+    struct pw_extent *taken = pw_arena_take_warm(&model->arena, 20);
+    assert_int_equal(taken->page, newest);
+    model_delete(model);
+}
+
+static void idle_pages_decay_and_fresh_ones_stay(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_extent *old = use(model, 100), *between = use(model, 2), *recent = use(model, 200);
+    (void)between;
+    release_warm(model, old);
+    release_warm(model, recent);
+    uint32_t now = pw_arena_clock();
+    pw_extent_at(&model->arena, pw_extent_number(&model->arena, old))->stamp = now - 40;
+    assert_int_equal(pw_arena_decay(&model->arena, now - 41), 0);
+    assert_int_equal(pw_arena_decay(&model->arena, now - 20), 100);
+    assert_int_equal(model->arena.warm_pages, 200);
+    assert_int_equal(PW_READ(&model->stats, decayed_bytes), 100 * PW_PAGE);
+    assert_int_equal(pw_arena_decay(&model->arena, now + 10), 200);
+    struct pw_extent *again = use(model, 100);
+    check_marks(model, again);
+    check_tiling(model);
+    model_delete(model);
+}
+
+static void the_memory_rule_purges_before_it_grows(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_arena *arena = &model->arena;
+    struct pw_extent *blocks[20];
+    for (int i = 0; i < 20; i++) {
+        blocks[i] = use(model, 1000);
+        pw_arena_keep_rule(arena, 0);
+    }
+    assert_int_equal(arena->highest_pages, 20000);
+    for (int i = 0; i < 20; i += 2) {
+        release_warm(model, blocks[i]);
+    }
+    pw_arena_keep_rule(arena, 0);
+    assert_int_equal(arena->warm_pages, 10000); // still within what was live before
+    pw_arena_keep_rule(arena, 5000);
+    assert_true(10000 + 5000 + arena->warm_pages <= allowed_pages(arena));
+    assert_true(arena->warm_pages >= 4000); // and no more than needed, but for whole extents
+    assert_int_equal(arena->highest_pages, 20000);
+    check_tiling(model);
+    arena->foreign_pages = 10000; // what the C library grew counts as well
+    pw_arena_keep_rule(arena, 0);
+    assert_true(10000 + 10000 + arena->warm_pages <= allowed_pages(arena));
+    assert_true(PW_READ(&model->stats, purges) >= 2);
+    check_tiling(model);
+    model_delete(model);
+}
+
+static void a_purge_of_a_part_keeps_the_rest(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_extent *large = use(model, 8000);
+    release_warm(model, large);
+    uint64_t purged = pw_arena_purge(&model->arena, 1000);
+    assert_true(purged >= 1000 && purged < 1000 + 1024);
+    assert_int_equal(model->arena.warm_pages, 8000 - purged);
+    check_tiling(model);
+    model_delete(model);
+}
+
+// The program may have mapped something where the arena wants to grow.
+static void foreign_mappings_are_stepped_over(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    char *step = model->arena.base + (size_t)PW_ARENA_STEP_PAGES * PW_PAGE;
+    char *theirs = mmap(step, PW_PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(theirs, step);
+    *theirs = 42;
+    for (int i = 0; i < 3; i++) {
+        struct pw_extent *extent = use(model, 4000);
+        check_disjoint(model, extent);
+        model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
+        check_registry(model, &model->live[model->count - 1]);
+        char *start = page_of(model, extent, 0);
+        assert_true(theirs < start || theirs >= start + (size_t)extent->pages * PW_PAGE);
+    }
+    assert_int_equal(*theirs, 42);
+    assert_true(pw_arena_is_foreign(&model->arena, theirs));
+    assert_false(pw_arena_is_foreign(&model->arena, model->arena.base));
+    assert_null(pw_arena_find(&model->arena, theirs));
+    model_delete(model);
+}
+
+static void failures_leave_the_arena_whole(void **state) {
+    (void)state;
+    static const enum pw_os_site sites[] = {PW_SITE_MAP_NEW, PW_SITE_MAP_TABLE, PW_SITE_MOVE,
+                                            PW_SITE_MAP_BLANK, PW_SITE_DISCARD};
+    for (unsigned i = 0; i < sizeof sites / sizeof *sites; i++) {
+        struct model *model = model_new(i + 100);
+        pw_os_fault_plan(sites[i], ENOMEM, 3, 3);
+        for (int step = 0; step < 1000; step++) {
+            uint32_t pages = 2 + (uint32_t)random_below(&model->random, 300);
+            struct pw_extent *extent = model->count < 100 ? take(model, pages) : NULL;
+            if (extent) {
+                check_disjoint(model, extent);
+                pw_arena_use(&model->arena, extent);
+                model->arena.live_pages += extent->pages;
+                check_cold_is_zero(model, extent);
+                mark(model, extent);
+                model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
+                pw_arena_keep_rule(&model->arena, 0);
+            } else if (model->count) {
+                struct live live = model->live[--model->count];
+                check_marks(model, live.extent);
+                release_warm(model, live.extent);
+            }
+        }
+        pw_os_fault_clear();
+        check_tiling(model);
+        model_delete(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_steps_match_the_model),
+        cmocka_unit_test(neighbours_become_one),
+        cmocka_unit_test(the_newest_of_the_tightest_is_taken),
+        cmocka_unit_test(idle_pages_decay_and_fresh_ones_stay),
+        cmocka_unit_test(the_memory_rule_purges_before_it_grows),
+        cmocka_unit_test(a_purge_of_a_part_keeps_the_rest),
+        cmocka_unit_test(foreign_mappings_are_stepped_over),
+        cmocka_unit_test(failures_leave_the_arena_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: MIT
+//
+// Snapshots: publish, attach, write on either side, publish again, give up, reclaim. What a block
+// holds always equals its shadow copy.
+#include "share/share.h"
+#include "share/snapshot.h"
+#include "support.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define BLOCKS 12
+#define MOST   300 // pages of a block
+
+struct block {
+    struct pw_extent *extent;
+    char *shadow;
+};
+
+struct model {
+    struct pw_arena arena;
+    struct pw_stats stats;
+    struct pw_share share;
+    struct random random;
+    struct block blocks[BLOCKS];
+};
+
+static struct model *model_new(uint64_t seed) {
+    struct model *model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(model != MAP_FAILED);
+    model->random = random_from(seed);
+    pw_stats_start(&model->stats);
+    pw_arena_start(&model->arena, &model->stats, 2);
+    pw_share_start(&model->share, &model->arena);
+    return model;
+}
+
+static char *page_at(struct model *model, const struct pw_extent *extent, uint32_t page) {
+    return pw_extent_address(&model->arena, extent) + (size_t)page * PW_PAGE;
+}
+
+static void block_new(struct model *model, struct block *block, uint32_t pages) {
+    block->extent = pw_arena_take_cold(&model->arena, pages, false);
+    assert_non_null(block->extent);
+    pw_arena_use(&model->arena, block->extent);
+    block->extent->collected = true;
+    block->shadow = malloc((size_t)pages * PW_PAGE);
+    random_fill(&model->random, block->shadow, (size_t)pages * PW_PAGE);
+    memcpy(page_at(model, block->extent, 0), block->shadow, (size_t)pages * PW_PAGE);
+}
+
+static void check(struct model *model, const struct block *block) {
+    assert_memory_equal(page_at(model, block->extent, 0), block->shadow,
+                        (size_t)block->extent->pages * PW_PAGE);
+}
+
+static void block_delete(struct model *model, struct block *block) {
+    check(model, block);
+    bool shared = block->extent->snapshot != 0;
+    assert_true(!shared || pw_share_drop_block(&model->share, block->extent));
+    pw_arena_release(&model->arena, block->extent, shared ? PW_EXTENT_COLD : PW_EXTENT_WARM);
+    free(block->shadow);
+    *block = (struct block){0};
+}
+
+static void model_delete(struct model *model) {
+    for (int i = 0; i < BLOCKS; i++) {
+        if (model->blocks[i].extent) {
+            block_delete(model, &model->blocks[i]);
+        }
+    }
+    assert_int_equal(PW_READ(&model->stats, shared_bytes), 0);
+    assert_int_equal(PW_READ(&model->stats, snapshots_live), 0);
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 0);
+    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+        pw_os_close(&model->share.files[i].file);
+    }
+    pw_os_close(&model->share.pagemap.file);
+    munmap(model->arena.base, (size_t)model->arena.end * PW_PAGE);
+    munmap(model, sizeof *model);
+}
+
+static void write_bytes(struct model *model, struct block *block, size_t at, size_t size) {
+    char bytes[64];
+    random_fill(&model->random, bytes, size);
+    memcpy(page_at(model, block->extent, 0) + at, bytes, size);
+    memcpy(block->shadow + at, bytes, size);
+}
+
+// What the front does for a copy of whole pages whose source is, or becomes, shared.
+static bool copy_pages(struct model *model, struct block *to, uint32_t to_page, struct block *from,
+                       uint32_t from_page, uint32_t pages) {
+    struct pw_extent *source = from->extent;
+    uint32_t end = source->share_first + source->share_pages;
+    bool inside = source->snapshot && from_page >= source->share_first && from_page + pages <= end;
+    bool around =
+        !source->snapshot || (from_page <= source->share_first && from_page + pages >= end);
+    if (to->extent->snapshot || (!inside && !around)) {
+        return false;
+    }
+    if (!inside || (around && random_chance(&model->random, 3))) {
+        assert_int_equal(pw_share_publish(&model->share, source, from_page, pages), pages);
+    }
+    assert_true(pw_share_attach(&model->share, to->extent, to_page, source, from_page, pages));
+    memcpy(to->shadow + (size_t)to_page * PW_PAGE, from->shadow + (size_t)from_page * PW_PAGE,
+           (size_t)pages * PW_PAGE);
+    return true;
+}
+
+// Pages in which the block has left its snapshot.
+static uint64_t written_pages(struct model *model, const struct block *block) {
+    const struct pw_extent *extent = block->extent;
+    uint64_t written = 0;
+    assert_true(pw_share_count_private(&model->share, extent, extent->share_first,
+                                       extent->share_pages, &written));
+    return written;
+}
+
+// --- one thing at a time
+// ---------------------------------------------------------------------------
+
+static void two_blocks(struct model *model, uint32_t pages) {
+    block_new(model, &model->blocks[0], pages);
+    block_new(model, &model->blocks[1], pages);
+}
+
+static void both_sides_write_without_being_seen(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    two_blocks(model, 100);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 0, one, 0, 100));
+    assert_int_equal(PW_READ(&model->stats, shared_bytes), 200 * PW_PAGE);
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 100 * PW_PAGE);
+    check(model, one);
+    check(model, other);
+    write_bytes(model, one, 5 * PW_PAGE + 17, 40);
+    write_bytes(model, other, 5 * PW_PAGE + 4000, 10);
+    write_bytes(model, other, 99 * PW_PAGE, 1);
+    check(model, one);
+    check(model, other);
+    assert_int_equal(written_pages(model, one), 1);
+    assert_int_equal(written_pages(model, other), 2);
+    model_delete(model);
+}
+
+static void a_part_may_land_on_another_page(void **state) {
+    (void)state;
+    struct model *model = model_new(2);
+    two_blocks(model, 80);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 40, one, 7, 30));
+    check(model, one);
+    check(model, other);
+    block_new(model, &model->blocks[2], 20);
+    // From the copy, further inwards, onto a third place.
+    assert_true(copy_pages(model, &model->blocks[2], 3, other, 45, 10));
+    for (int i = 0; i < 3; i++) {
+        check(model, &model->blocks[i]);
+    }
+    assert_int_equal(PW_READ(&model->stats, snapshots_live), 1);
+    model_delete(model);
+}
+
+static void pages_written_since_are_copied(void **state) {
+    (void)state;
+    struct model *model = model_new(3);
+    two_blocks(model, 64);
+    block_new(model, &model->blocks[2], 64);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 64));
+    for (size_t page = 0; page < 64; page += 9) {
+        write_bytes(model, &model->blocks[0], page * PW_PAGE + 100, 8);
+    }
+    assert_int_equal(written_pages(model, &model->blocks[0]), 8);
+    assert_true(copy_pages(model, &model->blocks[2], 0, &model->blocks[0], 0, 64));
+    for (int i = 0; i < 3; i++) {
+        check(model, &model->blocks[i]);
+    }
+    model_delete(model);
+}
+
+static void a_dirty_source_can_be_published_again(void **state) {
+    (void)state;
+    struct model *model = model_new(4);
+    two_blocks(model, 64);
+    struct block *one = &model->blocks[0];
+    assert_true(copy_pages(model, &model->blocks[1], 0, one, 10, 40));
+    random_fill(&model->random, one->shadow, 64 * PW_PAGE);
+    memcpy(page_at(model, one->extent, 0), one->shadow, 64 * PW_PAGE);
+    // More pages than before, among them all that were shared.
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 5, 50), 50);
+    assert_int_equal(PW_READ(&model->stats, snapshots_live), 2);
+    check(model, one);
+    check(model, &model->blocks[1]);
+    assert_int_equal(written_pages(model, one), 0);
+    model_delete(model);
+}
+
+static int snapshot_descriptor(struct model *model) {
+    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+        if (model->share.files[i].file.fd >= 0) {
+            return model->share.files[i].file.fd;
+        }
+    }
+    return -1;
+}
+
+static uint64_t file_bytes(struct model *model) {
+    struct stat status;
+    assert_int_equal(fstat(snapshot_descriptor(model), &status), 0);
+    return (uint64_t)status.st_blocks * 512;
+}
+
+static void the_last_owner_punches(void **state) {
+    (void)state;
+    struct model *model = model_new(5);
+    two_blocks(model, 100);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 100));
+    assert_int_equal(file_bytes(model), 100 * PW_PAGE);
+    block_delete(model, &model->blocks[0]);
+    assert_int_equal(file_bytes(model), 100 * PW_PAGE);
+    check(model, &model->blocks[1]);
+    block_delete(model, &model->blocks[1]);
+    assert_int_equal(file_bytes(model), 0);
+    assert_int_equal(PW_READ(&model->stats, punched_bytes), 100 * PW_PAGE);
+    model_delete(model);
+}
+
+static void nobody_else_can_open_or_inherit_the_file(void **state) {
+    (void)state;
+    struct model *model = model_new(6);
+    two_blocks(model, 10);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 10));
+    int fd = snapshot_descriptor(model);
+    struct stat status;
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_true(fcntl(model->share.pagemap.file.fd, F_GETFD) & FD_CLOEXEC);
+    assert_true(fd > 100); // out of the program's way
+    model_delete(model);
+}
+
+static void a_sole_owner_gives_up_what_it_replaced(void **state) {
+    (void)state;
+    struct model *model = model_new(7);
+    two_blocks(model, 100);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 100));
+    block_delete(model, &model->blocks[0]);
+    for (size_t page = 0; page < 30; page++) {
+        write_bytes(model, &model->blocks[1], page * PW_PAGE, 8);
+    }
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 30 * PW_PAGE);
+    assert_int_equal(file_bytes(model), 70 * PW_PAGE);
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 70 * PW_PAGE);
+    check(model, &model->blocks[1]);
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 0);
+    check(model, &model->blocks[1]);
+    // Copies from it must not read what was punched.
+    block_new(model, &model->blocks[2], 100);
+    assert_true(copy_pages(model, &model->blocks[2], 0, &model->blocks[1], 0, 100));
+    check(model, &model->blocks[2]);
+    model_delete(model);
+}
+
+// A sole owner replaced pages, they were punched, and then a copy attached: the copy holds those
+// pages itself and becomes the sole owner in turn.
+static void punched_pages_stay_with_every_later_owner(void **state) {
+    (void)state;
+    struct model *model = model_new(8);
+    two_blocks(model, 60);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 60));
+    block_delete(model, &model->blocks[0]);
+    write_bytes(model, &model->blocks[1], 3 * PW_PAGE, 8);
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), PW_PAGE);
+    block_new(model, &model->blocks[2], 60);
+    assert_true(copy_pages(model, &model->blocks[2], 0, &model->blocks[1], 0, 60));
+    block_delete(model, &model->blocks[1]);
+    check(model, &model->blocks[2]);
+    write_bytes(model, &model->blocks[2], 9 * PW_PAGE, 8);
+    model->share.collections += 1000;
+    pw_share_reclaim_sole(&model->share);
+    check(model, &model->blocks[2]);
+    model_delete(model);
+}
+
+static void zero_pages_are_given_back(void **state) {
+    (void)state;
+    struct model *model = model_new(9);
+    block_new(model, &model->blocks[0], 100);
+    struct block *block = &model->blocks[0];
+    for (uint32_t page = 20; page < 50; page++) {
+        memset(page_at(model, block->extent, page), 0, PW_PAGE);
+        memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
+    }
+    page_at(model, block->extent, 30)[4095] = 1; // all but the last byte
+    block->shadow[31 * PW_PAGE - 1] = 1;
+    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 29 * PW_PAGE);
+    check(model, block);
+    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 0);
+    write_bytes(model, block, 25 * PW_PAGE + 8, 8);
+    check(model, block);
+    model_delete(model);
+}
+
+// A discarded page of a private file mapping would show the snapshot again.
+static void zero_reclaim_leaves_shared_pages_alone(void **state) {
+    (void)state;
+    struct model *model = model_new(10);
+    two_blocks(model, 100);
+    struct block *block = &model->blocks[0];
+    assert_true(copy_pages(model, &model->blocks[1], 0, block, 20, 50));
+    for (uint32_t page = 10; page < 80; page++) {
+        memset(page_at(model, block->extent, page), 0, PW_PAGE);
+        memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
+    }
+    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 20 * PW_PAGE);
+    check(model, block);
+    check(model, &model->blocks[1]);
+    model_delete(model);
+}
+
+static void zero_reclaim_backs_off(void **state) {
+    (void)state;
+    struct model *model = model_new(11);
+    block_new(model, &model->blocks[0], 50);
+    for (int i = 0; i < 200; i++) {
+        pw_share_reclaim_zero(&model->share, false);
+    }
+    assert_true(PW_READ(&model->stats, zero_pages_checked) < 50 * 15);
+    for (uint32_t page = 10; page < 20; page++) {
+        memset(page_at(model, model->blocks[0].extent, page), 0, PW_PAGE);
+        memset(model->blocks[0].shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
+    }
+    uint64_t freed = 0;
+    for (int i = 0; i < 65; i++) {
+        freed += pw_share_reclaim_zero(&model->share, false);
+    }
+    assert_int_equal(freed, 10 * PW_PAGE);
+    model_delete(model);
+}
+
+// --- everything at random
+// --------------------------------------------------------------------------
+
+static void random_step(struct model *model) {
+    struct random *random = &model->random;
+    struct block *one = &model->blocks[random_below(random, BLOCKS)];
+    struct block *other = &model->blocks[random_below(random, BLOCKS)];
+    if (!one->extent) {
+        block_new(model, one, 1 + (uint32_t)random_below(random, MOST));
+        return;
+    }
+    size_t size = (size_t)one->extent->pages * PW_PAGE;
+    switch (random_below(random, 8)) {
+    case 0:
+        block_delete(model, one);
+        break;
+    case 1:
+    case 2:
+        write_bytes(model, one, random_below(random, size - 64), 1 + random_below(random, 64));
+        break;
+    case 3: {
+        uint32_t first = (uint32_t)random_below(random, one->extent->pages);
+        size_t at = (size_t)first * PW_PAGE, length = 1 + random_below(random, size - at);
+        memset(one->shadow + at, 0, length);
+        memset(page_at(model, one->extent, first), 0, length);
+        break;
+    }
+    case 4:
+        pw_share_reclaim_zero(&model->share, random_chance(random, 2));
+        pw_share_reclaim_sole(&model->share);
+        check(model, one);
+        break;
+    default:
+        if (other->extent && other != one) {
+            uint32_t smaller = one->extent->pages < other->extent->pages ? one->extent->pages
+                                                                         : other->extent->pages;
+            uint32_t pages = 1 + (uint32_t)random_below(random, smaller);
+            uint32_t to = (uint32_t)random_below(random, other->extent->pages - pages + 1);
+            uint32_t from = (uint32_t)random_below(random, one->extent->pages - pages + 1);
+            copy_pages(model, other, to, one, from, pages);
+            check(model, one);
+            check(model, other);
+        }
+    }
+}
+
+static void random_steps_match_the_shadows(void **state) {
+    (void)state;
+    for (uint64_t seed = 20; seed < 23; seed++) {
+        struct model *model = model_new(seed);
+        for (int step = 0; step < 3000; step++) {
+            random_step(model);
+            for (int i = 0; step % 200 == 0 && i < BLOCKS; i++) {
+                if (model->blocks[i].extent) {
+                    check(model, &model->blocks[i]);
+                }
+            }
+        }
+        assert_true(PW_READ(&model->stats, publishes) > 20);
+        assert_true(PW_READ(&model->stats, sole_owner_bytes) > 0);
+        assert_true(PW_READ(&model->stats, zero_reclaimed_bytes) > 0);
+        model_delete(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_sides_write_without_being_seen),
+        cmocka_unit_test(a_part_may_land_on_another_page),
+        cmocka_unit_test(pages_written_since_are_copied),
+        cmocka_unit_test(a_dirty_source_can_be_published_again),
+        cmocka_unit_test(the_last_owner_punches),
+        cmocka_unit_test(nobody_else_can_open_or_inherit_the_file),
+        cmocka_unit_test(a_sole_owner_gives_up_what_it_replaced),
+        cmocka_unit_test(punched_pages_stay_with_every_later_owner),
+        cmocka_unit_test(zero_pages_are_given_back),
+        cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
+        cmocka_unit_test(zero_reclaim_backs_off),
+        cmocka_unit_test(random_steps_match_the_shadows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -43,7 +43,7 @@ static char *page_of(struct model *model, const struct pw_extent *extent, uint32
     return pw_extent_address(&model->arena, extent) + (size_t)page * PW_PAGE;
 }
 
-// --- the model -----------------------------------------------------------------------------------
+// --- the model ---------------------------------------------------------------
 
 static void check_disjoint(const struct model *model, const struct pw_extent *taken) {
     assert_true(taken->page + taken->pages <= model->arena.end);
@@ -159,8 +159,7 @@ static void step_release(struct model *model) {
     assert_null(pw_arena_find(&model->arena, start + (size_t)live.pages * PW_PAGE - 1));
 }
 
-// --- the arena as a whole
-// --------------------------------------------------------------------------
+// --- the arena as a whole ----------------------------------------------------
 
 static uint64_t pages_in_bins(struct pw_arena *arena, const struct pw_bins *bins, int state) {
     uint64_t pages = 0;

@@ -118,8 +118,7 @@ static uint64_t written_pages(struct model *model, const struct block *block) {
     return written;
 }
 
-// --- one thing at a time
-// ---------------------------------------------------------------------------
+// --- one thing at a time -----------------------------------------------------
 
 static void two_blocks(struct model *model, uint32_t pages) {
     block_new(model, &model->blocks[0], pages);
@@ -345,8 +344,7 @@ static void zero_reclaim_backs_off(void **state) {
     model_delete(model);
 }
 
-// --- everything at random
-// --------------------------------------------------------------------------
+// --- everything at random ----------------------------------------------------
 
 static void random_step(struct model *model) {
     struct random *random = &model->random;

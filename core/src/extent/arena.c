@@ -263,6 +263,28 @@ static void coalesce_into_pool(struct pw_arena *arena, struct pw_extent *extent,
     bin_insert(arena, number, state);
 }
 
+// Unmap whole free steps at the end of the arena, where address space is limited.
+static void return_end(struct pw_arena *arena) {
+    uint32_t number = arena->end > 0 ? *index_of(arena, arena->end - 1) : 0;
+    struct pw_extent *last = number ? pw_extent_at(arena, number) : NULL;
+    if (!last || last->state != PW_EXTENT_COLD || last->pages < PW_ARENA_STEP_PAGES) {
+        return;
+    }
+    uint32_t pages = last->pages / PW_ARENA_STEP_PAGES * PW_ARENA_STEP_PAGES;
+    char *address = arena->base + (size_t)(arena->end - pages) * PW_PAGE;
+    if (!pw_os_unmap(address, (size_t)pages * PW_PAGE)) {
+        return;
+    }
+    bin_remove(arena, last);
+    arena->end -= pages;
+    last->pages -= pages;
+    if (last->pages > 0) {
+        bin_insert(arena, number, PW_EXTENT_COLD);
+    } else {
+        delete_extent(arena, number);
+    }
+}
+
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
                       enum pw_extent_state state) {
     extent->generation++;
@@ -273,6 +295,9 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
     }
     extent->stamp = pw_arena_clock();
     coalesce_into_pool(arena, extent, state);
+    if (arena->return_address_space && state == PW_EXTENT_COLD) {
+        return_end(arena);
+    }
 }
 
 // --- growth ------------------------------------------------------------------
@@ -281,6 +306,7 @@ bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned sla
     arena->stats = stats;
     arena->slack_percent = slack_percent;
     arena->extent_count = 1; // 0 means none
+    arena->return_address_space = pw_os_address_space_is_limited();
     uint64_t place = (pw_os_random() >> 8) % ARENA_PLACES;
     arena->base = (char *)(ARENA_LOWEST + place * ARENA_SPACING);
     return true;

@@ -70,7 +70,8 @@ struct pw_arena {
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
     uint64_t slack_percent;
-    uint64_t foreign_pages; // what the C library's heap grew, told by the front
+    bool return_address_space; // free steps at the end are unmapped
+    uint64_t foreign_pages;    // what the C library's heap grew, told by the front
 };
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent);

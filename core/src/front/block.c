@@ -133,13 +133,11 @@ static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bo
     return extent;
 }
 
-// Cold pages read zero; warm ones are cleaned by hand.
-static void clean_warm_pages(const struct pw_extent *extent, size_t size) {
+// Cold pages read zero; warm ones must be cleaned by hand. How many bytes of the block is that?
+static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
     size_t warm = (size_t)extent->warm_pages * PW_PAGE;
-    if (warm > extent->data_offset) {
-        size_t stale = warm - extent->data_offset;
-        pw_os_fill_zero(data_of(extent), stale < size ? stale : size);
-    }
+    size_t stale = warm > extent->data_offset ? warm - extent->data_offset : 0;
+    return stale < size ? stale : size;
 }
 
 void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
@@ -150,10 +148,11 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     pw_collection_block_allocated();
     struct pw_extent *extent = allocate(size, alignment, zeroed, collected);
     char *data = extent ? data_of(extent) : NULL;
-    if (extent && zeroed) {
-        clean_warm_pages(extent, size);
-    }
+    size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
     pw_heap_leave();
+    if (stale) {
+        pw_os_fill_zero(data, stale);
+    }
     return data;
 }
 

@@ -170,8 +170,9 @@ static bool ask(const struct copy *copy, const void *site, struct pw_copy_questi
 }
 
 static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
-    return pw_share_ready(&pw_heap.share) && free_destination(copy) &&
-           (answer == PW_COPY_SHARE || publish(copy)) && attach(copy);
+    bool publishing = answer == PW_COPY_PUBLISH;
+    return pw_share_ready(&pw_heap.share, publishing) && free_destination(copy) &&
+           (!publishing || publish(copy)) && attach(copy);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.

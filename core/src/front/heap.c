@@ -11,6 +11,9 @@ struct pw_heap pw_heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
 
 static __thread bool inside __attribute__((tls_model("initial-exec")));
+// This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
+// allocate and free meanwhile.
+static __thread bool forking __attribute__((tls_model("initial-exec")));
 
 static void notice_fork(void) {
     pw_heap.pid = pw_os_pid();
@@ -32,7 +35,9 @@ bool pw_heap_enter(void) {
         return false;
     }
     inside = true;
-    pthread_mutex_lock(&pw_heap.lock);
+    if (!forking) {
+        pthread_mutex_lock(&pw_heap.lock);
+    }
     if (is_new_process()) {
         notice_fork();
     }
@@ -42,21 +47,33 @@ bool pw_heap_enter(void) {
 void pw_heap_leave(void) {
     size_t span = (size_t)pw_heap.arena.end * PW_PAGE;
     __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&pw_heap.lock);
+    if (!forking) {
+        pthread_mutex_unlock(&pw_heap.lock);
+    }
     inside = false;
 }
 
 // A fork in another thread must not catch our tables half-changed.
 static void before_fork(void) {
-    pthread_mutex_lock(&pw_heap.lock);
+    // A fork out of a signal handler in the middle of our own work: waiting would be for ever.
+    if (!inside) {
+        pthread_mutex_lock(&pw_heap.lock);
+        forking = true;
+    }
 }
 
 static void after_fork_parent(void) {
-    pthread_mutex_unlock(&pw_heap.lock);
+    if (forking) {
+        forking = false;
+        pthread_mutex_unlock(&pw_heap.lock);
+    }
 }
 
 static void after_fork_child(void) {
-    pthread_mutex_init(&pw_heap.lock, NULL);
+    forking = false;
+    if (!inside) {
+        pthread_mutex_init(&pw_heap.lock, NULL);
+    }
     if (pw_heap.started && is_new_process()) {
         notice_fork();
     }

@@ -46,6 +46,13 @@ bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset) {
                   PW_OS_FAULT(PW_SITE_MAP_SNAPSHOT));
 }
 
+bool pw_os_unmap(void *address, size_t size) {
+    int saved = errno;
+    bool done = !PW_OS_FAULT(PW_SITE_UNMAP) && munmap(address, size) == 0;
+    errno = saved;
+    return done;
+}
+
 void *pw_os_map_table(size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)

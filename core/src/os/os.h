@@ -32,6 +32,9 @@ bool pw_os_map_blank(void *address, size_t size);
 // A private, copy-on-write mapping of file `fd` at `offset`, in place of whatever is mapped.
 bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset);
 
+// Give address space back.
+bool pw_os_unmap(void *address, size_t size);
+
 // Zero pages anywhere, for our own tables. NULL when there are none.
 void *pw_os_map_table(size_t size);
 
@@ -121,6 +124,10 @@ uint32_t *pw_os_fork_marker(void);
 // A private page whose frame is shared with every process that still has our memory by fork.
 void *pw_os_witness(void);
 void pw_os_witness_release(void *witness);
+
+// Does address space that is mapped but unused cost the program something (RLIMIT_AS, strict
+// overcommit)?
+bool pw_os_address_space_is_limited(void);
 
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
 void pw_os_include_files_in_core(void);

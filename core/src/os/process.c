@@ -93,6 +93,17 @@ static ssize_t read_whole(const char *path, char *text, size_t size) {
     return got;
 }
 
+bool pw_os_address_space_is_limited(void) {
+    int saved = errno;
+    struct rlimit limit;
+    char text[8];
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    bool strict =
+        read_whole("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
+    errno = saved;
+    return limited || strict;
+}
+
 void pw_os_include_files_in_core(void) {
     int saved = errno;
     struct rlimit limit;

@@ -41,7 +41,7 @@ static bool pagemap_usable(struct pw_share *share) {
     return usable;
 }
 
-bool pw_share_ready(struct pw_share *share) {
+bool pw_share_ready(struct pw_share *share, bool publishing) {
     if (share->shared_extents >= share->mapping_limit) {
         PW_COUNT(share->stats, fallback_map_count, 1);
         return false;
@@ -50,7 +50,7 @@ bool pw_share_ready(struct pw_share *share) {
         PW_COUNT(share->stats, fallback_pagemap, 1);
         return false;
     }
-    return pw_snapshot_file_ready(share);
+    return !publishing || pw_snapshot_file_ready(share);
 }
 
 static char *page_address(struct pw_share *share, const struct pw_extent *extent, uint32_t page) {

@@ -61,8 +61,9 @@ void pw_share_start(struct pw_share *share, struct pw_arena *arena);
 // This process turned out to be a fork's child.
 void pw_share_after_fork(struct pw_share *share);
 
-// May a copy be shared now? Otherwise the reason has been counted.
-bool pw_share_ready(struct pw_share *share);
+// May a copy be shared now, and, if it needs `publishing`, is there a file to write to? Otherwise
+// the reason has been counted.
+bool pw_share_ready(struct pw_share *share, bool publishing);
 
 // How many of pages [first, first + pages) are the extent's own: never shared, or written since.
 // False: not known.

@@ -109,27 +109,40 @@ fn method(series: &[Series], configurations: &[Configuration]) -> String {
 
 /// "auto used .31 of plain's peak: 3.90 GB of copies shared their pages."
 fn sentence(ratio: &Ratio, series: &Series, configuration: &Configuration) -> String {
-    let name = &ratio.name;
-    let base = &ratio.to;
-    let claim = match ratio.peak {
-        None => format!("{name}: memory was not measured"),
-        Some(_) if ratio.undecided.contains(&"peak") => {
-            format!(
-                "{name}: undecided whether its peak differs from {base}'s: two runs of the same configuration differ as much"
-            )
-        }
-        Some(peak) if peak.low < peak.high && peak.contains(1.0) => {
-            format!("{name}: no difference from {base}'s peak was shown")
-        }
-        Some(peak) => format!("{name} used {} of {base}'s peak", units::ratio(peak.mean)),
-    };
     let reason = match &configuration.statistics {
         Some(statistics) => savings::reasons(statistics)
             .unwrap_or_else(|| savings::no_reason(statistics).to_owned()),
-        None if series.policy == Policy::Plain => return format!("{claim}."),
+        None if series.policy == Policy::Plain => String::new(),
         None => "it ran as plain".to_owned(),
     };
-    format!("{claim}: {reason}.")
+    let (claim, joint) = claim(ratio);
+    match reason.as_str() {
+        "" => format!("{claim}."),
+        reason => format!("{claim}{joint} {reason}."),
+    }
+}
+
+/// What the peaks show, and what leads over to the reason: a colon only where there is something to
+/// explain.
+fn claim(ratio: &Ratio) -> (String, &'static str) {
+    let (name, base) = (&ratio.name, &ratio.to);
+    match ratio.peak {
+        None => (format!("The memory of {name} was not measured"), ";"),
+        Some(_) if ratio.undecided.contains(&"peak") => (
+            format!(
+                "Whether {name}'s peak differs from {base}'s is undecided (two runs of the same configuration differ as much)"
+            ),
+            ";",
+        ),
+        Some(peak) if peak.low < peak.high && peak.contains(1.0) => (
+            format!("{name} was not shown to differ from {base} in its peak"),
+            ";",
+        ),
+        Some(peak) => (
+            format!("{name} used {} of {base}'s peak", units::ratio(peak.mean)),
+            if peak.mean < 1.0 { ":" } else { ";" },
+        ),
+    }
 }
 
 /// Which runs failed, how, and what they said.

@@ -5,9 +5,10 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use super::frame_set::FrameSet;
-use super::page_map::{self, Entry, PageMap, Region};
+use super::page_map::{self, PageMap, Region};
 use super::process_tree::distinct_address_spaces;
 use super::snapshot::{self, SnapshotFiles, SnapshotMapping};
 use super::{Reading, Sampler, process_status};
@@ -80,10 +81,9 @@ impl FrameSampler {
     ) -> io::Result<()> {
         let size = page_map::huge_page_size();
         let pages = size / page_map::page_size();
-        let mut entries: Vec<Entry> = Vec::with_capacity(1);
         for start in (region.start..region.end).step_by(size as usize) {
-            map.read(start, start + page_map::page_size(), &mut entries)?;
-            let Some(entry) = entries.first().filter(|e| e.is_present() && e.frame() != 0) else {
+            let entry = map.entry(start)?;
+            let Some(entry) = entry.filter(|e| e.is_present() && e.frame() != 0) else {
                 continue;
             };
             let new = self.frames.insert_run(entry.frame(), pages);
@@ -119,6 +119,10 @@ impl Sampler for FrameSampler {
         reading.unmapped_snapshot_bytes = self.snapshots.unmapped_bytes();
         reading.bytes = self.frames.len() * page_map::page_size() + reading.unmapped_snapshot_bytes;
         reading
+    }
+
+    fn snapshot_paths(&self) -> Vec<PathBuf> {
+        self.snapshots.paths()
     }
 }
 

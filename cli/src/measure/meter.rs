@@ -5,12 +5,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::watch::{PeakHunt, Watch};
 use super::{Reading, SamplerKind, process_tree, sampler};
 
 /// The first samples follow each other quickly, for the sake of short runs.
 const FIRST_PERIOD: Duration = Duration::from_millis(1);
-/// A sample is followed by this many times its own CPU time of rest: 8 % of a core at most.
-const REST: u32 = 12;
+/// A sample is followed by this many times its own CPU time of rest: 6 % of a core.
+const REST: u32 = 16;
+/// Between samples, counters are looked at this often, to see a new peak as it comes.
+const POLL: Duration = Duration::from_millis(2);
+/// Share of a core for extra samples of a new peak, beside what a run may use up at once, and the rest
+/// after each, as above.
+const EXTRA_SHARE: f64 = 0.04;
+const EXTRA_AT_ONCE: Duration = Duration::from_millis(20);
+const EXTRA_REST: u32 = 2;
 
 /// Physical memory of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,20 +84,74 @@ fn sample_until_stopped(
     let mut sampler = sampler(kind);
     let mut record = Record::new(kind, started);
     let mut pace = FIRST_PERIOD.min(period);
-    let mut due = Instant::now();
+    let mut extra = Extra::new(started);
     loop {
         let cpu_before = thread_cpu_time();
         let now = Instant::now();
-        record.add(now, sampler.sample(&process_tree::descendants(own)));
+        let processes = process_tree::descendants(own);
+        let watch = Watch::on(&processes, sampler.snapshot_paths());
+        let counters = watch.read();
+        let reading = sampler.sample(&processes);
+        record.add(now, reading);
         let cost = thread_cpu_time().saturating_sub(cpu_before);
-        record.count_overslept(now.saturating_duration_since(due), pace.max(period));
 
-        pace = (pace * 5 / 4).min(period).max(FIRST_PERIOD.min(period));
-        pace = pace.max(cost * REST);
-        due = Instant::now() + pace;
-        if wait_until(stop, due) {
-            return record;
+        pace = (pace * 5 / 4).min(period);
+        let hunt = PeakHunt::from_sample(counters, reading.bytes);
+        let due = Instant::now() + pace.max(cost * REST);
+        match extra.wait(stop, due, cost, &watch, hunt, &record) {
+            Wake::Stop => return record,
+            Wake::Due => record.count_overslept(due.elapsed(), pace.max(period)),
+            Wake::Peak => {}
         }
+    }
+}
+
+enum Wake {
+    Stop,
+    Due,
+    Peak,
+}
+
+/// The time that extra samples may take.
+struct Extra {
+    started: Instant,
+    spent: Duration,
+}
+
+impl Extra {
+    fn new(started: Instant) -> Self {
+        let spent = Duration::ZERO;
+        Self { started, spent }
+    }
+
+    /// Waits until the next sample is due, or worth taking early. `cost` is what the last one took.
+    fn wait(
+        &mut self,
+        stop: &Stop,
+        due: Instant,
+        cost: Duration,
+        watch: &Watch,
+        mut hunt: PeakHunt,
+        record: &Record,
+    ) -> Wake {
+        let rested = Instant::now() + cost * EXTRA_REST;
+        loop {
+            if wait_until(stop, due.min(Instant::now() + POLL)) {
+                return Wake::Stop;
+            }
+            if Instant::now() >= due {
+                return Wake::Due;
+            }
+            let is_peak = hunt.is_new_peak(watch.read(), record.peak.bytes);
+            if is_peak && Instant::now() >= rested && self.spent + cost <= self.allowance() {
+                self.spent += cost;
+                return Wake::Peak;
+            }
+        }
+    }
+
+    fn allowance(&self) -> Duration {
+        EXTRA_AT_ONCE + self.started.elapsed().mul_f64(EXTRA_SHARE)
     }
 }
 

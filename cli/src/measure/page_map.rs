@@ -102,18 +102,11 @@ impl PageMap {
         File::open(format!("/proc/{process}/pagemap")).map(|file| Self { file })
     }
 
-    /// Reads the entries of the pages in [start, end) into `entries`; a short read is a shorter result.
-    pub fn read(&self, start: u64, end: u64, entries: &mut Vec<Entry>) -> io::Result<()> {
-        let count = (end - start) / page_size();
-        let mut bytes = vec![0_u8; (count * ENTRY) as usize];
-        let got = self.file.read_at(&mut bytes, start / page_size() * ENTRY)?;
-        entries.clear();
-        entries.extend(
-            bytes[..got]
-                .chunks_exact(ENTRY as usize)
-                .map(|b| Entry(u64::from_ne_bytes(b.try_into().unwrap_or_default()))),
-        );
-        Ok(())
+    /// The entry of one page; none when it is not in any mapping.
+    pub fn entry(&self, page: u64) -> io::Result<Option<Entry>> {
+        let mut bytes = [0; ENTRY as usize];
+        let got = self.file.read_at(&mut bytes, page / page_size() * ENTRY)?;
+        Ok((got == bytes.len()).then(|| Entry(u64::from_ne_bytes(bytes))))
     }
 
     /// Calls `found` with each present page's address and entry. Regions must be in order.
@@ -122,7 +115,7 @@ impl PageMap {
         regions: &[Region],
         mut found: impl FnMut(u64, Entry),
     ) -> io::Result<()> {
-        let mut entries = Vec::new();
+        let mut buffer = Vec::new();
         let mut rest = regions;
         while let Some(first) = rest.first() {
             let batch = merged_batch(rest);
@@ -131,8 +124,9 @@ impl PageMap {
             let mut from = start;
             while from < end {
                 let to = end.min(from + ENTRIES_PER_READ * page_size());
-                self.read(from, to, &mut entries)?;
-                visit(batch, from, &entries, &mut found);
+                buffer.resize(((to - from) / page_size() * ENTRY) as usize, 0);
+                let got = self.file.read_at(&mut buffer, from / page_size() * ENTRY)?;
+                visit(batch, from, &buffer[..got], &mut found);
                 from = to;
             }
             rest = &rest[batch.len()..];
@@ -188,17 +182,21 @@ fn merged_batch(regions: &[Region]) -> &[Region] {
     &regions[..=length.min(regions.len() - 1)]
 }
 
-fn visit(batch: &[Region], from: u64, entries: &[Entry], found: &mut impl FnMut(u64, Entry)) {
-    let to = from + entries.len() as u64 * page_size();
+/// `entries` are those of the pages from `from` on, as the kernel writes them.
+fn visit(batch: &[Region], from: u64, entries: &[u8], found: &mut impl FnMut(u64, Entry)) {
+    let to = from + entries.len() as u64 / ENTRY * page_size();
     let first = batch.partition_point(|region| region.end <= from);
     for region in &batch[first..] {
-        if region.start >= to {
-            break;
-        }
         let start = region.start.max(from);
         let end = region.end.min(to);
-        for page in (start..end).step_by(page_size() as usize) {
-            let entry = entries[((page - from) / page_size()) as usize];
+        if start >= end {
+            break;
+        }
+        let place = |page: u64| ((page - from) / page_size() * ENTRY) as usize;
+        let pages = (start..end).step_by(page_size() as usize);
+        let bytes = entries[place(start)..place(end)].chunks_exact(ENTRY as usize);
+        for (page, bytes) in pages.zip(bytes) {
+            let entry = Entry(u64::from_ne_bytes(bytes.try_into().unwrap_or_default()));
             if entry.is_present() {
                 found(page, entry);
             }
@@ -261,13 +259,11 @@ pub fn zero_frame() -> Option<u64> {
 }
 
 fn frame_of(address: *const u8) -> u64 {
-    let page = address as u64 / page_size() * page_size();
-    let mut entries = Vec::new();
     PageMap::open(own_process())
-        .and_then(|map| map.read(page, page + page_size(), &mut entries))
+        .and_then(|map| map.entry(address as u64))
         .ok()
-        .and_then(|()| entries.first().map(|entry| entry.frame()))
-        .unwrap_or(0)
+        .flatten()
+        .map_or(0, Entry::frame)
 }
 
 fn own_process() -> i32 {
@@ -295,7 +291,9 @@ mod tests {
 
     #[test]
     fn entries_between_regions_are_not_visited() {
-        let entries: Vec<Entry> = (0..10).map(|n| Entry(PRESENT | (n + 1))).collect();
+        let entries: Vec<u8> = (0..10)
+            .flat_map(|n| (PRESENT | (n + 1)).to_ne_bytes())
+            .collect();
         let mut pages = Vec::new();
         visit(
             &[region(0, 2), region(5, 6)],

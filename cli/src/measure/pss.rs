@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use super::frames::is_refusal;
 use super::page_map::{self, PageMap, Region};
@@ -111,6 +112,10 @@ impl Sampler for PssSampler {
         reading.unmapped_snapshot_bytes = self.snapshots.unmapped_bytes();
         reading.bytes += reading.hugetlb_bytes + reading.unmapped_snapshot_bytes;
         reading
+    }
+
+    fn snapshot_paths(&self) -> Vec<PathBuf> {
+        self.snapshots.paths()
     }
 }
 

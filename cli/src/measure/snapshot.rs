@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::linux::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
@@ -111,6 +111,15 @@ impl SnapshotFiles {
         if let Some((inode, bytes)) = held_by(Path::new(&path)) {
             self.held.insert(inode, bytes);
         }
+    }
+
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let descriptors = |(process, (numbers, _)): (&i32, &(Vec<i32>, u32))| {
+            let process = *process;
+            let path = move |number: &i32| PathBuf::from(format!("/proc/{process}/fd/{number}"));
+            numbers.iter().map(path).collect::<Vec<_>>()
+        };
+        self.known.iter().flat_map(descriptors).collect()
     }
 
     pub fn add_mapped(&mut self, inode: Inode, pages: u64) {

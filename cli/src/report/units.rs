@@ -15,6 +15,9 @@ pub fn bytes(bytes: f64) -> String {
 }
 
 pub fn seconds(seconds: f64) -> String {
+    if seconds < 0.0995 {
+        return format!("{} ms", three_digits(seconds * 1000.0));
+    }
     format!("{} s", three_digits(seconds))
 }
 
@@ -56,6 +59,7 @@ mod tests {
         assert_eq!(bytes(3_900_000_000.0), "3.90 GB");
         assert_eq!(bytes(210_400_000.0), "210 MB");
         assert_eq!(seconds(1.234), "1.23 s");
+        assert_eq!(seconds(0.0021), "2.10 ms");
         assert_eq!(ratio(0.314), ".31");
         assert_eq!(ratio(0.0523), ".052");
         assert_eq!(ratio(1.018), "1.02");

@@ -1,0 +1,89 @@
+//! What the tests of the whole command share.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Compiles tests/programs/NAME.c once for all tests of a file.
+fn compiled(name: &str, flags: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let program = folder.join(format!("{name}{}", flags.concat().replace(['/', ' '], "")));
+    // Test files run at the same time: none may see another's half-written program.
+    let own = folder.join(format!("{name}-{}", std::process::id()));
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let status = Command::new(compiler)
+        .args(["-O1", "-o"])
+        .args([&own, &source])
+        .args(flags)
+        .status();
+    assert!(status.expect("a C compiler").success());
+    std::fs::rename(&own, &program).unwrap();
+    program
+}
+
+pub fn footprint() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compiled("footprint", &[]))
+}
+
+pub fn static_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compiled("footprint", &["-static"]))
+}
+
+/// A library that can be preloaded and leaves a statistics block.
+pub fn stand_in() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| compiled("stand-in", &["-shared", "-fPIC"]))
+}
+
+/// The pagewise command, with the stand-in for its library.
+pub fn pagewise() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command
+        .env("PAGEWISE_LIBRARY", stand_in())
+        .env_remove("PAGEWISE_OPTIONS")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null());
+    command
+}
+
+pub fn output(arguments: &[&str]) -> Output {
+    pagewise().args(arguments).output().unwrap()
+}
+
+pub fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn read_json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Runs a shell script under `run --quiet --json` with further options and returns the figures.
+pub fn figures(options: &[&str], command: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("figures.json");
+    let output = pagewise()
+        .args(["run", "--quiet", "--json"])
+        .arg(&json)
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    assert!(json.exists(), "{}", errors(&output));
+    read_json(&json)
+}

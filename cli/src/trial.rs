@@ -1,7 +1,9 @@
 //! One measured run of the command under one policy.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -125,10 +127,11 @@ fn statistics_folder() -> Result<TempDir, Failure> {
         .chain([PathBuf::from("/dev/shm"), std::env::temp_dir()]);
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for place in places.filter(|place| is_plain(place.as_os_str())) {
-        match tempfile::Builder::new()
+        let made = tempfile::Builder::new()
             .prefix("pagewise-")
-            .tempdir_in(&place)
-        {
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(&place);
+        match made {
             Ok(folder) => return Ok(folder),
             Err(error) => last = error,
         }

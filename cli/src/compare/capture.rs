@@ -4,8 +4,15 @@ use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
+use crate::tell;
 use crate::trial::Streams;
+
+/// Somebody may not know that input is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes of standard error that are shown of a failed run.
 const SHOWN_ERRORS: u64 = 2000;
@@ -23,8 +30,17 @@ impl Input {
             return Ok(Self { file: None });
         }
         let mut file = tempfile::tempfile()?;
-        io::copy(&mut stdin, &mut file)?;
-        Ok(Self { file: Some(file) })
+        let (is_read, waits) = mpsc::channel::<()>();
+        let reminder = thread::spawn(move || {
+            if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tell("reading standard input, to give it to every run; without input: < /dev/null");
+            }
+        });
+        let result = io::copy(&mut stdin, &mut file);
+        drop(is_read);
+        // No thread may be left that signals could be delivered to.
+        let _ = reminder.join();
+        result.map(|_| Self { file: Some(file) })
     }
 
     fn replay(&self) -> io::Result<Stdio> {

@@ -1,0 +1,292 @@
+//! `pagewise compare`: alternates, checks, and claims no more than it measured.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use common::{errors, pagewise, read_json, text};
+use serde_json::Value;
+
+struct Compared {
+    output: Output,
+    json: Value,
+}
+
+fn compare(options: &[&str], command: &[&str]) -> Compared {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("x.json");
+    let output = pagewise()
+        .args(["compare", "--json", json.to_str().unwrap()])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    let json = if json.exists() {
+        read_json(&json)
+    } else {
+        Value::Null
+    };
+    Compared { output, json }
+}
+
+#[test]
+fn the_json_file_follows_the_schema() {
+    let compared = compare(
+        &["--runs", "3", "--with", "plain,plain,auto,share"],
+        &["sh", "-c", "echo same; sleep 0.1"],
+    );
+    assert_eq!(
+        compared.output.status.code(),
+        Some(0),
+        "{}",
+        errors(&compared.output)
+    );
+    let json = compared.json;
+    assert_eq!((&json["schema"], &json["runs"]), (&1.into(), &3.into()));
+    assert_eq!(json["command"][0], "sh");
+    let names: Vec<&str> = json["configurations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["plain", "plain#2", "auto", "share"]);
+    for configuration in json["configurations"].as_array().unwrap() {
+        for figure in ["peak_bytes", "average_bytes", "cpu_seconds", "wall_seconds"] {
+            let part = |name: &str| configuration[figure][name].as_f64().unwrap();
+            assert!(part("low") <= part("mean") && part("mean") <= part("high"));
+        }
+        assert_eq!(configuration["output_matches"], true);
+        assert_eq!(configuration["exit_status"], 0);
+        assert_eq!(configuration["measurements"].as_array().unwrap().len(), 3);
+        for field in ["swap_bytes", "samples", "missed_samples"] {
+            assert!(configuration[field].is_u64(), "{field}");
+        }
+        assert!(["frames", "pss"].contains(&configuration["sampler"].as_str().unwrap()));
+    }
+    let ratios = json["ratios"].as_array().unwrap();
+    assert_eq!(ratios.len(), 3);
+    for ratio in ratios {
+        assert_eq!(ratio["to"], "plain");
+        for figure in ["peak", "average", "cpu", "wall"] {
+            assert!(ratio[figure]["mean"].as_f64().unwrap() > 0.0);
+        }
+    }
+    assert_eq!(json["aa_control"], serde_json::json!(["plain", "plain#2"]));
+    let said = text(&compared.output);
+    assert!(
+        said.contains("auto / plain") && said.contains("undecided"),
+        "{said}"
+    );
+    assert!(!said.contains('\u{1b}'), "colour only on a terminal");
+}
+
+#[test]
+fn a_real_difference_is_claimed_with_its_reason() {
+    // Under auto, PAGEWISE_OPTIONS is set: the stand-in saves nothing, so the program itself does.
+    let script =
+        "if [ -n \"$PAGEWISE_OPTIONS\" ]; then m=8; else m=64; fi; exec \"$0\" anonymous $m";
+    let program = common::footprint().to_str().unwrap();
+    let compared = compare(
+        &["--runs", "2", "--with", "plain,plain,auto"],
+        &["sh", "-c", script, program],
+    );
+    let said = text(&compared.output);
+    assert!(said.contains("auto used .1"), "{said}");
+    assert!(
+        said.contains("of plain's peak: 3.90 GB of copies shared their pages"),
+        "{said}"
+    );
+    let ratio = &compared.json["ratios"][1];
+    assert!(ratio["peak"]["mean"].as_f64().unwrap() < 0.2);
+    assert!(
+        !ratio["undecided"]
+            .as_array()
+            .unwrap()
+            .contains(&"peak".into())
+    );
+}
+
+#[test]
+fn differing_output_is_said_loudly() {
+    let script = "echo one; echo \"two$PAGEWISE_OPTIONS\" | cut -c 1-4; sleep 0.05";
+    let compared = compare(&["--runs", "2"], &["sh", "-c", script]);
+    assert_eq!(compared.output.status.code(), Some(1));
+    let said = errors(&compared.output);
+    assert!(
+        said.contains("OUTPUT DIFFERS: auto") && said.contains("line 2 (byte 8)"),
+        "{said}"
+    );
+    assert_eq!(compared.json["configurations"][0]["output_matches"], true);
+    assert_eq!(compared.json["configurations"][1]["output_matches"], false);
+}
+
+#[test]
+fn output_that_always_changes_is_not_blamed_on_us() {
+    let compared = compare(&["--runs", "2"], &["sh", "-c", "date +%N"]);
+    assert_eq!(compared.output.status.code(), Some(1));
+    assert!(errors(&compared.output).contains("plain itself changes from run to run"));
+}
+
+#[test]
+fn failed_runs_have_no_ratios() {
+    let script = "echo some trouble >&2; test -z \"$PAGEWISE_OPTIONS\"";
+    let compared = compare(&["--runs", "4"], &["sh", "-c", script]);
+    assert_eq!(compared.output.status.code(), Some(2));
+    assert!(text(&compared.output).is_empty());
+    let said = errors(&compared.output);
+    assert!(
+        said.contains("plain: succeeded") && said.contains("auto: exit status 1"),
+        "{said}"
+    );
+    assert!(said.contains("| some trouble"), "{said}");
+    assert_eq!(compared.json["ratios"], serde_json::json!([]));
+    assert_eq!(compared.json["configurations"][1]["exit_status"], 1);
+    // The first round has shown it: no more are run.
+    assert_eq!(
+        compared.json["configurations"][0]["measurements"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_killed_run_is_named() {
+    let compared = compare(&["--runs", "1"], &["sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(compared.output.status.code(), Some(2));
+    assert!(errors(&compared.output).contains("killed by signal 11 (SIGSEGV)"));
+    assert_eq!(compared.json["configurations"][0]["exit_status"], 139);
+    assert_eq!(compared.json["configurations"][0]["signal"], 11);
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_with_all_its_processes() {
+    let compared = compare(
+        &["--runs", "1", "--timeout-seconds", "1", "--with", "plain"],
+        &["sh", "-c", "trap '' TERM; sleep 30 & sleep 30; sleep 30"],
+    );
+    assert_eq!(compared.output.status.code(), Some(2));
+    assert!(errors(&compared.output).contains("did not end in time"));
+    assert_eq!(compared.json["configurations"][0]["timed_out"], true);
+}
+
+#[test]
+fn every_run_gets_the_same_input() {
+    let mut child = pagewise()
+        .args([
+            "compare",
+            "--runs",
+            "2",
+            "--quiet",
+            "--",
+            "sh",
+            "-c",
+            "wc -c; sleep 0.05",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&[7; 100_000])
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(errors(&output).is_empty());
+}
+
+#[test]
+fn configurations_alternate() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let script = "o=${PAGEWISE_OPTIONS#policy=}; echo \"${o%%,*}\" >> \"$0\"";
+    compare(
+        &["--runs", "3", "--with", "plain,auto,share"],
+        &["sh", "-c", script, log.to_str().unwrap()],
+    );
+    let order = fs::read_to_string(log).unwrap().replace('\n', " ");
+    assert_eq!(order, " auto share share auto   auto share ");
+}
+
+#[test]
+fn processes_left_over_by_a_run_are_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let script = "(trap 'echo ended >> \"$0\"; exit' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3; done) & sleep 0.1";
+    let compared = compare(
+        &["--runs", "1"],
+        &["sh", "-c", script, log.to_str().unwrap()],
+    );
+    assert_eq!(
+        compared.output.status.code(),
+        Some(0),
+        "{}",
+        errors(&compared.output)
+    );
+    assert_eq!(compared.json["configurations"][0]["left_over_processes"], 2);
+    assert_eq!(fs::read_to_string(log).unwrap(), "ended\nended\n");
+}
+
+#[test]
+fn mistakes_have_documented_exit_codes() {
+    let code = |options: &[&str], command: &[&str]| compare(options, command).output.status.code();
+    assert_eq!(code(&[], &["no-such-command"]), Some(127));
+    assert_eq!(code(&[], &["/etc/passwd"]), Some(126));
+    assert_eq!(code(&["--with", "plain,fast"], &["true"]), Some(125));
+    assert_eq!(code(&["--runs", "0"], &["true"]), Some(125));
+    assert_eq!(
+        code(&["--options", "statistics=/tmp"], &["true"]),
+        Some(125)
+    );
+}
+
+#[test]
+fn a_static_program_is_compared_as_plain() {
+    let program = common::static_program().to_str().unwrap();
+    let compared = compare(&["--runs", "1"], &[program, "anonymous", "8"]);
+    assert!(errors(&compared.output).contains("statically linked"));
+    assert_eq!(compared.json["configurations"][1]["preloaded"], false);
+}
+
+#[test]
+fn policies_of_page_merging_put_everything_back() {
+    let state = |name: &str| fs::read_to_string(Path::new("/sys/kernel/mm/ksm").join(name)).ok();
+    let names = ["run", "pages_to_scan", "sleep_millisecs"];
+    let before = names.map(state);
+    if !common::is_root() || before[0].as_deref() != Some("0\n") {
+        return;
+    }
+    let compared = compare(
+        &["--runs", "1", "--with", "plain,ksm-aggressive"],
+        &[
+            "sh",
+            "-c",
+            "sleep 0.3; cat /sys/kernel/mm/ksm/pages_to_scan >&2",
+        ],
+    );
+    assert_eq!(
+        compared.output.status.code(),
+        Some(0),
+        "{}",
+        errors(&compared.output)
+    );
+    let ksm = &compared.json["configurations"][1];
+    assert!(ksm["ksmd_cpu_seconds"].as_f64().is_some());
+    assert_eq!(
+        compared.json["configurations"][0]["ksmd_cpu_seconds"],
+        Value::Null
+    );
+    assert_eq!(names.map(state), before);
+    assert!(!Path::new("/run/pagewise-ksm.json").exists());
+}

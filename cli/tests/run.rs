@@ -1,0 +1,459 @@
+//! `pagewise run`: transparent to the program, honest to the user.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{errors, figures, is_root, output, pagewise, read_json, text};
+
+#[test]
+fn input_output_and_status_pass_through() {
+    let mut child = pagewise()
+        .args(["run", "--", "sh", "-c", "tr a-z A-Z; echo oops >&2; exit 7"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"hello\0there")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"HELLO\0THERE");
+    assert_eq!(output.status.code(), Some(7));
+    assert!(errors(&output).starts_with("oops\n"));
+}
+
+#[test]
+fn one_line_says_the_peak_and_what_was_saved() {
+    let output = output(&["run", "--", "sleep", "0.2"]);
+    let said = errors(&output);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("pagewise: peak "), "{said}");
+    assert!(
+        said.contains("3.90 GB of copies shared their pages"),
+        "{said}"
+    );
+    assert!(
+        said.contains("210 MB of all-zero pages were given back"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn quiet_says_nothing() {
+    let output = output(&["run", "--quiet", "--", "true"]);
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
+}
+
+#[test]
+fn plain_is_without_us() {
+    let output = output(&["run", "--policy", "plain", "--", "env"]);
+    let environment = text(&output);
+    assert!(!environment.contains("LD_PRELOAD") && !environment.contains("PAGEWISE_OPTIONS"));
+    assert!(!errors(&output).contains("saved"));
+}
+
+#[test]
+fn plain_drops_an_inherited_library_of_ours() {
+    let output = pagewise()
+        .args(["run", "--quiet", "--policy", "plain", "--", "/usr/bin/env"])
+        .env("LD_PRELOAD", "/nowhere/libpagewise-preload.so")
+        .output()
+        .unwrap();
+    assert!(!text(&output).contains("libpagewise-preload"));
+}
+
+#[test]
+fn options_are_merged_and_the_command_line_wins() {
+    let output = pagewise()
+        .args([
+            "run",
+            "--quiet",
+            "--policy",
+            "share",
+            "--options",
+            "threshold=64K,slack=3",
+        ])
+        .args(["--", "sh", "-c", "echo $PAGEWISE_OPTIONS; echo $LD_PRELOAD"])
+        .env("PAGEWISE_OPTIONS", "policy=huge,threshold=8K,verbose=1")
+        .env("LD_PRELOAD", "libm.so.6")
+        .output()
+        .unwrap();
+    let said = text(&output);
+    let (options, preload) = said.split_once('\n').unwrap();
+    assert!(
+        options.starts_with("verbose=1,threshold=64K,slack=3,policy=share,statistics=/"),
+        "{options}"
+    );
+    let expected = format!(
+        "{}:libm.so.6\n",
+        common::stand_in().canonicalize().unwrap().display()
+    );
+    assert_eq!(preload, expected);
+}
+
+#[test]
+fn a_policy_in_the_environment_counts_where_none_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("x.json");
+    let status = pagewise()
+        .args([
+            "run",
+            "--quiet",
+            "--json",
+            json.to_str().unwrap(),
+            "--",
+            "true",
+        ])
+        .env("PAGEWISE_OPTIONS", "policy=share")
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(read_json(&json)["name"], "share");
+}
+
+#[test]
+fn the_json_file_is_one_configuration_with_statistics() {
+    let found = figures(&[], &["sleep", "0.3"]);
+    assert_eq!(found["schema"], 1);
+    assert_eq!(found["command"], serde_json::json!(["sleep", "0.3"]));
+    assert_eq!(found["name"], "auto");
+    for figure in ["peak_bytes", "average_bytes", "cpu_seconds", "wall_seconds"] {
+        for part in ["mean", "low", "high"] {
+            assert!(
+                found[figure][part].as_f64().unwrap() > 0.0,
+                "{figure}.{part}"
+            );
+        }
+    }
+    assert!(found["wall_seconds"]["mean"].as_f64().unwrap() >= 0.3);
+    assert_eq!(found["exit_status"], 0);
+    assert_eq!(found["output_matches"], true);
+    assert_eq!(found["preloaded"], true);
+    assert_eq!(found["ksmd_cpu_seconds"], serde_json::Value::Null);
+    assert_eq!(found["statistics"]["processes"], 1);
+    assert_eq!(found["statistics"]["shared_copy_bytes"], 3_900_000_000_u64);
+    assert_eq!(found["statistics"]["fallback_keeper"], 1);
+    assert!(found["samples"].as_u64().unwrap() > 5);
+}
+
+#[test]
+fn the_statistics_of_all_processes_are_added_up() {
+    let found = figures(&[], &["sh", "-c", "sleep 0.1; sleep 0.1; true"]);
+    let processes = found["statistics"]["processes"].as_u64().unwrap();
+    assert!(processes >= 3);
+    assert_eq!(found["statistics"]["copies_shared"], 3 * processes);
+}
+
+#[test]
+fn cpu_time_is_the_whole_trees() {
+    let burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let script = format!("({burn}) & ({burn}) & wait");
+    let found = figures(&["--policy", "plain"], &["sh", "-c", &script]);
+    let both = found["cpu_seconds"]["mean"].as_f64().unwrap();
+    let found = figures(&["--policy", "plain"], &["sh", "-c", burn]);
+    let one = found["cpu_seconds"]["mean"].as_f64().unwrap();
+    assert!(both > 1.4 * one, "{both} {one}");
+}
+
+#[test]
+fn an_orphans_cpu_time_is_counted() {
+    let burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let script = format!("(sh -c '{burn}' &) ; sleep 1.5");
+    let found = figures(&["--policy", "plain"], &["sh", "-c", &script]);
+    assert!(found["cpu_seconds"]["mean"].as_f64().unwrap() > 0.05);
+}
+
+#[test]
+fn a_process_that_goes_on_running_is_mentioned_and_left_alone() {
+    let output = output(&[
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "sleep 5 >/dev/null 2>&1 & echo $!; sleep 0.1",
+    ]);
+    let process: i32 = text(&output).trim().parse().unwrap();
+    assert!(
+        errors(&output).contains("1 process goes on running"),
+        "{}",
+        errors(&output)
+    );
+    // SAFETY: the process is the one started above.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+}
+
+#[test]
+fn no_folder_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = pagewise()
+        .args(["run", "--quiet", "--", "sh", "-c", "kill -9 $$"])
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(9));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_statistics_folder_is_private() {
+    let script = "d=${PAGEWISE_OPTIONS##*statistics=}; stat -c %a \"$d\"";
+    assert_eq!(
+        text(&output(&["run", "--quiet", "--", "sh", "-c", script])),
+        "700\n"
+    );
+}
+
+#[test]
+fn a_signal_is_reported_and_passed_on() {
+    for (signal, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
+        let script = format!("kill -{signal} $$");
+        let output = output(&["run", "--", "sh", "-c", &script]);
+        assert_eq!(output.status.signal(), Some(number));
+        assert!(!output.status.core_dumped());
+        let expected = format!("killed by signal {number} (SIG{signal})");
+        assert!(errors(&output).contains(&expected), "{}", errors(&output));
+    }
+}
+
+fn fails_with(arguments: &[&str], code: i32, said: &str) {
+    let output = output(arguments);
+    let errors = errors(&output);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert!(errors.contains(said), "{errors}");
+}
+
+#[test]
+fn mistakes_have_documented_exit_codes_and_advice() {
+    fails_with(
+        &["run", "--", "no-such-command"],
+        127,
+        "command not found: no-such-command",
+    );
+    fails_with(&["run", "--", "/no/such/file"], 127, "try: ");
+    fails_with(&["run", "--", "/etc/passwd"], 126, "chmod +x");
+    fails_with(&["run", "--", "/tmp"], 126, "it is a folder");
+    fails_with(&["run"], 125, "Usage");
+    fails_with(
+        &["run", "--policy", "fast", "--", "true"],
+        125,
+        "possible values",
+    );
+    fails_with(&["run", "--no-such", "--", "true"], 125, "--no-such");
+    fails_with(
+        &["run", "--options", "policy=share", "--", "true"],
+        125,
+        "--policy",
+    );
+    fails_with(
+        &["run", "--json", "/no/such/x", "--", "touch", "/tmp/never"],
+        125,
+        "cannot write /no/such/x",
+    );
+    fails_with(&[], 125, "Usage");
+}
+
+#[test]
+fn an_unwritable_file_is_found_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let witness = folder.path().join("witness");
+    let output = pagewise()
+        .args([
+            "run",
+            "--json",
+            folder.path().to_str().unwrap(),
+            "--",
+            "touch",
+        ])
+        .arg(&witness)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(!witness.exists());
+}
+
+#[test]
+fn a_missing_library_says_what_to_type() {
+    let output = pagewise()
+        .args(["run", "--", "echo", "hello"])
+        .env("PAGEWISE_LIBRARY", "/nowhere.so")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    assert!(
+        errors(&output).contains("PAGEWISE_LIBRARY="),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn a_static_program_runs_plain() {
+    let program = common::static_program().to_str().unwrap();
+    let output = output(&["run", "--", program, "anonymous", "8"]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("is statically linked: it cannot be preloaded and runs as plain"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_script_of_a_static_interpreter_runs_plain() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = script(
+        folder.path(),
+        &format!("#!{} nothing", common::static_program().display()),
+    );
+    let output = output(&["run", "--", script.to_str().unwrap()]);
+    assert!(
+        errors(&output).contains("statically linked"),
+        "{}",
+        errors(&output)
+    );
+}
+
+fn script(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("script");
+    fs::write(&path, format!("{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_script_without_a_first_line_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = script(folder.path(), "echo from the script; exit 3");
+    let output = output(&["run", "--quiet", "--", script.to_str().unwrap()]);
+    assert_eq!(text(&output), "from the script\n");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_script_whose_interpreter_is_missing_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = script(folder.path(), "#!/no/such/interpreter");
+    fails_with(&["run", "--", script.to_str().unwrap()], 127, "interpreter");
+}
+
+#[test]
+fn a_setuid_program_runs_plain() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("true");
+    fs::copy("/bin/true", &program).unwrap();
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let output = output(&["run", "--", program.to_str().unwrap()]);
+    assert!(
+        errors(&output).contains("is setuid or setgid"),
+        "{}",
+        errors(&output)
+    );
+    assert!(output.status.success());
+}
+
+#[test]
+fn the_programs_own_name_is_kept() {
+    let output = output(&["run", "--quiet", "--", "sh", "-c", "cat /proc/$$/cmdline"]);
+    assert!(text(&output).starts_with("sh\0-c\0"));
+}
+
+#[test]
+fn help_and_version() {
+    for arguments in [&["--help"][..], &["run", "--help"], &["compare", "-h"]] {
+        let output = output(arguments);
+        assert!(output.status.success());
+        assert!(text(&output).contains("Examples:") && !text(&output).contains('\u{1b}'));
+    }
+    assert_eq!(
+        text(&output(&["--version"])),
+        format!("pagewise {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn a_closed_standard_error_is_no_reason_to_fail() {
+    let script = "\"$0\" run -- sh -c 'exit 4' 2>&-";
+    let status = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise")])
+        .env("PAGEWISE_LIBRARY", common::stand_in())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(4));
+}
+
+#[test]
+fn strangers_in_the_statistics_folder_do_no_harm() {
+    let script = "d=${PAGEWISE_OPTIONS##*statistics=}; echo rubbish > \"$d/pagewise-1.stats\"; \
+                  ln -s /dev/zero \"$d/pagewise-2.stats\"; mkdir \"$d/pagewise-3.stats\"";
+    let found = figures(&[], &["sh", "-c", script]);
+    assert_eq!(found["statistics"]["unreadable_blocks"], 3);
+    assert!(found["statistics"]["processes"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn a_program_that_removes_the_folder_does_no_harm() {
+    let script = "rm -r \"${PAGEWISE_OPTIONS##*statistics=}\"";
+    let output = output(&["run", "--", "sh", "-c", script]);
+    assert!(output.status.success());
+    assert!(
+        errors(&output).contains("not loaded"),
+        "{}",
+        errors(&output)
+    );
+}
+
+/// The real library, where it has been built.
+#[test]
+fn copies_of_an_r_vector_share_their_pages() {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
+    let has_r = Command::new("Rscript").arg("--version").output().is_ok();
+    if !library.exists() || !has_r {
+        return;
+    }
+    let script = "x <- runif(5e6); l <- lapply(1:20, function(i) { y <- x; y[i] <- 0; y }); cat(sum(l[[20]]) > 0)";
+    let run = |policy: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("x.json");
+        let output = pagewise()
+            .args([
+                "run",
+                "--quiet",
+                "--policy",
+                policy,
+                "--json",
+                json.to_str().unwrap(),
+            ])
+            .args(["--", "Rscript", "-e", script])
+            .env("PAGEWISE_LIBRARY", &library)
+            .output()
+            .unwrap();
+        assert_eq!(text(&output), "TRUE", "{}", errors(&output));
+        read_json(&json)
+    };
+    let (plain, auto) = (run("plain"), run("auto"));
+    assert!(auto["statistics"]["copies_shared"].as_u64().unwrap() >= 19);
+    let peak = |found: &serde_json::Value| found["peak_bytes"]["mean"].as_f64().unwrap();
+    assert!(
+        peak(&auto) < 0.3 * peak(&plain),
+        "{} {}",
+        peak(&auto),
+        peak(&plain)
+    );
+}

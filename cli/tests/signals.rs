@@ -1,0 +1,208 @@
+//! Signals reach the command once, and pagewise ends after it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::pagewise;
+
+/// Says "ready", then the name of each signal it gets; ends after one second of silence or on TERM.
+const LISTENER: &str = "
+    for s in INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
+    trap 'echo TERM; exit 5' TERM
+    echo ready
+    i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done
+    exit 6";
+
+fn start(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (child, out)
+}
+
+fn listener() -> Command {
+    let mut command = pagewise();
+    command
+        .args(["run", "--", "sh", "-c", LISTENER])
+        .process_group(0);
+    command
+}
+
+fn send(process: i32, signal: i32) {
+    // SAFETY: the process is a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+}
+
+fn rest(mut out: BufReader<ChildStdout>) -> String {
+    let mut text = String::new();
+    out.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_signal_sent_to_pagewise_is_forwarded_once() {
+    let (mut child, out) = start(&mut listener());
+    for signal in [
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGTERM,
+    ] {
+        send(child.id() as i32, signal);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(rest(out), "USR1\nUSR2\nINT\nHUP\nTERM\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn what_the_program_sends_itself_is_not_sent_again() {
+    let script =
+        "trap 'echo USR1' USR1; echo ready; kill -USR1 $$; kill -USR1 $PPID; sleep 0.3; sleep 0.1";
+    let mut command = pagewise();
+    command.args(["run", "--", "sh", "-c", script]);
+    let (mut child, out) = start(&mut command);
+    assert_eq!(rest(out), "USR1\n");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_program_that_dies_of_a_forwarded_signal_takes_pagewise_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = pagewise();
+    command
+        .args(["run", "--", "sh", "-c", "echo ready; exec sleep 20"])
+        .env("XDG_RUNTIME_DIR", folder.path());
+    let (mut child, _out) = start(&mut command);
+    send(child.id() as i32, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn signals_ignored_by_our_caller_stay_ignored() {
+    let script = "trap '' INT HUP; exec \"$0\" run --quiet -- sh -c 'kill -INT $$; kill -HUP $$; echo alive'";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise")])
+        .env("PAGEWISE_LIBRARY", common::stand_in())
+        .output()
+        .unwrap();
+    assert_eq!(common::text(&output), "alive\n");
+}
+
+#[test]
+fn a_caller_that_ignores_its_children_gets_the_status_all_the_same() {
+    let script = "import os,signal,sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], ['pagewise', 'run', '--quiet', '--', 'grep', 'SigIgn', '/proc/self/status'])";
+    let Ok(output) = Command::new("python3")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise")])
+        .env("PAGEWISE_LIBRARY", common::stand_in())
+        .output()
+    else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0));
+    let mask = common::text(&output);
+    let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_ne!(mask & (1 << (libc::SIGCHLD - 1)), 0, "{mask:x}");
+}
+
+#[test]
+fn stopping_and_going_on() {
+    let (mut child, out) = start(&mut listener());
+    let process = child.id() as i32;
+    send(process, libc::SIGTSTP);
+    wait_for_state(process, 'T');
+    send(process, libc::SIGCONT);
+    wait_for_state(process, 'S');
+    send(process, libc::SIGTERM);
+    assert_eq!(rest(out), "TERM\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+fn wait_for_state(process: i32, state: char) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let found = stat.rsplit_once(')').unwrap().1.trim().chars().next();
+        if found == Some(state) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{stat}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A terminal of its own, in which Ctrl-C is typed while the program runs.
+#[test]
+fn ctrl_c_reaches_the_program_once_and_pagewise_outlives_it() {
+    let script = "import os,pty,sys,time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], ['pagewise','run','--','sh','-c',sys.argv[2]])
+said = b''
+while b'ready' not in said: said += os.read(terminal, 1000)
+os.write(terminal, b'\\x03'); time.sleep(0.3); os.write(terminal, b'\\x03'); time.sleep(0.3)
+os.kill(pid, 15)
+try:
+    while True:
+        more = os.read(terminal, 1000)
+        if not more: break
+        said += more
+except OSError: pass
+print(said.count(b'INT'), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), b'pagewise: peak' in said)";
+    let Ok(output) = Command::new("python3")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise"), LISTENER])
+        .env("PAGEWISE_LIBRARY", common::stand_in())
+        .output()
+    else {
+        return;
+    };
+    assert_eq!(
+        common::text(&output),
+        "2 5 True\n",
+        "{}",
+        common::errors(&output)
+    );
+}
+
+#[test]
+fn an_interrupted_comparison_ends_with_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("x.json");
+    let mut child = pagewise()
+        .args([
+            "compare",
+            "--quiet",
+            "--json",
+            json.to_str().unwrap(),
+            "--",
+            "sleep",
+            "20",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    send(child.id() as i32, libc::SIGINT);
+    let started = Instant::now();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGINT));
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

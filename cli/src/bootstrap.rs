@@ -30,6 +30,16 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
+    /// The ratios that two equal configurations are known to show, seen from either side. They are equal,
+    /// so 1 is among them whatever was measured.
+    pub fn noise_band(&self) -> Self {
+        Self {
+            mean: 1.0,
+            low: self.low.min(1.0 / self.high).min(1.0),
+            high: self.high.max(1.0 / self.low).max(1.0),
+        }
+    }
+
     fn of(mean: f64, mut resampled: Vec<f64>) -> Self {
         resampled.retain(|value| value.is_finite());
         resampled.sort_by(f64::total_cmp);
@@ -125,6 +135,18 @@ mod tests {
         let interval = of_mean(&values);
         let expected = 1.96 / 20.0;
         assert!(((interval.high - interval.low) / 2.0 - expected).abs() < 0.015);
+    }
+
+    #[test]
+    fn noise_surrounds_one() {
+        let band = Interval {
+            mean: 1.045,
+            low: 1.04,
+            high: 1.05,
+        }
+        .noise_band();
+        assert!(band.contains(1.0) && band.contains(1.05) && band.contains(0.96));
+        assert!(!band.contains(1.06));
     }
 
     #[test]

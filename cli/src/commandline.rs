@@ -96,7 +96,7 @@ pub struct CommonArguments {
     /// Write the figures to FILE as JSON (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Say nothing about the run but errors
+    /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Further options for the library, as in PAGEWISE_OPTIONS

@@ -113,13 +113,15 @@ pub fn mention_killed_run(policy: Policy) {
         return; // It puts things right by itself.
     }
     let places = ksm::Places::default();
-    if let Some(saved) = places.left_by_killed_run()
-        && places.put_back(&saved).is_err()
-    {
-        tell(&format!(
+    let Some(saved) = places.left_by_killed_run() else {
+        return;
+    };
+    match places.put_back(&saved) {
+        Ok(()) => tell("an earlier run was killed: page merging is as it was before it again"),
+        Err(_) => tell(&format!(
             "an earlier run was killed and left page merging switched on; as root: {}",
             saved.commands()
-        ));
+        )),
     }
 }
 

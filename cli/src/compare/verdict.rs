@@ -22,20 +22,27 @@ pub fn ratios(configurations: &[Configuration], control: Option<(usize, usize)>)
     let Some(base) = configurations.first() else {
         return Vec::new();
     };
-    let noise = control.map(|(one, other)| ratio(&configurations[other], &configurations[one]));
+    let noise = control.map(|(one, other)| Ratio {
+        is_control: true,
+        ..ratio(&configurations[other], &configurations[one])
+    });
     let is_control = |index: usize| control.is_some_and(|(one, other)| one == 0 && index == other);
-    configurations
+    let mut ratios: Vec<Ratio> = configurations
         .iter()
         .enumerate()
         .skip(1)
         .map(|(index, configuration)| {
             let mut ratio = ratio(configuration, base);
+            ratio.is_control = is_control(index);
             if let Some(noise) = noise.as_ref().filter(|_| !is_control(index)) {
                 ratio.undecided = undecided(&ratio, noise);
             }
             ratio
         })
-        .collect()
+        .collect();
+    // A control that does not involve the first configuration is shown as well.
+    ratios.extend(noise.filter(|noise| noise.to != base.name));
+    ratios
 }
 
 fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
@@ -53,6 +60,7 @@ fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
         cpu: interval(|m| m.cpu_seconds),
         wall: interval(|m| m.wall_seconds),
         undecided: Vec::new(),
+        is_control: false,
     }
 }
 
@@ -61,7 +69,7 @@ fn undecided(ratio: &Ratio, noise: &Ratio) -> Vec<&'static str> {
     FIGURES
         .iter()
         .filter(|(_, figure)| match (figure(ratio), figure(noise)) {
-            (Some(ratio), Some(noise)) => ratio.overlaps(&noise),
+            (Some(ratio), Some(noise)) => ratio.overlaps(&noise.noise_band()),
             _ => false,
         })
         .map(|(name, _)| *name)
@@ -73,7 +81,7 @@ pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Rati
     let mut lines = vec![String::new(), method(series, configurations)];
     lines.extend(ratios.iter().filter_map(|ratio| {
         let index = configurations.iter().position(|c| c.name == ratio.name)?;
-        (series[index].policy != series[0].policy)
+        (series[index].policy != series[0].policy && ratio.to == series[0].name)
             .then(|| sentence(ratio, &series[index], &configurations[index]))
     }));
     lines.join("\n")
@@ -214,6 +222,7 @@ mod tests {
             cpu: None,
             wall: None,
             undecided: Vec::new(),
+            is_control: false,
         }
     }
 
@@ -221,6 +230,9 @@ mod tests {
     fn a_difference_within_the_noise_is_undecided() {
         let noise = with_peak(0.98, 1.03);
         assert_eq!(undecided(&with_peak(0.95, 0.99), &noise), ["peak"]);
+        // Equal configurations that seem to differ must not make others seem to differ less.
+        let biased = with_peak(1.04, 1.05);
+        assert_eq!(undecided(&with_peak(1.01, 1.03), &biased), ["peak"]);
         assert!(undecided(&with_peak(0.30, 0.32), &noise).is_empty());
     }
 }

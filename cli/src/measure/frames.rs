@@ -231,6 +231,36 @@ mod tests {
         assert!(parts[1].huge && !parts[0].huge && !parts[2].huge);
     }
 
+    /// The way without PAGEMAP_SCAN agrees with the one with it.
+    #[test]
+    fn both_ways_agree_about_a_shell_with_a_large_variable() {
+        if !page_map::frame_numbers_visible() {
+            return;
+        }
+        let script = "x=$(head -c 20000000 /dev/zero | tr '\\0' a); echo ready; read y";
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut ready = [0; 5];
+        let mut out = shell.stdout.take().expect("stdout");
+        io::Read::read_exact(&mut out, &mut ready).expect("a word");
+        let process = [shell.id() as i32];
+        let mut sampler = FrameSampler::new();
+        let fast = sampler.sample(&process).bytes;
+        sampler.has_scan = false;
+        let slow = sampler.sample(&process).bytes;
+        drop(shell.stdin.take());
+        shell.wait().expect("sh ends");
+        assert!(fast > 20_000_000);
+        assert!(
+            fast.abs_diff(slow) <= 4 * page_map::page_size(),
+            "{fast} {slow}"
+        );
+    }
+
     #[test]
     fn only_resident_areas_are_read() {
         let smaps = "1000-2000 rw-p 00000000 00:00 0\nSize: 4 kB\nRss:   4 kB\n\

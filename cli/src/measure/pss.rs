@@ -38,7 +38,7 @@ impl PssSampler {
     fn visit_snapshots(&mut self, process: i32) -> io::Result<()> {
         let maps = fs::read(format!("/proc/{process}/maps"))?;
         let mappings = snapshot::mappings(&maps);
-        self.snapshots.visit_process(process, &mappings);
+        let are_all_found = self.snapshots.visit_process(process, &mappings);
         if mappings.is_empty() {
             return Ok(());
         }
@@ -50,6 +50,9 @@ impl PssSampler {
                 let count = (region.end - region.start) / page_map::page_size();
                 pages.extend(first..first + count);
             }
+        }
+        if !are_all_found {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(())
     }
@@ -90,7 +93,7 @@ impl Sampler for PssSampler {
         let mut reading = Reading::default();
         let mut shared_hugetlb = 0;
         for process in processes {
-            match rollup(process).and_then(|r| self.visit_snapshots(process).map(|()| r)) {
+            match rollup(process) {
                 Ok(rollup) => {
                     reading.processes += 1;
                     reading.bytes += rollup.pss;
@@ -98,8 +101,10 @@ impl Sampler for PssSampler {
                     reading.hugetlb_bytes += rollup.private_hugetlb;
                     shared_hugetlb = rollup.shared_hugetlb.max(shared_hugetlb);
                 }
-                Err(error) if is_refusal(&error) => reading.unreadable += 1,
-                Err(_) => {}
+                Err(error) => reading.unreadable += u32::from(is_refusal(&error)),
+            }
+            if let Err(error) = self.visit_snapshots(process) {
+                reading.unreadable += u32::from(is_refusal(&error));
             }
             let status = process_status::read(process).unwrap_or_default();
             reading.page_table_bytes += status.page_table_bytes;

@@ -80,8 +80,9 @@ impl SnapshotFiles {
         self.known.retain(|process, _| processes.contains(process));
     }
 
-    /// Looks up the sizes of the files that a process holds open or maps.
-    pub fn visit_process(&mut self, process: i32, mappings: &[SnapshotMapping]) {
+    /// Looks up the sizes of the files that a process holds open or maps. Returns whether all were found:
+    /// without privileges, a file cannot be reached once its descriptor is closed.
+    pub fn visit_process(&mut self, process: i32, mappings: &[SnapshotMapping]) -> bool {
         let known = self.known.entry(process).or_default();
         known.1 = known.1.saturating_sub(1);
         let mut found = held_by_known(process, &known.0);
@@ -97,6 +98,9 @@ impl SnapshotFiles {
         for mapping in mappings {
             self.visit_mapping(process, mapping);
         }
+        mappings
+            .iter()
+            .all(|mapping| self.held.contains_key(&mapping.inode))
     }
 
     /// A file whose descriptor the program has closed is reached through its mapping.

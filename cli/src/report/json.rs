@@ -90,6 +90,9 @@ pub struct Ratio {
     pub wall: Option<Interval>,
     /// Figures whose interval overlaps the A/A control's: no difference can be claimed.
     pub undecided: Vec<&'static str>,
+    /// Two runs of the same configuration: what differs is noise.
+    #[serde(skip)]
+    pub is_control: bool,
 }
 
 impl Measured {

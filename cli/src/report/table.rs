@@ -63,7 +63,7 @@ fn ratio_figure(ratio: &Ratio, name: &str, interval: Option<Interval>, has_colou
     }
     let cell = Cell::new(text);
     match () {
-        () if !has_colour || is_undecided || interval.contains(1.0) => cell,
+        () if !has_colour || ratio.is_control || is_undecided || interval.contains(1.0) => cell,
         () if interval.mean < 1.0 => cell.fg(Color::Green),
         () => cell.fg(Color::Red),
     }

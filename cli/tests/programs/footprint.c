@@ -15,7 +15,9 @@
 
 static size_t size;
 
-static void stay(void) { usleep(500 * 1000); }
+static void stay(void) {
+    usleep(500 * 1000);
+}
 
 static void require(int condition, const char *what) {
     if (!condition) {
@@ -38,11 +40,13 @@ static char *anonymous(void) {
 }
 
 static void touch(char *start, size_t length) {
-    for (size_t at = 0; at < length; at += 4096) start[at] = (char)(at / 4096 + 1);
+    for (size_t at = 0; at < length; at += 4096)
+        start[at] = (char)(at / 4096 + 1);
 }
 
 static void look(const volatile char *start, size_t length) {
-    for (size_t at = 0; at < length; at += 4096) (void)start[at];
+    for (size_t at = 0; at < length; at += 4096)
+        (void)start[at];
 }
 
 static int snapshot(void) {
@@ -68,7 +72,8 @@ static void snapshot_unmapped(void) {
 // Copies share every page: the file's pages count once, however often they are mapped.
 static void snapshot_shared(void) {
     int file = filled_snapshot();
-    for (int copy = 0; copy < 4; copy++) look(map(PROT_READ, MAP_PRIVATE, file), size);
+    for (int copy = 0; copy < 4; copy++)
+        look(map(PROT_READ, MAP_PRIVATE, file), size);
     stay();
 }
 
@@ -82,7 +87,8 @@ static void snapshot_partly(void) {
 static void snapshot_written(void) {
     char *start = map(PROT_READ | PROT_WRITE, MAP_PRIVATE, filled_snapshot());
     look(start, size);
-    for (size_t at = 0; at < size; at += 2 * 4096) start[at]++;
+    for (size_t at = 0; at < size; at += 2 * 4096)
+        start[at]++;
     stay();
 }
 
@@ -138,7 +144,8 @@ static void pool(void) {
 
 // A large reservation that is never touched must cost neither memory nor time.
 static void reserved(void) {
-    void *start = mmap(NULL, 1ul << 44, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *start =
+        mmap(NULL, 1ul << 44, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(start != MAP_FAILED, "mmap");
     touch(anonymous(), size);
     stay();
@@ -150,7 +157,8 @@ static void forked(void) {
     touch(start, size);
     for (int child = 0; child < 3; child++) {
         if (fork() == 0) {
-            if (child == 0) touch(start, size / 2);
+            if (child == 0)
+                touch(start, size / 2);
             stay();
             _exit(0);
         }

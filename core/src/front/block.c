@@ -107,7 +107,8 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->untouched = extent->warm_pages < extent->pages;
     extent->sparse = false;
     extent->zero_backoff = 0;
-    extent->zero_due = pw_heap.share.collections;
+    // A block that does not outlive the next collection is not worth a look.
+    extent->zero_due = pw_heap.share.collections + 2;
     extent->judged = false;
     extent->copied = false;
     extent->data_offset = data_offset;

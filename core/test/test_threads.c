@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: MIT
+//
+// Threads: allocating, copying and freeing at once, frees by another thread, forks meanwhile, and
+// the concurrency contract: bytes next to a copied range may be written at any time, by a thread or
+// by a system call, and no store is lost.
+#include "os/os.h"
+#include "pagewise.h"
+#include "support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define PAGE    PW_PAGE
+#define THREADS 6
+#define SLOTS   32
+#define OWN     6
+
+#ifdef PW_TEST_SANITIZED
+#define SECONDS 2
+#else
+#define SECONDS 3
+#endif
+
+static atomic_bool stop;
+
+static void pause_ms(long milliseconds) {
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&time, &time) != 0) {}
+}
+
+static struct pw_statistics statistics(void) {
+    struct pw_statistics now;
+    CHECK(pw_statistics_read(&now, sizeof now) == sizeof now);
+    return now;
+}
+
+static void join_all(pthread_t *threads, int count) {
+    for (int i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
+// --- everything at once -------------------------------------------------------
+
+struct item {
+    unsigned char *data, *shadow;
+    size_t size;
+};
+
+static _Atomic(struct item *) slots[SLOTS];
+static atomic_ulong seeds = 1;
+
+static struct item *item_new(struct random *random) {
+    struct item *item = malloc(sizeof *item);
+    size_t size = 8192 + random_below(random, random_chance(random, 10) ? 2 << 20 : 200 << 10);
+    *item = (struct item){.data = pw_allocate(size), .shadow = malloc(size), .size = size};
+    CHECK(item->data && item->shadow);
+    random_fill(random, item->shadow, size);
+    memcpy(item->data, item->shadow, size);
+    return item;
+}
+
+static void item_check(const struct item *item) {
+    CHECK(memcmp(item->data, item->shadow, item->size) == 0);
+}
+
+static void item_delete(struct item *item) {
+    item_check(item);
+    pw_free(item->data);
+    free(item->shadow);
+    free(item);
+}
+
+static void item_copy(struct item *to, const struct item *from, size_t offset) {
+    size_t size = (to->size < from->size ? to->size : from->size) - offset;
+    pw_copy(to->data + offset, from->data + offset, size);
+    memcpy(to->shadow + offset, from->shadow + offset, size);
+}
+
+static void item_resize(struct item *item, size_t size) {
+    size_t old = item->size;
+    item->data = pw_resize(item->data, size);
+    item->shadow = realloc(item->shadow, size);
+    CHECK(item->data && item->shadow);
+    item->size = size;
+    if (size > old) {
+        pw_zero(item->data + old, size - old);
+        memset(item->shadow + old, 0, size - old);
+    }
+}
+
+static void work_step(struct random *random, struct item **own) {
+    struct item **one = &own[random_below(random, OWN)], **other = &own[random_below(random, OWN)];
+    switch (random_below(random, 8)) {
+    case 0:
+        item_delete(*one);
+        *one = item_new(random);
+        break;
+    case 1: { // pass it on, take over what somebody else has left there
+        struct item *got = atomic_exchange(&slots[random_below(random, SLOTS)], *one);
+        *one = got ? got : item_new(random);
+        item_check(*one);
+        break;
+    }
+    case 2:
+        item_resize(*one, 8192 + random_below(random, 400 << 10));
+        break;
+    case 3:
+        pw_zero((*one)->data, (*one)->size / 2);
+        memset((*one)->shadow, 0, (*one)->size / 2);
+        break;
+    case 4:
+        if (random_chance(random, 20)) {
+            pw_trim();
+        }
+        item_check(*one);
+        break;
+    default:
+        item_copy(*one, *other, random_chance(random, 2) ? 0 : random_below(random, 8000));
+        (*one)->data[100] = (*one)->shadow[100] = 5;
+        item_check(*one);
+        item_check(*other);
+    }
+}
+
+static void work(struct random *random, int count) {
+    struct item *own[OWN];
+    for (int i = 0; i < OWN; i++) {
+        own[i] = item_new(random);
+    }
+    for (int i = 0; count < 0 ? !stop : i < count; i++) {
+        work_step(random, own);
+    }
+    for (int i = 0; i < OWN; i++) {
+        item_delete(own[i]);
+    }
+}
+
+static void *worker(void *unused) {
+    struct random random = random_from(atomic_fetch_add(&seeds, 1));
+    work(&random, -1);
+    return unused;
+}
+
+static void empty_slots(void) {
+    for (int i = 0; i < SLOTS; i++) {
+        struct item *item = atomic_exchange(&slots[i], NULL);
+        if (item) {
+            item_delete(item);
+        }
+    }
+}
+
+static void run_workers(void (*meanwhile)(void)) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);
+    }
+    meanwhile();
+    stop = true;
+    join_all(threads, THREADS);
+    empty_slots();
+}
+
+static void wait_a_little(void) {
+    pause_ms(SECONDS * 1000);
+}
+
+static void check_all_given_back(void) {
+    struct pw_statistics now = statistics();
+    CHECK(now.copies_shared > 0);
+    CHECK(now.live_bytes == 0 && now.shared_bytes == 0 && now.snapshots_live == 0);
+    CHECK(now.snapshot_bytes == 0);
+}
+
+static void mixed_work(void *options) {
+    CHECK(pw_start(options));
+    run_workers(wait_a_little);
+    check_all_given_back();
+}
+
+// --- forks meanwhile ----------------------------------------------------------
+
+// In a child of many threads only the forking one is left. It must find usable tables.
+static void fork_child(int round) {
+    struct random random = random_from((uint64_t)round + 1000);
+    alarm(60);
+    work(&random, 30);
+    _exit(0);
+}
+
+static void fork_a_lot(void) {
+    for (int round = 0; round < 30; round++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            fork_child(round);
+        }
+        pause_ms(5);
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
+}
+
+static void forks_meanwhile(void *options) {
+    CHECK(pw_start(options));
+    run_workers(fork_a_lot);
+    // Children that saw the snapshots have all ended: everything can be given back again.
+    char *one = pw_allocate(1 << 20), *other = pw_allocate(1 << 20);
+    memset(one, 1, 1 << 20);
+    pw_copy(other, one, 1 << 20);
+    pw_free(one);
+    pw_free(other);
+    check_all_given_back();
+}
+
+static void *fork_worker(void *unused) {
+    while (!stop) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            fork_child(1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
+    return unused;
+}
+
+static void fork_in_threads(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&threads[i], NULL, fork_worker, NULL) == 0);
+    }
+    wait_a_little();
+    stop = true;
+    join_all(threads, 2);
+}
+
+static void forks_in_threads(void *options) {
+    CHECK(pw_start(options));
+    run_workers(fork_in_threads);
+}
+
+#ifndef PW_TEST_SANITIZED
+// memcpy may be called after _Fork and in a signal handler, with any lock held by a thread that the
+// child does not have.
+static void raw_fork_a_lot(void) {
+    size_t size = 256 << 10;
+    unsigned char *one = pw_allocate(size), *other = pw_allocate(size);
+    memset(one, 9, size);
+    for (int round = 0; round < 300; round++) {
+        memset(other, 0, size);
+        pid_t child = _Fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            pw_copy(other, one, size);
+            pw_zero(one, size);
+            _exit(other[size - 1] == 9 && one[size - 1] == 0 ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+        CHECK(one[size / 2] == 9 && other[size / 2] == 0);
+    }
+    pw_free(one);
+    pw_free(other);
+}
+
+static void raw_forks_meanwhile(void *options) {
+    CHECK(pw_start(options));
+    run_workers(raw_fork_a_lot);
+}
+#endif
+
+// --- writers to neighbouring bytes --------------------------------------------
+
+// A copied range [first, end) of a block, and words right before and after it, each written by one
+// thread: in the same pages where the range does not end with a page, else in the next ones.
+struct race {
+    char *block;
+    size_t first, end;
+    _Atomic uint64_t *words[8];
+    uint64_t counts[8];
+};
+
+static _Atomic uint64_t *word_at(struct race *race, size_t offset) {
+    return (_Atomic uint64_t *)(race->block + (offset & ~(size_t)7));
+}
+
+static void race_start(struct race *race, size_t size, size_t first, size_t end) {
+    race->block = pw_allocate(size);
+    CHECK(race->block);
+    memset(race->block, 0, size);
+    // Offsets are from the block's first page; its data begins 16 bytes into it.
+    race->first = first - 16;
+    race->end = end - 16;
+    race->words[0] = word_at(race, race->first - 8);
+    race->words[1] = word_at(race, race->end + 7);
+    race->words[2] = word_at(race, race->first - 64);
+    race->words[3] = word_at(race, race->end + 64);
+    race->words[4] = word_at(race, race->first - PAGE);
+    race->words[5] = word_at(race, race->end + PAGE);
+    race->words[6] = word_at(race, race->first - 2 * PAGE);
+    race->words[7] = word_at(race, race->end + 2 * PAGE);
+}
+
+static void *race_writer(void *argument) {
+    struct race *race = argument;
+    while (!stop) {
+        for (int i = 0; i < 8; i++) {
+            // A load and a store, not one instruction: a remapping in between must not lose it.
+            uint64_t value = atomic_load_explicit(race->words[i], memory_order_relaxed);
+            CHECK(value == race->counts[i]);
+            atomic_store_explicit(race->words[i], value + 1, memory_order_relaxed);
+            race->counts[i]++;
+        }
+    }
+    return NULL;
+}
+
+static void race_check(const struct race *race) {
+    for (int i = 0; i < 8; i++) {
+        CHECK(atomic_load(race->words[i]) == race->counts[i]);
+        CHECK(race->counts[i] > 100);
+    }
+}
+
+static void copy_between_writers(size_t first, size_t end) {
+    size_t size = end + 4 * PAGE;
+    struct race from = {0}, to = {0};
+    race_start(&from, size, first, end);
+    race_start(&to, size, first, end);
+    pthread_t threads[2];
+    CHECK(pthread_create(&threads[0], NULL, race_writer, &from) == 0);
+    CHECK(pthread_create(&threads[1], NULL, race_writer, &to) == 0);
+    uint64_t until = pw_os_now_ms() + SECONDS * 1000 / 2;
+    unsigned char round = 0;
+    size_t length = from.end - from.first;
+    while (pw_os_now_ms() < until) {
+        memset(from.block + from.first, ++round, length); // dirty again: published again
+        pw_copy(to.block + to.first, from.block + from.first, length);
+        CHECK(to.block[to.first] == (char)round && to.block[to.end - 1] == (char)round);
+        memset(to.block + to.first, round + 1, round % 2 ? length / 2 : 1);
+        CHECK(from.block[from.first] == (char)round);
+    }
+    stop = true;
+    join_all(threads, 2);
+    stop = false;
+    race_check(&from);
+    race_check(&to);
+    pw_free(from.block);
+    pw_free(to.block);
+}
+
+static void racing_writers(void *options) {
+    CHECK(pw_start(options));
+    copy_between_writers(3 * PAGE, 35 * PAGE);             // whole pages: neighbours in the next
+    copy_between_writers(3 * PAGE + 104, 35 * PAGE + 800); // parts: neighbours in the same pages
+    copy_between_writers(3 * PAGE + 8, 2000 * PAGE);       // published in more than one chunk
+    CHECK(statistics().copies_shared > 20);
+    CHECK(statistics().copies_plain_fallback == 0);
+}
+
+// --- read(2) into neighbouring bytes ------------------------------------------
+
+struct reader {
+    int fd;
+    unsigned char *before, *after; // of PAGE bytes each, next to the copied range
+    uint64_t bytes;
+};
+
+// Blocks in read while the range beside the buffer is being shared.
+static void *read_neighbours(void *argument) {
+    struct reader *reader = argument;
+    unsigned char expected = 0;
+    for (int turn = 0;; turn++) {
+        unsigned char *buffer = turn % 2 ? reader->before : reader->after;
+        ssize_t got = read(reader->fd, buffer, PAGE);
+        if (got <= 0) {
+            return NULL;
+        }
+        for (ssize_t i = 0; i < got; i++) {
+            CHECK(buffer[i] == expected);
+            expected++;
+        }
+        reader->bytes += (uint64_t)got;
+    }
+}
+
+static void *write_pipe(void *argument) {
+    unsigned char bytes[1500], next = 0;
+    while (!stop) {
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            bytes[i] = next++;
+        }
+        CHECK(write(*(int *)argument, bytes, sizeof bytes) == (ssize_t)sizeof bytes);
+    }
+    close(*(int *)argument);
+    return NULL;
+}
+
+static void reads_in_flight(void *options) {
+    CHECK(pw_start(options));
+    size_t pages = 60, size = (pages + 4) * PAGE;
+    unsigned char *blocks[2] = {pw_allocate(size), pw_allocate(size)};
+    size_t first = 2 * PAGE + 40, end = (pages + 1) * PAGE + 60; // inside pages, both
+    struct reader readers[2];
+    pthread_t threads[4];
+    int ends[2][2];
+    for (int i = 0; i < 2; i++) {
+        memset(blocks[i], 1, size);
+        CHECK(pipe(ends[i]) == 0);
+        readers[i] = (struct reader){ends[i][0], blocks[i] + first - PAGE, blocks[i] + end, 0};
+        CHECK(pthread_create(&threads[2 * i], NULL, read_neighbours, &readers[i]) == 0);
+        CHECK(pthread_create(&threads[2 * i + 1], NULL, write_pipe, &ends[i][1]) == 0);
+    }
+    uint64_t until = pw_os_now_ms() + SECONDS * 1000;
+    for (unsigned char round = 0; pw_os_now_ms() < until; round++) {
+        memset(blocks[0] + first, round, end - first);
+        pw_copy(blocks[1] + first, blocks[0] + first, end - first);
+        CHECK(blocks[1][first] == round && blocks[1][end - 1] == round);
+    }
+    stop = true;
+    join_all(threads, 4);
+    CHECK(readers[0].bytes > 10000 && readers[1].bytes > 10000);
+    CHECK(statistics().copies_shared > 10);
+}
+
+// --- the keeper ---------------------------------------------------------------
+
+static void idle_program(void *unused) {
+    (void)unused;
+    CHECK(pw_start("modules=all,decay=1"));
+    char *block = pw_allocate(40 << 20);
+    memset(block, 1, 40 << 20);
+    pw_free(block);
+    CHECK(statistics().cached_bytes >= 40 << 20);
+    for (int i = 0; i < 100 && statistics().cached_bytes > 0; i++) {
+        pause_ms(100);
+    }
+    CHECK(statistics().cached_bytes == 0);
+    CHECK(statistics().decayed_bytes >= 40 << 20);
+    pause_ms(1500); // the keeper has nothing left to do
+    CHECK(pw_os_thread_count() == 1);
+    block = pw_allocate(40 << 20);
+    for (size_t i = 0; i < 40 << 20; i += PAGE) {
+        CHECK(block[i + 100] == 0);
+    }
+    pw_free(block);
+}
+
+static void many_threads_end(void *options) {
+    CHECK(pw_start(options));
+    for (int round = 0; round < 20; round++) {
+        pthread_t threads[THREADS];
+        stop = false;
+        for (int i = 0; i < THREADS; i++) {
+            CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);
+        }
+        pause_ms(20);
+        stop = true;
+        join_all(threads, THREADS);
+    }
+    empty_slots();
+    check_all_given_back();
+}
+
+// --- main ---------------------------------------------------------------------
+
+static const char always[] = "modules=all,share=always,threshold=8K,slack=50";
+static const char papers[] = "modules=all,policy=share";
+static const char standard[] = "modules=all";
+
+static void in_a_child(void (*body)(void *), const char *options) {
+    stop = false;
+    assert_int_equal(run_in_child(body, (void *)(uintptr_t)options), 0);
+}
+
+static void threads_work_on_blocks(void **state) {
+    (void)state;
+    in_a_child(mixed_work, always);
+    in_a_child(mixed_work, papers);
+    in_a_child(mixed_work, standard);
+}
+
+static void threads_come_and_go(void **state) {
+    (void)state;
+    in_a_child(many_threads_end, always);
+}
+
+static void forks_happen_while_threads_work(void **state) {
+    (void)state;
+    in_a_child(forks_meanwhile, always);
+    in_a_child(forks_meanwhile, papers);
+}
+
+static void threads_fork(void **state) {
+    (void)state;
+    in_a_child(forks_in_threads, always);
+}
+
+static void no_store_beside_a_copy_is_lost(void **state) {
+    (void)state;
+    in_a_child(racing_writers, always);
+    in_a_child(racing_writers, papers);
+}
+
+static void no_read_beside_a_copy_is_lost(void **state) {
+    (void)state;
+    in_a_child(reads_in_flight, always);
+}
+
+static void an_idle_program_gives_its_pool_back(void **state) {
+    (void)state;
+    in_a_child(idle_program, NULL);
+}
+
+#ifndef PW_TEST_SANITIZED
+static void copies_work_in_a_raw_fork(void **state) {
+    (void)state;
+    in_a_child(raw_forks_meanwhile, always);
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_work_on_blocks),
+        cmocka_unit_test(threads_come_and_go),
+        cmocka_unit_test(forks_happen_while_threads_work),
+        cmocka_unit_test(threads_fork),
+        cmocka_unit_test(no_store_beside_a_copy_is_lost),
+        cmocka_unit_test(no_read_beside_a_copy_is_lost),
+        cmocka_unit_test(an_idle_program_gives_its_pool_back),
+#ifndef PW_TEST_SANITIZED
+        cmocka_unit_test(copies_work_in_a_raw_fork),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

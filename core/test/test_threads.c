@@ -17,11 +17,7 @@
 #define SLOTS   32
 #define OWN     6
 
-#ifdef PW_TEST_SANITIZED
 #define SECONDS 2
-#else
-#define SECONDS 3
-#endif
 
 static atomic_bool stop;
 

@@ -3,10 +3,15 @@
 
 #include <string.h>
 
-// Inside a 47-bit address space, far from where programs, libraries and stacks are put.
-#define ARENA_LOWEST  ((uintptr_t)0x100000000000)
+// Inside a 47-bit address space, far from where programs, libraries and stacks are put. A sanitizer
+// may have other plans for it.
+#ifndef PW_ARENA_LOWEST
+#define PW_ARENA_LOWEST 0x100000000000
+#define PW_ARENA_PLACES 32
+#endif
+#define ARENA_LOWEST  ((uintptr_t)PW_ARENA_LOWEST)
+#define ARENA_PLACES  PW_ARENA_PLACES
 #define ARENA_SPACING ((uintptr_t)1 << 40) // as much as one arena can grow
-#define ARENA_PLACES  32
 #define TABLE_CHUNK   ((size_t)1 << 18)
 // Below this a purge would cost more system calls than it returns pages.
 #define PURGE_EXTRA_PAGES 512u

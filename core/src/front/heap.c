@@ -18,7 +18,7 @@ static __thread bool forking __attribute__((tls_model("initial-exec")));
 static void notice_fork(void) {
     pw_heap.pid = pw_os_pid();
     if (pw_heap.fork_marker) {
-        *pw_heap.fork_marker = 1;
+        __atomic_store_n(pw_heap.fork_marker, 1, __ATOMIC_RELAXED);
     }
     pw_heap.keeper_runs = pw_heap.keeper_failed = false;
     pw_heap.quiet_threads = 0;
@@ -30,8 +30,29 @@ static bool is_new_process(void) {
     return pw_heap.fork_marker ? *pw_heap.fork_marker == 0 : pw_heap.pid != pw_os_pid();
 }
 
+// After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
+// lock for ever, with the tables half-changed. Such a child does without Pagewise: its blocks stay
+// what they are, and are never given back.
+static bool lock_is_orphaned(void) {
+    if (__atomic_load_n(&pw_heap.orphaned, __ATOMIC_RELAXED)) {
+        return true;
+    }
+    uint32_t *marker = pw_heap.fork_marker;
+    if (!marker || __atomic_load_n(&marker[0], __ATOMIC_RELAXED) != 0 ||
+        __atomic_exchange_n(&marker[1], 1, __ATOMIC_RELAXED) != 0) {
+        return false; // not a new process, or somebody else has looked
+    }
+    if (pthread_mutex_trylock(&pw_heap.lock) == 0) {
+        pthread_mutex_unlock(&pw_heap.lock);
+        return false;
+    }
+    __atomic_store_n(&pw_heap.orphaned, true, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pw_heap.lock, NULL); // for forks of this child's own
+    return true;
+}
+
 bool pw_heap_enter(void) {
-    if (inside) {
+    if (inside || (!forking && lock_is_orphaned())) {
         return false;
     }
     inside = true;
@@ -57,6 +78,7 @@ void pw_heap_leave(void) {
 static void before_fork(void) {
     // A fork out of a signal handler in the middle of our own work: waiting would be for ever.
     if (!inside) {
+        lock_is_orphaned();
         pthread_mutex_lock(&pw_heap.lock);
         forking = true;
     }

@@ -18,6 +18,7 @@ struct pw_heap {
     pthread_mutex_t lock;
     bool started;          // options were read; never undone
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
+    bool orphaned;         // the lock is held by a thread that this process does not have
     int pid;               // used where the kernel has no such marker
     struct pw_options options;
     struct pw_stats stats;

@@ -1,7 +1,6 @@
 # x <- f(x): a chain of modified versions of a 50 MB vector. The caller's version lives until f returns.
 n <- 6553600L
-set.seed(25)
-x <- runif(n)
+x <- rep_len(c(0.5, 1.5, 2.5), n)
 step <- function(v, i) {
   v[i * 1000L] <- v[i * 1000L] + 0.5
   v

@@ -20,6 +20,19 @@ pub struct Cgroup {
     processes: File,
 }
 
+/// Only an empty group can be removed, so nobody's is taken away.
+fn remove_those_of_killed_runs(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("pagewise-")?.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// Where this process's memory cgroup is, and of which version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -42,6 +55,7 @@ impl Cgroup {
     }
 
     fn inside(parent: &Path, home: &Path, peak_file: &'static str) -> Option<Self> {
+        remove_those_of_killed_runs(parent);
         let name = format!(
             "pagewise-{}-{}",
             std::process::id(),

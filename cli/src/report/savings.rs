@@ -3,37 +3,40 @@
 use super::units;
 use crate::statistics_block::Statistics;
 
-/// "3.90 GB of copies shared their pages, 210 MB of zeros were given back"; none when nothing was.
+/// Less than this is not worth a word beside something larger.
+const WORTH_SAYING: u64 = 1_000_000;
+
+/// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
 pub fn reasons(statistics: &Statistics) -> Option<String> {
-    let size = |name: &str| statistics.get(name);
-    let text = |bytes: u64| units::bytes(bytes as f64);
-    let mut parts = Vec::new();
-    if size("shared_copy_bytes") > 0 {
-        let mut part = format!(
-            "{} of copies shared their pages",
-            text(size("shared_copy_bytes"))
-        );
-        if size("private_copy_bytes") > 0 {
-            let written = text(size("private_copy_bytes"));
-            part = format!("{part} ({written} were written later and copied then)");
-        }
-        parts.push(part);
+    let mut parts = vec![
+        (statistics.get("shared_copy_bytes"), shared(statistics)),
+        (
+            statistics.get("lazy_zero_bytes"),
+            "of zeros were never written".to_owned(),
+        ),
+        (
+            statistics.get("zero_reclaimed_bytes"),
+            "of all-zero pages were given back".to_owned(),
+        ),
+    ];
+    let largest = parts.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
+    parts.retain(|(bytes, _)| *bytes > 0 && *bytes >= WORTH_SAYING.min(largest));
+    let said: Vec<String> = parts
+        .iter()
+        .map(|(bytes, what)| format!("{} {what}", units::bytes(*bytes as f64)))
+        .collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+fn shared(statistics: &Statistics) -> String {
+    let shared = "of copies shared their pages";
+    match statistics.get("private_copy_bytes") {
+        written if written < WORTH_SAYING => shared.to_owned(),
+        written => format!(
+            "{shared} ({} were written later and copied then)",
+            units::bytes(written as f64)
+        ),
     }
-    if size("lazy_zero_bytes") > 0 {
-        parts.push(format!(
-            "{} of zeros were never written",
-            text(size("lazy_zero_bytes"))
-        ));
-    }
-    if size("zero_reclaimed_bytes") > 0 {
-        let zeros = text(size("zero_reclaimed_bytes"));
-        parts.push(format!("{zeros} of all-zero pages were given back"));
-    }
-    let returned = size("purged_bytes") + size("decayed_bytes");
-    if parts.is_empty() && returned > 0 {
-        parts.push(format!("{} of freed pages were given back", text(returned)));
-    }
-    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Why a preloaded run has nothing to show.
@@ -69,11 +72,12 @@ mod tests {
         );
         let found = statistics(&[
             ("lazy_zero_bytes", 1_000_000),
-            ("zero_reclaimed_bytes", 5_000),
+            ("zero_reclaimed_bytes", 5_000_000),
+            ("shared_copy_bytes", 4_096),
         ]);
         assert_eq!(
             reasons(&found).as_deref(),
-            Some("1.00 MB of zeros were never written, 5.00 kB of all-zero pages were given back")
+            Some("1.00 MB of zeros were never written, 5.00 MB of all-zero pages were given back")
         );
     }
 

@@ -2,7 +2,7 @@
 # all versions are kept.
 rows <- 524288L
 columns <- 50L
-d <- as.data.frame(lapply(seq_len(columns), function(j) sin(seq_len(rows) * j)))
+d <- as.data.frame(lapply(seq_len(columns), function(j) seq_len(rows) * (j / 7)))
 names(d) <- sprintf("v%02d", seq_len(columns))
 versions <- list(d)
 for (step in 1:10) {

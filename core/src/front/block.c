@@ -220,11 +220,14 @@ bool pw_block_free(void *block) {
         release(extent);
         pw_collection_block_freed();
     }
+    bool keeper_is_due = pw_keeper_is_due();
     pw_heap_leave();
     if (!extent && !foreign) {
         reject("free");
     }
-    pw_keeper_wake();
+    if (keeper_is_due) {
+        pw_keeper_start();
+    }
     return extent != NULL;
 }
 

@@ -101,8 +101,14 @@ static void after_fork_child(void) {
     }
 }
 
+// A mistake in the options is said by the first process that meets it, not by each of its children.
 static void warn(const char *problem, const char *item) {
-    pw_os_warn(problem, item);
+    static bool here;
+    if (here || !getenv("PAGEWISE_WARNED")) {
+        here = true;
+        setenv("PAGEWISE_WARNED", "1", 1);
+        pw_os_warn(problem, item);
+    }
 }
 
 static void open_gate(const struct pw_options *options) {

@@ -92,7 +92,8 @@ PW_API bool pw_module_is_quiet(const void *site);
 PW_API void pw_quiet_thread_began(void);
 PW_API void pw_quiet_thread_ends(void);
 
-// Start the keeper when there is something to keep, outside the lock (keeper.c).
-void pw_keeper_wake(void);
+// The keeper (keeper.c). Asked under the lock, started outside it.
+bool pw_keeper_is_due(void);
+void pw_keeper_start(void);
 
 #endif

@@ -63,18 +63,20 @@ static bool start_thread(void) {
     return started;
 }
 
-void pw_keeper_wake(void) {
-    if (pw_heap.keeper_runs || pw_heap.keeper_failed || pw_heap.options.decay_seconds == 0 ||
-        pw_heap.arena.warm_pages < SMALLEST_POOL_PAGES || !pw_heap_enter()) {
+bool pw_keeper_is_due(void) {
+    bool due = !pw_heap.keeper_runs && !pw_heap.keeper_failed &&
+               pw_heap.options.decay_seconds > 0 && pw_heap.arena.warm_pages >= SMALLEST_POOL_PAGES;
+    pw_heap.keeper_runs |= due; // nobody else starts it
+    return due;
+}
+
+void pw_keeper_start(void) {
+    if (start_thread() || !pw_heap_enter()) {
         return;
     }
-    bool start = !pw_heap.keeper_runs;
-    pw_heap.keeper_runs = true;
+    // Idle pages then go with the next operations that need room.
+    pw_heap.keeper_runs = false;
+    pw_heap.keeper_failed = true;
+    PW_COUNT(&pw_heap.stats, fallback_keeper, 1);
     pw_heap_leave();
-    if (start && !start_thread()) {
-        // Idle pages then go with the next operations that need room.
-        pw_heap.keeper_runs = false;
-        pw_heap.keeper_failed = true;
-        PW_COUNT(&pw_heap.stats, fallback_keeper, 1);
-    }
 }

@@ -2,6 +2,7 @@
 #include "policy/options.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,56 +89,84 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
     }
 }
 
-static bool set_word(const struct word *words, const char *value, int *target) {
-    return find_word(words, value, target);
+// How an option's value is read and where it is kept. Words are kept as int (all enums here are).
+enum kind { KIND_POLICY, KIND_WORD, KIND_SWITCH, KIND_SIZE, KIND_UNSIGNED, KIND_FOLDER };
+
+struct option {
+    const char *name;
+    enum kind kind;
+    size_t offset; // in struct pw_options
+    const struct word *words;
+    size_t lowest, highest;
+};
+
+#define AT(field) offsetof(struct pw_options, field)
+
+static const struct option known_options[] = {
+    {.name = "policy", .kind = KIND_POLICY, .words = policies},
+    {"threshold", KIND_SIZE, AT(threshold), NULL, SMALLEST_THRESHOLD, LARGEST_THRESHOLD},
+    {"slack", KIND_UNSIGNED, AT(slack_percent), NULL, 0, 100},
+    {"decay", KIND_UNSIGNED, AT(decay_seconds), NULL, 0, 3600},
+    {.name = "share", .kind = KIND_WORD, .offset = AT(share), .words = share_modes},
+    {.name = "zero", .kind = KIND_WORD, .offset = AT(zero), .words = zero_modes},
+    {.name = "collect", .kind = KIND_WORD, .offset = AT(collect), .words = collect_modes},
+    {.name = "modules", .kind = KIND_WORD, .offset = AT(modules), .words = module_sets},
+    {.name = "pool", .kind = KIND_SWITCH, .offset = AT(pool), .words = switches},
+    {.name = "huge", .kind = KIND_SWITCH, .offset = AT(huge), .words = switches},
+    {.name = "verbose", .kind = KIND_SWITCH, .offset = AT(verbose), .words = switches},
+    {.name = "statistics", .kind = KIND_FOLDER, .offset = AT(statistics)},
+};
+
+static bool read_folder(char *folder, const char *value) {
+    size_t length = strlen(value);
+    if (length == 0 || length >= sizeof((struct pw_options *)NULL)->statistics) {
+        return false;
+    }
+    memcpy(folder, value, length + 1);
+    return true;
 }
 
-// False: name or value not understood; nothing is changed then.
-static bool set_item(struct pw_options *options, const char *name, const char *value) {
+// False: the value was not understood; nothing is changed then.
+static bool set_option(struct pw_options *options, const struct option *option, const char *value) {
+    char *field = (char *)options + option->offset;
     int word = 0;
     size_t number = 0;
-    if (!strcmp(name, "policy")) {
-        return find_word(policies, value, &word); // read before
-    }
-    if (!strcmp(name, "threshold")) {
-        return read_number(value, SMALLEST_THRESHOLD, LARGEST_THRESHOLD, &number) &&
-               (options->threshold = number, true);
-    }
-    if (!strcmp(name, "slack")) {
-        return read_number(value, 0, 100, &number) &&
-               (options->slack_percent = (unsigned)number, true);
-    }
-    if (!strcmp(name, "decay")) {
-        return read_number(value, 0, 3600, &number) &&
-               (options->decay_seconds = (unsigned)number, true);
-    }
-    if (!strcmp(name, "share")) {
-        return set_word(share_modes, value, &word) && (options->share = word, true);
-    }
-    if (!strcmp(name, "zero")) {
-        return set_word(zero_modes, value, &word) && (options->zero = word, true);
-    }
-    if (!strcmp(name, "collect")) {
-        return set_word(collect_modes, value, &word) && (options->collect = word, true);
-    }
-    if (!strcmp(name, "modules")) {
-        return set_word(module_sets, value, &word) && (options->modules = word, true);
-    }
-    if (!strcmp(name, "pool")) {
-        return set_word(switches, value, &word) && (options->pool = word, true);
-    }
-    if (!strcmp(name, "huge")) {
-        return set_word(switches, value, &word) && (options->huge = word, true);
-    }
-    if (!strcmp(name, "verbose")) {
-        return set_word(switches, value, &word) && (options->verbose = word, true);
-    }
-    if (!strcmp(name, "statistics")) {
-        bool fits = *value && strlen(value) < sizeof options->statistics;
-        if (fits) {
-            strcpy(options->statistics, value);
+    switch (option->kind) {
+    case KIND_POLICY: // applied before all others
+        return find_word(option->words, value, &word);
+    case KIND_WORD:
+    case KIND_SWITCH:
+        if (!find_word(option->words, value, &word)) {
+            return false;
         }
-        return fits;
+        if (option->kind == KIND_WORD) {
+            *(int *)field = word;
+        } else {
+            *(bool *)field = word != 0;
+        }
+        return true;
+    case KIND_SIZE:
+    case KIND_UNSIGNED:
+        if (!read_number(value, option->lowest, option->highest, &number)) {
+            return false;
+        }
+        if (option->kind == KIND_SIZE) {
+            *(size_t *)field = number;
+        } else {
+            *(unsigned *)field = (unsigned)number;
+        }
+        return true;
+    case KIND_FOLDER:
+        return read_folder(field, value);
+    }
+    return false;
+}
+
+static bool set_item(struct pw_options *options, const char *name, const char *value) {
+    for (size_t i = 0; i < sizeof known_options / sizeof known_options[0]; i++) {
+        if (!strcmp(known_options[i].name, name)) {
+            return set_option(options, &known_options[i], value);
+        }
     }
     return false;
 }

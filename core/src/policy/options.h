@@ -26,10 +26,10 @@ enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
 struct pw_options {
     enum pw_policy policy;
     size_t threshold; // bytes
-    enum pw_share_mode share;
-    enum pw_zero_mode zero;
-    enum pw_collect_mode collect;
-    enum pw_modules modules;
+    int share;        // enum pw_share_mode
+    int zero;         // enum pw_zero_mode
+    int collect;      // enum pw_collect_mode
+    int modules;      // enum pw_modules
     bool pool, huge, verbose;
     unsigned slack_percent, decay_seconds;
     char statistics[256]; // folder; empty: none

@@ -143,7 +143,7 @@ void pw_os_warn(const char *text, const char *detail);
 // A descriptor that poll finds ready under memory pressure; none where the kernel offers none.
 struct pw_os_file pw_os_pressure_open(void);
 // Sleep up to `milliseconds`; true when pressure was reported.
-bool pw_os_pressure_wait(const struct pw_os_file *pressure, int milliseconds);
+bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds);
 
 // Block every signal of this thread; returns the state to restore. Publishing must not be left
 // half-way by a handler that jumps out.

@@ -195,13 +195,19 @@ struct pw_os_file pw_os_pressure_open(void) {
     return file;
 }
 
-bool pw_os_pressure_wait(const struct pw_os_file *pressure, int milliseconds) {
+bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds) {
     int saved = errno;
     struct pollfd watched = {.fd = pressure->fd, .events = POLLPRI};
     bool watching = pw_os_is_ours(pressure);
     int ready = poll(&watched, watching ? 1 : 0, milliseconds);
+    bool pressed = ready > 0 && (watched.revents & POLLPRI);
+    if (ready > 0 && !pressed) {
+        // The cgroup is gone: without it there is only the clock.
+        pw_os_close(pressure);
+        poll(NULL, 0, milliseconds);
+    }
     errno = saved;
-    return ready > 0 && (watched.revents & POLLPRI);
+    return pressed;
 }
 
 void pw_os_signals_block(struct pw_os_signals *saved) {

@@ -437,13 +437,15 @@ static void idle_program(void *unused) {
     memset(block, 1, 40 << 20);
     pw_free(block);
     CHECK(statistics().cached_bytes >= 40 << 20);
-    for (int i = 0; i < 100 && statistics().cached_bytes > 0; i++) {
+    for (int i = 0; i < 100 && statistics().decayed_bytes < 40 << 20; i++) {
         pause_ms(100);
     }
     CHECK(statistics().cached_bytes == 0);
     CHECK(statistics().decayed_bytes >= 40 << 20);
-    pause_ms(1500); // the keeper has nothing left to do
+#ifndef PW_TEST_SANITIZED // TSan has a thread of its own
+    pause_ms(1500);       // the keeper has nothing left to do
     CHECK(pw_os_thread_count() == 1);
+#endif
     block = pw_allocate(40 << 20);
     for (size_t i = 0; i < 40 << 20; i += PAGE) {
         CHECK(block[i + 100] == 0);
@@ -471,7 +473,8 @@ static void many_threads_end(void *options) {
 
 static const char always[] = "modules=all,share=always,threshold=8K,slack=50";
 static const char papers[] = "modules=all,policy=share";
-static const char standard[] = "modules=all";
+// Smaller blocks are the C library's, whose locks TSan does not see.
+static const char standard[] = "modules=all,threshold=8K";
 
 static void in_a_child(void (*body)(void *), const char *options) {
     stop = false;
@@ -490,14 +493,27 @@ static void threads_come_and_go(void **state) {
     in_a_child(many_threads_end, always);
 }
 
+// The ASan of Debian 12 does not hold its own allocator's locks over a fork: its children hang.
+#ifdef __SANITIZE_ADDRESS__
+#define FORKS_AND_THREADS 0
+#else
+#define FORKS_AND_THREADS 1
+#endif
+
 static void forks_happen_while_threads_work(void **state) {
     (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
     in_a_child(forks_meanwhile, always);
     in_a_child(forks_meanwhile, papers);
 }
 
 static void threads_fork(void **state) {
     (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
     in_a_child(forks_in_threads, always);
 }
 

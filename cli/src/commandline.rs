@@ -52,10 +52,10 @@ pub struct CommandLine {
 #[derive(Subcommand)]
 pub enum Action {
     /// Run a command under Pagewise
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(after_help = RUN_EXAMPLES, override_usage = "pagewise run [OPTIONS] -- COMMAND...")]
     Run(RunArguments),
     /// Run a command several times with and without Pagewise and compare
-    #[command(after_help = COMPARE_EXAMPLES)]
+    #[command(after_help = COMPARE_EXAMPLES, override_usage = "pagewise compare [OPTIONS] -- COMMAND...")]
     Compare(CompareArguments),
     /// Show what this machine allows, and how to allow what it does not
     Doctor(DoctorArguments),

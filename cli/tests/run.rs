@@ -299,6 +299,26 @@ fn a_missing_library_says_what_to_type() {
     );
 }
 
+/// Without this, the loader would refuse to start the command.
+#[test]
+fn a_library_that_cannot_be_loaded_does_not_reach_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.so");
+    fs::write(&broken, "no library").unwrap();
+    let output = pagewise()
+        .args(["run", "--", "echo", "hello"])
+        .env("PAGEWISE_LIBRARY", &broken)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    assert!(
+        errors(&output).contains("cannot be loaded"),
+        "{}",
+        errors(&output)
+    );
+}
+
 #[test]
 fn a_static_program_runs_plain() {
     let program = common::static_program().to_str().unwrap();

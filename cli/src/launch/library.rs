@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
@@ -35,6 +36,37 @@ fn candidates(executable: &Path) -> Vec<PathBuf> {
         .iter()
         .map(|folder| prefix.join(folder).join(FILE_NAME))
         .collect()
+}
+
+/// Loads the library into a program that does nothing. One that cannot be loaded would keep the command
+/// from starting at all. Returns what the library or the loader said where it failed.
+pub fn try_loading(library: &Path, options: &str) -> Result<(), String> {
+    let output = Command::new("/bin/true")
+        .env("LD_PRELOAD", library)
+        .env("PAGEWISE_OPTIONS", options)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && !said.contains("cannot be preloaded") {
+        return Ok(());
+    }
+    Err(said.lines().next().map_or_else(
+        || format!("a program that loads it ends with {}", output.status),
+        str::to_owned,
+    ))
+}
+
+/// The library, once it is known that it can be loaded.
+pub fn find_working() -> Result<PathBuf, Failure> {
+    let path = find()?;
+    match try_loading(&path, "") {
+        Ok(()) => Ok(path),
+        Err(problem) => Err(Failure::new(
+            format!("the library cannot be loaded: {problem}"),
+            "make build, or make install: it wants libpagewise.so beside it; or pagewise doctor",
+        )),
+    }
 }
 
 /// The loader takes a relative path as relative to each process's own folder, and splits the list at
@@ -76,6 +108,14 @@ mod tests {
                 Path::new("/usr/lib/pagewise/libpagewise-preload.so")
             ]
         );
+    }
+
+    #[test]
+    fn a_library_that_is_none_is_found_out() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("none.so");
+        std::fs::write(&path, "not a library").expect("file");
+        assert!(try_loading(&path, "").is_err_and(|problem| problem.contains("preload")));
     }
 
     #[test]

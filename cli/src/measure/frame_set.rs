@@ -1,4 +1,4 @@
-//! A set of page frame numbers that is cheap to empty between samples.
+//! A set of page numbers that is cheap to empty between samples.
 
 const FRAMES_PER_CHUNK: u64 = 1 << 15;
 const WORDS: usize = (FRAMES_PER_CHUNK / 64) as usize;
@@ -45,9 +45,19 @@ impl FrameSet {
 
     /// Adds `length` consecutive frames; returns how many were new.
     pub fn insert_run(&mut self, first: u64, length: u64) -> u64 {
-        (first..first + length)
-            .map(|frame| u64::from(self.insert(frame)))
-            .sum()
+        let (mut at, end) = (first, first + length);
+        let before = self.count;
+        while at < end {
+            // As much as lies in one word.
+            let next = end.min((at / 64 + 1) * 64);
+            let bits = (u64::MAX >> (64 - (next - at))) << (at % 64);
+            let word = &mut self.chunk(at)[(at % FRAMES_PER_CHUNK / 64) as usize];
+            let new = bits & !*word;
+            *word |= bits;
+            self.count += u64::from(new.count_ones());
+            at = next;
+        }
+        self.count - before
     }
 
     fn chunk(&mut self, frame: u64) -> &mut [u64; WORDS] {
@@ -81,6 +91,22 @@ mod tests {
         assert!(set.insert(FRAMES_PER_CHUNK * 9 + 7));
         assert_eq!(set.insert_run(0, 16), 15);
         assert_eq!(set.len(), 17);
+    }
+
+    #[test]
+    fn runs_are_what_single_insertions_are() {
+        for (first, length) in [(0, 1), (63, 2), (5, 59), (64, 64), (1, 200), (32700, 300)] {
+            let (mut run, mut single) = (FrameSet::default(), FrameSet::default());
+            run.insert(first + length / 2);
+            assert_eq!(run.insert_run(first, length), length - 1);
+            for frame in first..first + length {
+                assert!(!run.insert(frame));
+                single.insert(frame);
+            }
+            assert_eq!(run.len(), single.len());
+            assert!(run.insert(first + length));
+        }
+        assert_eq!(FrameSet::default().insert_run(7, 0), 0);
     }
 
     #[test]

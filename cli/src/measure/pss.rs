@@ -1,11 +1,12 @@
 //! Physical memory without privileges: the sum of proportional set sizes, to which snapshot pages that
 //! nobody maps are added. A page that a process outside the tree maps as well counts in part only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use super::frame_set::FrameSet;
 use super::frames::is_refusal;
 use super::page_map::{self, PageMap, Region};
 use super::process_status::{self, kilobytes};
@@ -16,7 +17,7 @@ use super::{Reading, Sampler};
 pub struct PssSampler {
     snapshots: SnapshotFiles,
     /// Pages of each snapshot file that some process maps.
-    mapped: HashMap<Inode, HashSet<u64>>,
+    mapped: HashMap<Inode, FrameSet>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl PssSampler {
             for region in file_pages(&map, mapping)? {
                 let first = (region.start - mapping.start + mapping.offset) / page_map::page_size();
                 let count = (region.end - region.start) / page_map::page_size();
-                pages.extend(first..first + count);
+                pages.insert_run(first, count);
             }
         }
         if !are_all_found {
@@ -89,7 +90,7 @@ impl Sampler for PssSampler {
     fn sample(&mut self, processes: &[i32]) -> Reading {
         let processes = distinct_address_spaces(processes);
         self.snapshots.start_sample(&processes);
-        self.mapped.clear();
+        self.mapped.values_mut().for_each(FrameSet::clear);
         let mut reading = Reading::default();
         let mut shared_hugetlb = 0;
         for process in processes {
@@ -110,7 +111,7 @@ impl Sampler for PssSampler {
             reading.page_table_bytes += status.page_table_bytes;
         }
         for (inode, pages) in &self.mapped {
-            self.snapshots.add_mapped(*inode, pages.len() as u64);
+            self.snapshots.add_mapped(*inode, pages.len());
         }
         // Pss leaves out the hugetlb pool. Shared pages of it are taken to be the same ones everywhere.
         reading.hugetlb_bytes += shared_hugetlb;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // The public functions of pagewise.h, for programs that link against the library.
+
+#include "front/block.h"
 #include "front/c_library.h"
+#include "front/copy.h"
 #include "front/heap.h"
 
 #include <errno.h>

@@ -3,8 +3,13 @@
 // Blocks: what malloc returns for large sizes. A block is an extent whose first page begins with
 // the C library's own header of a mapped chunk, so that a free or realloc that reaches the C
 // library without us still does the right thing (it unmaps the pages).
+
+#include "front/block.h"
 #include "front/c_library.h"
+#include "front/collection.h"
 #include "front/heap.h"
+#include "front/keeper.h"
+#include "front/module.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,10 @@
 // own hook for event handlers (R_PolledEvents, R_ext/eventloop.h) is used once, at a moment when R
 // code may run, to switch that on. Other programs, and R until then: the first allocation after a
 // burst of frees.
+
+#include "front/collection.h"
 #include "front/heap.h"
+#include "front/module.h"
 
 #include <dlfcn.h>
 

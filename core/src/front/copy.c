@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
+#include "front/copy.h"
 #include "front/heap.h"
+#include "front/module.h"
 
 // A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
 struct copy {

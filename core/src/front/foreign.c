@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What the C library's heap grew counts in the memory rule: warm pages must not come on top of it.
+
+#include "front/foreign.h"
 #include "front/heap.h"
 
 #include <malloc.h>

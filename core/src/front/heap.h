@@ -63,37 +63,4 @@ static inline bool pw_gate_contains(const void *address) {
     return (uintptr_t)address - pw_gate.base < __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED);
 }
 
-// Blocks (block.c). `site` is the caller's return address.
-PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site);
-// True when `block` was ours.
-PW_API bool pw_block_free(void *block);
-PW_API void *pw_block_resize(void *block, size_t size, const void *site);
-PW_API size_t pw_block_usable(const void *block);
-
-// Copies and fills (copy.c). True when the whole copy or fill was done.
-PW_API bool pw_block_copy(void *to, const void *from, size_t size, const void *site);
-PW_API bool pw_block_zero(void *to, size_t size);
-
-// The C library's heap may have grown (foreign.c).
-PW_API void pw_foreign_changed(void);
-
-// Collections (collection.c). The runtime is looked for once every module is loaded.
-PW_API void pw_collection_find_runtime(void);
-PW_API void pw_collection_getrusage(const void *site);
-void pw_collection_block_freed(void);
-void pw_collection_block_allocated(void);
-
-// Modules whose blocks may be shared and zero reclaimed (module.c).
-bool pw_module_is_safe(const void *site);
-
-// Does the module start threads that only work while it is being called (a BLAS)? While a
-// collection ends, such threads are idle.
-PW_API bool pw_module_is_quiet(const void *site);
-PW_API void pw_quiet_thread_began(void);
-PW_API void pw_quiet_thread_ends(void);
-
-// The keeper (keeper.c). Asked under the lock, started outside it.
-bool pw_keeper_is_due(void);
-void pw_keeper_start(void);
-
 #endif

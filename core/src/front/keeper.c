@@ -3,6 +3,9 @@
 // The keeper: a thread that gives warm pages back after they lay idle, and all of them at once
 // under memory pressure. It exists only while there are warm pages to keep, and is started by a
 // free.
+
+#include "front/keeper.h"
+#include "front/collection.h"
 #include "front/heap.h"
 
 #include "os/fault.h"
@@ -32,6 +35,7 @@ static void *keep(void *unused) {
     int pause = (int)(pw_heap.options.decay_seconds * 1000 / 4);
     pause = pause < 1000 ? 1000 : pause;
     bool more = true;
+    pw_quiet_thread_began();
     while (more) {
         bool pressed = pw_os_pressure_wait(&pressure, pause);
         pw_heap_enter();
@@ -40,6 +44,7 @@ static void *keep(void *unused) {
         pw_heap_leave();
     }
     pw_os_close(&pressure);
+    pw_quiet_thread_ends();
     return unused;
 }
 

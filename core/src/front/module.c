@@ -3,6 +3,8 @@
 // Which module is calling? Only blocks and copies of modules known not to hand memory to devices
 // (io_uring fixed buffers, GPU or RDMA registration) may share pages: a page that the kernel has
 // pinned must never be remapped. Known are R itself and the libraries of R packages.
+
+#include "front/module.h"
 #include "front/heap.h"
 
 #include <dlfcn.h>

@@ -4,8 +4,14 @@
 //
 // Small requests cost one comparison more than before. The rest of the work is done by the one copy
 // of libpagewise.so in the process.
+
+#include "front/block.h"
 #include "front/c_library.h"
+#include "front/collection.h"
+#include "front/copy.h"
+#include "front/foreign.h"
 #include "front/heap.h"
+#include "front/module.h"
 
 #include <dlfcn.h>
 #include <errno.h>

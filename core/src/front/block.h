@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//
+// Blocks: what malloc returns for large sizes. `site` is the caller's return address: it decides
+// whether the block's pages may be shared and zero reclaimed. Sizes are bytes. Safe in any thread.
+#ifndef PW_FRONT_BLOCK_H
+#define PW_FRONT_BLOCK_H
+
+#include "pagewise.h"
+
+// NULL when we have no pages: the C library may still have some.
+PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site);
+
+// True when `block` was ours and is released; ends the program when it points into our pages but is
+// no live block.
+PW_API bool pw_block_free(void *block);
+
+// NULL when there is no memory; `block` is unchanged then.
+PW_API void *pw_block_resize(void *block, size_t size, const void *site);
+
+PW_API size_t pw_block_usable(const void *block);
+
+#endif

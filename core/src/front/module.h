@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+//
+// Which module contains an address, and what is known about it.
+#ifndef PW_FRONT_MODULE_H
+#define PW_FRONT_MODULE_H
+
+#include "pagewise.h"
+
+// R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
+bool pw_module_is_safe(const void *site);
+
+// A BLAS: the threads it starts only work while it is being called.
+PW_API bool pw_module_is_quiet(const void *site);
+
+#endif

@@ -40,6 +40,17 @@ impl Policy {
         self != Self::Plain
     }
 
+    /// What a policy does that no statistics block counts.
+    pub fn uncounted(self) -> Option<&'static str> {
+        match self {
+            Self::Direct => Some("large blocks go back to the kernel as soon as they are freed"),
+            Self::Ksm | Self::KsmAggressive => {
+                Some("the kernel merges equal pages, and freed blocks go back to it at once")
+            }
+            _ => None,
+        }
+    }
+
     /// Pages that ksmd is to look at every 20 ms, for the policies that use it.
     pub fn merged_pages_per_round(self) -> Option<u32> {
         match self {

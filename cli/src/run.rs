@@ -139,11 +139,7 @@ fn summary(trial: &Trial, policy: Policy) -> String {
         );
     }
     match &trial.statistics {
-        Some(statistics) => {
-            line.push(savings::reasons(statistics).unwrap_or_else(|| {
-                format!("nothing was saved: {}", savings::no_reason(statistics))
-            }))
-        }
+        Some(statistics) => line.push(savings::clause(policy, statistics)),
         None if policy.is_preloaded() => line.push("run as plain: nothing was saved".into()),
         None => {}
     }

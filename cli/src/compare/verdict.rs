@@ -118,8 +118,7 @@ fn method(series: &[Series], configurations: &[Configuration]) -> String {
 /// "auto used .31 of plain's peak: 3.90 GB of copies shared their pages."
 fn sentence(ratio: &Ratio, series: &Series, configuration: &Configuration) -> String {
     let reason = match &configuration.statistics {
-        Some(statistics) => savings::reasons(statistics)
-            .unwrap_or_else(|| savings::no_reason(statistics).to_owned()),
+        Some(statistics) => savings::clause(series.policy, statistics),
         None if series.policy == Policy::Plain => String::new(),
         None => "it ran as plain".to_owned(),
     };

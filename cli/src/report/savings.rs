@@ -1,13 +1,14 @@
 //! One honest sentence about what was saved and why, from the statistics blocks.
 
 use super::units;
+use crate::policy::Policy;
 use crate::statistics_block::Statistics;
 
 /// Less than this is not worth a word beside something larger.
 const WORTH_SAYING: u64 = 1_000_000;
 
 /// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
-pub fn reasons(statistics: &Statistics) -> Option<String> {
+fn reasons(statistics: &Statistics) -> Option<String> {
     let mut parts = vec![
         (statistics.get("shared_copy_bytes"), shared(statistics)),
         (
@@ -28,6 +29,15 @@ pub fn reasons(statistics: &Statistics) -> Option<String> {
     (!said.is_empty()).then(|| said.join(", "))
 }
 
+/// What was saved and why, or why nothing was, in the words of one clause.
+pub fn clause(policy: Policy, statistics: &Statistics) -> String {
+    match (reasons(statistics), policy.uncounted()) {
+        (Some(reasons), _) => reasons,
+        (None, Some(effect)) if statistics.processes > 0 => effect.to_owned(),
+        _ => format!("nothing was saved: {}", no_reason(statistics)),
+    }
+}
+
 fn shared(statistics: &Statistics) -> String {
     let shared = "of copies shared their pages";
     match statistics.get("private_copy_bytes") {
@@ -40,7 +50,7 @@ fn shared(statistics: &Statistics) -> String {
 }
 
 /// Why a preloaded run has nothing to show.
-pub fn no_reason(statistics: &Statistics) -> &'static str {
+fn no_reason(statistics: &Statistics) -> &'static str {
     if statistics.processes == 0 {
         "the library was not loaded by the command"
     } else if statistics.get("blocks_allocated") == 0 {
@@ -83,7 +93,8 @@ mod tests {
 
     #[test]
     fn says_why_nothing_happened() {
-        assert_eq!(reasons(&Statistics::default()), None);
+        let none = clause(Policy::Auto, &Statistics::default());
+        assert!(none.starts_with("nothing was saved"), "{none}");
         assert!(no_reason(&Statistics::default()).contains("not loaded"));
         let found = statistics(&[("blocks_allocated", 2)]);
         assert_eq!(no_reason(&found), "no copies of whole pages were seen");

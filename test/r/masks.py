@@ -22,6 +22,7 @@ MASKS = [
     (r"(?m)^ +user +system +elapsed *\n.*", "<proc_time>", "printed proc.time() and system.time()"),
     (r"(?m)(^> st\(.*\)|typically around 1--2)\n\[1\] .*", r"\1\n<T>", "system.time() in R's tests PCRE.R and reg-tests-1c.R"),
     (r"\d+\.\d+s elapsed \(\d+\.\d+s cpu\)", "<T>", "data.table::timetaken()"),
+    (r"\btook \d+\.\d+s?", "took <T>", "data.table's verbose messages"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "<time>", "Sys.time() and the times of files"),
     (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d \d{4}",
      "<date>", "date()"),

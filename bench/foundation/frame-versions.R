@@ -10,5 +10,5 @@ for (step in 1:10) {
   for (column in names(d)) d[[column]][changed] <- step
   versions[[step + 1L]] <- d
 }
-sums <- vapply(versions, function(v) sum(vapply(v, function(x) sum(x[seq(1L, rows, 64L)]), 0)), 0)
+sums <- vapply(versions, function(v) sum(vapply(v, function(x) sum(x[seq(1L, rows, 1024L)]), 0)), 0)
 cat(length(versions), format(sums, digits = 12), "\n")

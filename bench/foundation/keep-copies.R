@@ -7,4 +7,6 @@ for (i in 1:100) {
   y[i * 1000L] <- -1
   if (i %% 4L == 0L) kept[[length(kept) + 1L]] <- y
 }
-cat(length(kept), sum(vapply(kept, function(y) sum(y[seq(1L, n, 1000L)]), 0)), which(kept[[7]][1:100000] < 0), "\n")
+written <- 1:100 * 1000L
+sample <- seq(1L, n, 50000L)
+cat(length(kept), vapply(kept, function(y) which(y[written] < 0), 0L), sum(vapply(kept, function(y) sum(y[sample]), 0)), "\n")

@@ -254,6 +254,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
     if (!pw_os_move(from, moved, to)) {
+        PW_COUNT(&pw_heap.stats, fallback_move, 1);
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }

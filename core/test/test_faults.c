@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT
+//
+// Every system call of ours fails, the first, the n-th and every time, with each errno its manual
+// lists, while a fixed scenario runs against shadow copies. The program must go on with the right
+// contents, and the statistics must name the fall-back.
+//     test_faults [--only SITE] [--options STRING] [--brief 1]
+#include "os/fault.h"
+#include "pagewise.h"
+#include "support.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#define PAGE   ((size_t)4096)
+#define LARGE  ((size_t)10 << 20) // published in three chunks
+#define MEDIUM ((size_t)600 << 10)
+#define BLOCKS 24
+#define SECOND 1000000
+
+// --- blocks and their shadows -------------------------------------------------
+
+struct block {
+    unsigned char *data, *shadow;
+    size_t size;
+};
+
+static struct block blocks[BLOCKS];
+static struct random noise;
+
+static void verify(const struct block *block) {
+    CHECK(memcmp(block->data, block->shadow, block->size) == 0);
+}
+
+static void verify_all(void) {
+    for (int i = 0; i < BLOCKS; i++) {
+        if (blocks[i].data) {
+            verify(&blocks[i]);
+        }
+    }
+}
+
+static void drop(int at) {
+    struct block *block = &blocks[at];
+    if (block->data) {
+        verify(block);
+        pw_free(block->data);
+        free(block->shadow);
+    }
+    *block = (struct block){0};
+}
+
+static void fill(int at, size_t from, size_t size) {
+    random_fill(&noise, blocks[at].shadow + from, size);
+    memcpy(blocks[at].data + from, blocks[at].shadow + from, size);
+}
+
+static void allocate(int at, size_t size) {
+    drop(at);
+    blocks[at] = (struct block){pw_allocate(size), malloc(size), size};
+    CHECK(blocks[at].data && blocks[at].shadow);
+    fill(at, 0, size);
+}
+
+static void allocate_zeroed(int at, size_t size) {
+    drop(at);
+    blocks[at] = (struct block){pw_allocate_zeroed(1, size), calloc(1, size), size};
+    CHECK(blocks[at].data && blocks[at].shadow);
+    verify(&blocks[at]);
+}
+
+static void copy_part(int to, size_t to_at, int from, size_t from_at, size_t size) {
+    pw_copy(blocks[to].data + to_at, blocks[from].data + from_at, size);
+    memcpy(blocks[to].shadow + to_at, blocks[from].shadow + from_at, size);
+    verify(&blocks[to]);
+    verify(&blocks[from]);
+}
+
+static void duplicate(int to, int from) {
+    drop(to);
+    size_t size = blocks[from].size;
+    blocks[to] = (struct block){pw_allocate(size), malloc(size), size};
+    CHECK(blocks[to].data && blocks[to].shadow);
+    copy_part(to, 0, from, 0, size);
+}
+
+static void zero(int at, size_t from, size_t size) {
+    pw_zero(blocks[at].data + from, size);
+    memset(blocks[at].shadow + from, 0, size);
+    verify(&blocks[at]);
+}
+
+static void resize(int at, size_t size) {
+    size_t old = blocks[at].size;
+    blocks[at].data = pw_resize(blocks[at].data, size);
+    blocks[at].shadow = realloc(blocks[at].shadow, size);
+    CHECK(blocks[at].data && blocks[at].shadow);
+    blocks[at].size = size;
+    if (size > old) {
+        fill(at, old, size - old);
+    }
+    verify(&blocks[at]);
+}
+
+static void scatter(int at, int count) {
+    for (int i = 0; i < count; i++) {
+        size_t place = random_below(&noise, blocks[at].size);
+        blocks[at].data[place] = blocks[at].shadow[place] = (unsigned char)i;
+    }
+}
+
+// --- the scenario -------------------------------------------------------------
+
+static void large_copies(void) {
+    allocate(0, LARGE);
+    duplicate(1, 0); // publishes
+    duplicate(2, 1); // attaches
+    scatter(0, 20);
+    scatter(1, 20);
+    duplicate(3, 0); // copies what was written since
+    fill(1, 0, LARGE * 3 / 4);
+    duplicate(2, 1); // publishes again, over what it shared
+    copy_part(3, 100 * PAGE, 1, 7 * PAGE, 1000 * PAGE);
+    drop(0);
+    verify_all();
+    scatter(2, 400);
+    pw_collection_ended(); // a sole owner among them
+    verify_all();
+}
+
+static void medium_copies(void) {
+    allocate(4, MEDIUM + 123);
+    for (int i = 5; i < 12; i++) {
+        duplicate(i, i - 1);
+        scatter(i, i);
+    }
+    zero(6, 5000, MEDIUM / 2);
+    zero(7, 0, blocks[7].size);
+    memset(blocks[8].data + 3 * PAGE, 0, MEDIUM / 2);
+    memset(blocks[8].shadow + 3 * PAGE, 0, MEDIUM / 2);
+    allocate(12, MEDIUM);
+    memset(blocks[12].data, 0, MEDIUM);
+    memset(blocks[12].shadow, 0, MEDIUM);
+    pw_collection_ended(); // zero pages, given back
+    verify_all();
+    for (int i = 4; i < 9; i++) {
+        drop(i);
+    }
+    allocate_zeroed(4, MEDIUM); // after a burst of frees
+    zero(4, 10, MEDIUM - 20);
+    resize(10, 2 * MEDIUM);
+    resize(11, 30000);
+    resize(12, 3 * MEDIUM);
+    verify_all();
+}
+
+// Warm pages: gathered for a larger block, moved aside by a copy, given back.
+static void pool(void) {
+    for (int i = 13; i < 21; i++) {
+        allocate(i, 3 * MEDIUM);
+    }
+    for (int i = 13; i < 21; i += 2) {
+        drop(i);
+    }
+    allocate_zeroed(13, 10 * MEDIUM);
+    allocate(15, 6 * MEDIUM);
+    drop(15);
+    duplicate(15, 14); // into warm pages
+    verify_all();
+    pw_trim();
+    verify_all();
+}
+
+static void child_work(void) {
+    verify_all();
+    duplicate(20, 1);
+    scatter(20, 50);
+    scatter(1, 50);
+    allocate(21, MEDIUM);
+    duplicate(22, 21);
+    drop(1);
+    pw_collection_ended();
+    verify_all();
+    for (int i = 0; i < BLOCKS; i++) {
+        drop(i);
+    }
+    _exit(0);
+}
+
+static void forks(void) {
+    int ends[2], status = -1;
+    CHECK(pipe(ends) == 0);
+    fflush(stderr);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        char byte;
+        while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {}
+        child_work();
+    }
+    close(ends[0]);
+    drop(3); // released while the child still sees it
+    scatter(2, 30);
+    duplicate(3, 2);
+    close(ends[1]);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    duplicate(20, 3);
+    verify_all();
+}
+
+static void scenario(void) {
+    large_copies();
+    medium_copies();
+    pool();
+    forks();
+    usleep(SECOND / 100);
+    for (int i = 0; i < BLOCKS; i++) {
+        drop(i);
+    }
+}
+
+// --- sites --------------------------------------------------------------------
+
+enum fallback {
+    NOT_COUNTED, // nothing is lost that would be worth a counter
+    ARENA = 1 << 0,
+    MEMFD = 1 << 1,
+    WRITE = 1 << 2,
+    MAP = 1 << 3,
+    PAGEMAP = 1 << 4,
+    SCAN = 1 << 5,
+    EPOCHS = 1 << 6,
+    DESCRIPTOR = 1 << 7,
+    THREADS = 1 << 8,
+    MOVE = 1 << 9,
+    DISCARD = 1 << 10,
+    TABLE = 1 << 11,
+    KEEPER = 1 << 12,
+};
+
+struct site {
+    enum pw_os_site site;
+    int fallbacks;  // one of these is counted when every call fails
+    int errors[12]; // mmap(2), mremap(2), madvise(2), memfd_create(2), ..., 0 ends the list
+};
+
+static const struct site sites[] = {
+    {PW_SITE_MAP_NEW, ARENA, {ENOMEM, EEXIST, EAGAIN, EPERM}},
+    {PW_SITE_MAP_BLANK, MAP | DISCARD, {ENOMEM, EAGAIN, EINVAL}},
+    {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM, EACCES, EAGAIN, EBADF, ENFILE, ENODEV, EPERM}},
+    {PW_SITE_MAP_TABLE, ARENA | TABLE, {ENOMEM, EAGAIN}},
+    {PW_SITE_UNMAP, NOT_COUNTED, {ENOMEM, EINVAL}},
+    {PW_SITE_MOVE, MOVE, {ENOMEM, EAGAIN, EFAULT, EINVAL}},
+    {PW_SITE_DISCARD, DISCARD, {EINVAL, ENOMEM, EAGAIN}},
+    {PW_SITE_ADVISE_HUGE, NOT_COUNTED, {EINVAL, ENOMEM, EAGAIN}},
+    {PW_SITE_FILE_CREATE, MEMFD, {EMFILE, ENFILE, ENOMEM, EINVAL, EPERM, ENOSYS}},
+    {PW_SITE_FILE_SIZE, MEMFD, {EFBIG, EINVAL, EPERM, EINTR, EIO, ENOMEM}},
+    {PW_SITE_FILE_STAT, MEMFD | PAGEMAP | DESCRIPTOR, {EBADF, ENOMEM, EOVERFLOW, EIO}},
+    {PW_SITE_FILE_WRITE, WRITE, {ENOSPC, EIO, EFBIG, EDQUOT, EBADF, EFAULT, EINVAL, EAGAIN, EPERM}},
+    {PW_SITE_FILE_PUNCH, DISCARD, {EIO, ENOSPC, EINTR, ENOSYS, EOPNOTSUPP, EPERM, EBADF, EFBIG}},
+    {PW_SITE_STATISTICS, NOT_COUNTED, {EACCES, ENOSPC, EMFILE, EROFS}},
+    {PW_SITE_PAGEMAP_OPEN, PAGEMAP, {EACCES, EPERM, ENOENT, EMFILE, ENFILE, ENOMEM}},
+    {PW_SITE_PAGEMAP_SCAN, SCAN, {ENOTTY, EINVAL, EFAULT, EPERM, EBADF, EINTR, ENOMEM}},
+    {PW_SITE_PAGEMAP_READ, NOT_COUNTED, {EIO, EINTR, EBADF, ENOMEM}},
+    {PW_SITE_FORK_MARKER, NOT_COUNTED, {EINVAL, ENOMEM}},
+    {PW_SITE_WITNESS, MAP, {ENOMEM, EAGAIN}},
+    {PW_SITE_THREADS, THREADS, {EACCES, ENOENT, ENOMEM}},
+    {PW_SITE_PRESSURE, NOT_COUNTED, {EACCES, ENOENT, EMFILE, EINVAL, EBUSY}},
+    {PW_SITE_KEEPER, KEEPER, {EAGAIN, EPERM}},
+};
+
+static int fallbacks_counted(void) {
+    struct pw_statistics now;
+    pw_statistics_read(&now, sizeof now);
+    return (now.fallback_arena ? ARENA : 0) | (now.fallback_memfd ? MEMFD : 0) |
+           (now.fallback_write ? WRITE : 0) | (now.fallback_map ? MAP : 0) |
+           (now.fallback_pagemap ? PAGEMAP : 0) | (now.fallback_pagemap_scan ? SCAN : 0) |
+           (now.fallback_epochs ? EPOCHS : 0) | (now.fallback_descriptor ? DESCRIPTOR : 0) |
+           (now.fallback_threads ? THREADS : 0) | (now.fallback_move ? MOVE : 0) |
+           (now.fallback_discard ? DISCARD : 0) | (now.fallback_table ? TABLE : 0) |
+           (now.fallback_keeper ? KEEPER : 0);
+}
+
+// --- running it ---------------------------------------------------------------
+
+static const char *options = "modules=all,share=always,zero=always,threshold=8K,collect=burst";
+static char folder[] = "/tmp/pagewise-faults-XXXXXX";
+static unsigned runs, failures;
+static bool brief;
+
+struct plan {
+    const struct site *site, *other; // the other one fails every time
+    int error;
+    unsigned long first, period;
+    int fallbacks; // one of them must be counted when the site was reached
+    void (*body)(void);
+};
+
+// Calls of each site, told by the child.
+static atomic_ulong *calls;
+
+static void start(void) {
+    char text[200];
+    snprintf(text, sizeof text, "%s,statistics=%s", options, folder);
+    noise = random_from(5);
+    CHECK(pw_start(text));
+}
+
+static void run_plan(void *argument) {
+    const struct plan *plan = argument;
+    alarm(100);
+    if (plan->site) {
+        pw_os_fault_plan(plan->site->site, plan->error, plan->first, plan->period);
+    }
+    if (plan->other) {
+        pw_os_fault_plan(plan->other->site, plan->other->errors[0], 1, 1);
+    }
+    start();
+    plan->body();
+    for (int site = 0; site < PW_SITE_COUNT; site++) {
+        calls[site] = pw_os_fault_calls((enum pw_os_site)site);
+    }
+    int counted = fallbacks_counted();
+    if (plan->fallbacks && calls[plan->site->site] && !(counted & plan->fallbacks)) {
+        fprintf(stderr, "no fall-back is named (counted: %x)\n", (unsigned)counted);
+        abort();
+    }
+}
+
+static void run(struct plan plan) {
+    const char *name = plan.site ? pw_os_site_names[plan.site->site] : "nothing";
+    plan.body = plan.body ? plan.body : scenario;
+    runs++;
+    int status = run_in_child(run_plan, &plan);
+    if (status != 0) {
+        failures++;
+        fprintf(stderr, "faults: %s%s%s, error %d, first %lu, period %lu, options %s: status %x\n",
+                name, plan.other ? " with " : "",
+                plan.other ? pw_os_site_names[plan.other->site] : "", plan.error, plan.first,
+                plan.period, options, (unsigned)status);
+    }
+}
+
+static void fail_site(const struct site *site) {
+    static const unsigned long shapes[][2] = {{1, 0}, {2, 0}, {3, 1}, {5, 0}, {2, 3},
+                                              {9, 0}, {1, 2}, {4, 1}, {20, 1}};
+    size_t count = brief ? 3 : sizeof shapes / sizeof *shapes;
+    int error = site->errors[0];
+    for (size_t i = 0; i < count; i++) {
+        run((struct plan){site, NULL, error, shapes[i][0], shapes[i][1], 0, NULL});
+    }
+    for (int i = 0; site->errors[i] && (i < 1 || !brief); i++) {
+        run((struct plan){site, NULL, site->errors[i], 1, 1, site->fallbacks, NULL});
+    }
+}
+
+// A block of 64 MB is published in sixteen chunks: stop after each of them.
+static void publish_64_megabytes(void) {
+    allocate(0, (size_t)64 << 20);
+    duplicate(1, 0);
+    scatter(0, 40);
+    scatter(1, 40);
+    verify_all();
+    duplicate(2, 1);
+    scatter(2, 40);
+    drop(0);
+    verify_all();
+    duplicate(3, 1);
+    drop(1);
+    verify_all();
+}
+
+static void fail_within_a_publish(void) {
+    static const struct site write = {PW_SITE_FILE_WRITE, WRITE, {ENOSPC}},
+                             map = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}},
+                             stat = {PW_SITE_FILE_STAT, DESCRIPTOR, {EBADF}};
+    for (unsigned long chunk = 1; chunk <= 18; chunk += chunk < 3 ? 1 : 7) {
+        run((struct plan){&write, NULL, ENOSPC, chunk, 0, 0, publish_64_megabytes});
+        run((struct plan){&write, NULL, EIO, chunk, 1, 0, publish_64_megabytes});
+        run((struct plan){&map, NULL, ENOMEM, chunk, 0, 0, publish_64_megabytes});
+        run((struct plan){&map, NULL, ENOMEM, chunk, 1, 0, publish_64_megabytes});
+        run((struct plan){&stat, NULL, EBADF, 2 * chunk + 3, 0, 0, publish_64_megabytes});
+    }
+}
+
+static void short_writes(void) {
+    static const struct site write = {PW_SITE_FILE_WRITE, WRITE, {ENOSPC}};
+    run((struct plan){&write, NULL, -1, 1, 0, 0, NULL});
+    run((struct plan){&write, NULL, -1, 1, 1, 0, NULL});
+    run((struct plan){&write, NULL, -1, 2, 2, 0, NULL});
+    run((struct plan){&write, NULL, EINTR, 1, 2, 0, NULL}); // tried again
+}
+
+// Two things at once, where one is the other's fall-back.
+static void fail_pairs(void) {
+    static const struct site scan = {PW_SITE_PAGEMAP_SCAN, SCAN, {ENOTTY}},
+                             read = {PW_SITE_PAGEMAP_READ, PAGEMAP, {EIO}},
+                             blank = {PW_SITE_MAP_BLANK, MAP, {ENOMEM}},
+                             discard = {PW_SITE_DISCARD, DISCARD, {EINVAL}},
+                             move = {PW_SITE_MOVE, MOVE, {ENOMEM}},
+                             marker = {PW_SITE_FORK_MARKER, 0, {EINVAL}},
+                             snapshot = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}},
+                             punch = {PW_SITE_FILE_PUNCH, DISCARD, {EIO}};
+    for (unsigned long first = 1; first < 40; first = first * 2 + 1) {
+        run((struct plan){&scan, &read, ENOTTY, first, 1, PAGEMAP | DESCRIPTOR, NULL});
+        run((struct plan){&blank, &discard, ENOMEM, first, 1, 0, NULL});
+        run((struct plan){&blank, &snapshot, ENOMEM, first, 1, 0, NULL});
+        run((struct plan){&snapshot, &blank, ENOMEM, first, 3, 0, NULL});
+        run((struct plan){&snapshot, &move, ENOMEM, first, 2, 0, NULL});
+        run((struct plan){&punch, &marker, EIO, first, 2, 0, NULL});
+    }
+}
+
+// Without a fault the scenario reaches every site, or it tests nothing.
+static void reach_every_site(void) {
+    run((struct plan){.body = scenario});
+    for (size_t i = 0; i < sizeof sites / sizeof *sites && !brief; i++) {
+        enum pw_os_site site = sites[i].site;
+        // Only a fall-back, or another set of options, comes to these.
+        bool elsewhere = site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP;
+        if (calls[site] == 0 && !elsewhere) {
+            fprintf(stderr, "faults: %s is never reached\n", pw_os_site_names[site]);
+            failures++;
+        }
+    }
+}
+
+int main(int count, char **arguments) {
+    const char *only = NULL;
+    for (int i = 1; i + 1 < count; i += 2) {
+        if (!strcmp(arguments[i], "--only")) {
+            only = arguments[i + 1];
+        } else if (!strcmp(arguments[i], "--brief")) {
+            brief = true;
+        } else if (!strcmp(arguments[i], "--options")) {
+            options = arguments[i + 1];
+        }
+    }
+    calls = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(calls != MAP_FAILED && mkdtemp(folder));
+    reach_every_site();
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
+        if (!only || !strcmp(only, pw_os_site_names[sites[i].site])) {
+            fail_site(&sites[i]);
+        }
+    }
+    if (!only && !brief) {
+        short_writes();
+        fail_within_a_publish();
+        fail_pairs();
+    }
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    CHECK(system(command) == 0);
+    printf("faults: %u runs, %u failed\n", runs, failures);
+    return failures != 0;
+}

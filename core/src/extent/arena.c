@@ -510,6 +510,9 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
     bin_remove(arena, extent);
     size_t size = (size_t)extent->pages * PW_PAGE;
     char *address = pw_extent_address(arena, extent);
+    if (arena->has_huge) {
+        pw_os_split_huge(address, size);
+    }
     // A new mapping also drops advice and lets neighbours merge, so that the mapping count falls.
     if (!pw_os_map_blank(address, size) && !pw_os_discard(address, size)) {
         PW_COUNT(arena->stats, fallback_discard, 1);
@@ -532,7 +535,8 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
         uint64_t wanted = pages - done;
         // Of a much larger extent only the tail goes: whole 2 MB units stay together.
         if (extent->pages > wanted + PURGE_EXTRA_PAGES && extent->pages > 2 * PURGE_EXTRA_PAGES) {
-            uint32_t kept = (uint32_t)((extent->pages - wanted) & ~(uint64_t)511);
+            uint64_t end = extent->page + extent->pages - wanted;
+            uint32_t kept = (uint32_t)(end & ~(uint64_t)511) - extent->page;
             uint32_t number = pw_extent_number(arena, extent);
             bin_remove(arena, extent);
             cut_tail(arena, extent, kept, PW_EXTENT_WARM);

@@ -70,6 +70,7 @@ struct pw_arena {
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
     uint64_t slack_percent;
+    bool has_huge;             // huge pages were advised somewhere
     bool return_address_space; // free steps at the end are unmapped
     uint64_t foreign_pages;    // what the C library's heap grew, told by the front
 };

@@ -13,6 +13,14 @@ struct copy {
     const char *origin; // its source
 };
 
+// Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its last
+// page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a block
+// would be kept for one page.
+static bool ends_block(const struct pw_extent *extent, const char *address, size_t size) {
+    const char *data = pw_extent_address(&pw_heap.arena, extent) + extent->data_offset;
+    return address + size == data + extent->user_size;
+}
+
 // The pages of the copy that lie wholly inside it. False: nothing to share.
 static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
     struct pw_arena *arena = &pw_heap.arena;
@@ -30,7 +38,9 @@ static bool find_pages(struct copy *copy, char *to, const char *from, size_t siz
     }
     copy->whole = to + lead;
     copy->origin = from + lead;
-    copy->pages = (uint32_t)((size - lead) / PW_PAGE);
+    bool to_the_end = ends_block(copy->source, from, size) &&
+                      ends_block(copy->destination, to, size);
+    copy->pages = (uint32_t)((size - lead + (to_the_end ? PW_PAGE - 1 : 0)) / PW_PAGE);
     copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
     copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
     // A copy that runs over the end of a block is the program's error, not ours to make worse.
@@ -212,9 +222,11 @@ static bool share_pages(struct copy *copy, const void *site) {
 // The bytes around the shared pages.
 static void copy_edges(const struct copy *copy, char *to, const char *from, size_t size) {
     size_t lead = (size_t)(copy->whole - to);
-    size_t shared = (size_t)copy->pages * PW_PAGE;
+    size_t done = lead + (size_t)copy->pages * PW_PAGE;
     pw_os_copy(to, from, lead);
-    pw_os_copy(copy->whole + shared, copy->origin + shared, size - lead - shared);
+    if (done < size) {
+        pw_os_copy(to + done, from + done, size - done);
+    }
 }
 
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {

@@ -17,7 +17,7 @@ void pw_huge_advise(struct pw_arena *arena, struct pw_extent *extent) {
     char *start = pw_extent_address(arena, extent) + PW_PAGE;
     bool aligned = ((uintptr_t)start & (PW_HUGE_PAGE - 1)) == 0;
     if (aligned && size > 0 && pw_os_advise_huge(start, size)) {
-        extent->huge = true;
+        extent->huge = arena->has_huge = true;
         PW_COUNT(arena->stats, huge_bytes, size);
     }
 }

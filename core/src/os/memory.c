@@ -83,6 +83,12 @@ bool pw_os_discard(void *address, size_t size) {
     return advise(address, size, MADV_DONTNEED, PW_OS_FAULT(PW_SITE_DISCARD));
 }
 
+void pw_os_split_huge(void *address, size_t size) {
+    // MADV_FREE splits a huge page of which it is given a part (mm/madvise.c), and no other advice
+    // to anonymous memory does so at once.
+    advise(address, size, MADV_FREE, PW_OS_FAULT(PW_SITE_DISCARD));
+}
+
 bool pw_os_advise_huge(void *address, size_t size) {
     return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_SITE_ADVISE_HUGE));
 }

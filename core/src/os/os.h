@@ -45,6 +45,10 @@ bool pw_os_move(void *from, size_t size, void *to);
 // Drop the contents of private anonymous pages: they read zero afterwards.
 bool pw_os_discard(void *address, size_t size);
 
+// Before pages are dropped that may be parts of huge ones: have the kernel split those, or it keeps
+// the dropped parts until it runs short of memory. Contents of the range are lost at any time.
+void pw_os_split_huge(void *address, size_t size);
+
 bool pw_os_advise_huge(void *address, size_t size);
 
 // Fill fresh pages in one call instead of one fault each.

@@ -32,6 +32,9 @@ static uint64_t give_back_run(struct pw_share *share, struct zero_run *run) {
     if (size == 0) {
         return 0;
     }
+    if (share->arena->has_huge) {
+        pw_os_split_huge(run->end - size, size);
+    }
     if (!pw_os_discard(run->end - size, size)) {
         PW_COUNT(share->stats, fallback_discard, 1);
         return 0;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::watch::{PeakHunt, Watch};
+use super::watch::{Baseline, PeakHunt, Watch};
 use super::{Reading, SamplerKind, process_tree, sampler};
 
 /// The first samples follow each other quickly, for the sake of short runs.
@@ -14,6 +14,8 @@ const FIRST_PERIOD: Duration = Duration::from_millis(1);
 const REST: u32 = 16;
 /// Between samples, counters are looked at this often, to see a new peak as it comes.
 const POLL: Duration = Duration::from_millis(2);
+/// New snapshot files are looked for less often.
+const POLLS_PER_SEARCH: u32 = 8;
 /// Share of a core for extra samples of a new peak, beside what a run may use up at once, and the rest
 /// after each, as above.
 const EXTRA_SHARE: f64 = 0.04;
@@ -85,11 +87,12 @@ fn sample_until_stopped(
     let mut record = Record::new(kind, started);
     let mut pace = FIRST_PERIOD.min(period);
     let mut extra = Extra::new(started);
+    let mut baseline = None;
     loop {
         let cpu_before = thread_cpu_time();
         let now = Instant::now();
         let processes = process_tree::descendants(own);
-        let watch = Watch::on(&processes, sampler.snapshot_paths());
+        let mut watch = Watch::on(&processes, sampler.snapshot_paths());
         let counters = watch.read();
         let reading = sampler.sample(&processes);
         record.add(now, reading);
@@ -97,8 +100,13 @@ fn sample_until_stopped(
 
         pace = (pace * 5 / 4).min(period);
         let hunt = PeakHunt::from_sample(counters, reading.bytes);
+        let carrier = Baseline::after_sample(&processes, counters, watch.read(), reading.bytes);
+        baseline = Baseline::better(carrier, baseline, &processes);
         let due = Instant::now() + pace.max(cost * REST);
-        match extra.wait(stop, due, cost, &watch, hunt, &record) {
+        let exact = baseline
+            .as_ref()
+            .filter(|_| kind == SamplerKind::Frames && watch.is_exact());
+        match extra.wait(stop, due, cost, &mut watch, hunt, exact, &mut record) {
             Wake::Stop => return record,
             Wake::Due => record.count_overslept(due.elapsed(), pace.max(period)),
             Wake::Peak => {}
@@ -124,30 +132,40 @@ impl Extra {
         Self { started, spent }
     }
 
+    #[allow(clippy::too_many_arguments)] // one call, beside what it needs
     /// Waits until the next sample is due, or worth taking early. `cost` is what the last one took.
     fn wait(
         &mut self,
         stop: &Stop,
         due: Instant,
         cost: Duration,
-        watch: &Watch,
+        watch: &mut Watch,
         mut hunt: PeakHunt,
-        record: &Record,
+        baseline: Option<&Baseline>,
+        record: &mut Record,
     ) -> Wake {
         let rested = Instant::now() + cost * EXTRA_REST;
-        loop {
+        for poll in 1_u32.. {
             if wait_until(stop, due.min(Instant::now() + POLL)) {
                 return Wake::Stop;
             }
             if Instant::now() >= due {
                 return Wake::Due;
             }
-            let is_peak = hunt.is_new_peak(watch.read(), record.peak.bytes);
+            if poll % POLLS_PER_SEARCH == 0 {
+                watch.look_for_snapshots();
+            }
+            let counters = watch.read();
+            if let Some(bytes) = baseline.and_then(|known| known.carried_on(counters)) {
+                record.carry_on(Instant::now(), bytes);
+            }
+            let is_peak = hunt.is_new_peak(counters, record.peak.bytes);
             if is_peak && Instant::now() >= rested && self.spent + cost <= self.allowance() {
                 self.spent += cost;
                 return Wake::Peak;
             }
         }
+        Wake::Due
     }
 
     fn allowance(&self) -> Duration {
@@ -210,16 +228,26 @@ impl Record {
         if reading.processes == 0 || reading.bytes == 0 {
             return;
         }
-        // Between two samples memory is taken to change evenly; before the first it is as the first.
-        let (before, bytes) = self.last.unwrap_or((self.started, reading.bytes));
-        let seconds = at.saturating_duration_since(before).as_secs_f64();
-        self.byte_seconds += seconds * (bytes as f64 + reading.bytes as f64) / 2.0;
-        self.last = Some((at, reading.bytes));
+        self.advance(at, reading.bytes);
         self.samples += 1;
         self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
         if reading.bytes > self.peak.bytes {
             self.peak = reading;
         }
+    }
+
+    /// What the kernel's counters say between two samples.
+    fn carry_on(&mut self, at: Instant, bytes: u64) {
+        self.advance(at, bytes);
+        self.peak.bytes = self.peak.bytes.max(bytes);
+    }
+
+    fn advance(&mut self, at: Instant, bytes: u64) {
+        // Between two samples memory is taken to change evenly; before the first it is as the first.
+        let (before, earlier) = self.last.unwrap_or((self.started, bytes));
+        let seconds = at.saturating_duration_since(before).as_secs_f64();
+        self.byte_seconds += seconds * (earlier as f64 + bytes as f64) / 2.0;
+        self.last = Some((at, bytes));
     }
 
     fn count_overslept(&mut self, late: Duration, pace: Duration) {

@@ -161,6 +161,14 @@ fn held_by(path: &Path) -> Option<(Inode, u64)> {
     Some((metadata.st_ino(), metadata.st_blocks() * 512))
 }
 
+/// Where the snapshot files that a process holds open can be reached.
+pub fn descriptors(process: i32) -> Vec<PathBuf> {
+    snapshot_descriptors(process)
+        .into_iter()
+        .map(|number| PathBuf::from(format!("/proc/{process}/fd/{number}")))
+        .collect()
+}
+
 fn snapshot_descriptors(process: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/fd")) else {
         return Vec::new();

@@ -1,6 +1,10 @@
-//! Cheap counters that tell between two samples whether memory is growing past its peak.
+//! Cheap counters that tell between two samples how memory moves.
 //!
-//! They only say when to look: every figure that is reported is a count of pages.
+//! A count of frames takes long in a large process, and memory that lives shorter would be missed:
+//! more of it in a fast program than in a slow one. So the last count is carried on by what the
+//! kernel's own counters changed since: anonymous pages of the process, and pages of its snapshots.
+//! That is exact as long as no anonymous page is mapped twice, so it is done for a tree of one process
+//! without page merging; other trees are only counted more often when they seem to grow.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -9,27 +13,51 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::page_map::page_size;
+use super::snapshot;
 
 /// The counters of the processes and snapshot files that the last sample saw.
 #[derive(Default)]
 pub struct Watch {
+    processes: Vec<i32>,
     counters: Vec<File>,
     snapshots: Vec<PathBuf>,
 }
 
 impl Watch {
     pub fn on(processes: &[i32], snapshots: Vec<PathBuf>) -> Self {
-        let mut seen = HashSet::new();
-        Self {
+        let mut watch = Self {
+            processes: processes.to_vec(),
             counters: processes
                 .iter()
                 .filter_map(|process| File::open(format!("/proc/{process}/statm")).ok())
                 .collect(),
-            snapshots: snapshots
-                .into_iter()
-                .filter(|path| fs::metadata(path).is_ok_and(|file| seen.insert(file.st_ino())))
-                .collect(),
-        }
+            snapshots: Vec::new(),
+        };
+        watch.keep_distinct(snapshots);
+        watch
+    }
+
+    /// Snapshot files may have been opened since: to be called now and then between samples.
+    pub fn look_for_snapshots(&mut self) {
+        let found = self
+            .processes
+            .iter()
+            .flat_map(|process| snapshot::descriptors(*process))
+            .collect();
+        self.keep_distinct(found);
+    }
+
+    fn keep_distinct(&mut self, paths: Vec<PathBuf>) {
+        let mut seen = HashSet::new();
+        self.snapshots = paths
+            .into_iter()
+            .filter(|path| fs::metadata(path).is_ok_and(|file| seen.insert(file.st_ino())))
+            .collect();
+    }
+
+    /// Do the counters tell how many frames there are, given an earlier count?
+    pub fn is_exact(&self) -> bool {
+        self.processes.len() == 1 && !pages_are_being_merged()
     }
 
     /// Anonymous memory and snapshots in bytes. Shared pages may be counted more than once, so only
@@ -42,6 +70,11 @@ impl Watch {
             .filter_map(|path| fs::metadata(path).ok());
         anonymous * page_size() + snapshots.map(|file| file.st_blocks() * 512).sum::<u64>()
     }
+}
+
+/// The kernel's page merging (KSM) maps anonymous pages more than once.
+fn pages_are_being_merged() -> bool {
+    fs::read_to_string("/sys/kernel/mm/ksm/run").is_ok_and(|run| run.trim() == "1")
 }
 
 fn anonymous_pages(statm: &File) -> Option<u64> {
@@ -58,6 +91,36 @@ fn parse(statm: &str) -> Option<u64> {
         .map(str::parse::<u64>);
     let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
     Some(resident.saturating_sub(shared))
+}
+
+/// A count of frames, and how the counters stood meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    processes: Vec<i32>,
+    counters: u64,
+    bytes: u64,
+}
+
+impl Baseline {
+    /// None when memory moved so much during the count that it belongs to no one moment.
+    pub fn after_sample(processes: &[i32], before: u64, after: u64, bytes: u64) -> Option<Self> {
+        let is_still = before.abs_diff(after) <= before / 200 && after > 0;
+        is_still.then(|| Self {
+            processes: processes.to_vec(),
+            counters: before.midpoint(after),
+            bytes,
+        })
+    }
+
+    /// The new one, or else the last one as long as the processes are the same.
+    pub fn better(new: Option<Self>, last: Option<Self>, processes: &[i32]) -> Option<Self> {
+        new.or_else(|| last.filter(|last| last.processes == processes))
+    }
+
+    /// What there is now, judging by the counters. None when the process is gone.
+    pub fn carried_on(&self, counters: u64) -> Option<u64> {
+        (counters > 0).then(|| (self.bytes + counters).saturating_sub(self.counters))
+    }
 }
 
 /// Decides when a new peak is worth an extra sample.
@@ -102,6 +165,21 @@ mod tests {
         assert!(grown > 30 << 20 && grown < 40 << 20, "{grown} {}", block[5]);
         assert_eq!(parse("9 8 3 1 0 5 0\n"), Some(5));
         assert_eq!(parse("9"), None);
+    }
+
+    #[test]
+    fn a_count_is_carried_on_while_it_belongs_to_the_same_processes() {
+        let still = Baseline::after_sample(&[7], 1000, 1004, 5000);
+        assert_eq!(still.as_ref().and_then(|b| b.carried_on(1102)), Some(5100));
+        assert_eq!(
+            still.as_ref().and_then(|b| b.carried_on(0)),
+            None,
+            "it ended"
+        );
+        let moving = Baseline::after_sample(&[7], 1000, 1200, 9000);
+        assert_eq!(moving, None);
+        assert_eq!(Baseline::better(moving.clone(), still.clone(), &[7]), still);
+        assert_eq!(Baseline::better(moving, still, &[7, 8]), None);
     }
 
     #[test]

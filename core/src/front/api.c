@@ -55,6 +55,9 @@ void *pw_resize(void *block, size_t size) {
         pw_block_free(block);
         return NULL;
     }
+    if (pw_gate_contains(block)) {
+        pw_block_reject_dead(block, "pw_resize");
+    }
     return __libc_realloc(block, size);
 }
 

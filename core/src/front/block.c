@@ -236,6 +236,18 @@ bool pw_block_free(void *block) {
     return extent != NULL;
 }
 
+void pw_block_reject_dead(const void *block, const char *function) {
+    if (!pw_heap_enter()) {
+        return;
+    }
+    bool dead =
+        !pw_arena_is_foreign(&pw_heap.arena, block) && !pw_arena_find(&pw_heap.arena, block);
+    pw_heap_leave();
+    if (dead) {
+        reject(function);
+    }
+}
+
 // --- resizing ----------------------------------------------------------------
 
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak

@@ -14,6 +14,10 @@ PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const
 // no live block.
 PW_API bool pw_block_free(void *block);
 
+// End the program when `block` points into our pages: it is no live block then, and the C library
+// must not have it.
+PW_API void pw_block_reject_dead(const void *block, const char *function);
+
 // NULL when there is no memory; `block` is unchanged then.
 PW_API void *pw_block_resize(void *block, size_t size, const void *site);
 

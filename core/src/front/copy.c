@@ -13,9 +13,9 @@ struct copy {
     const char *origin; // its source
 };
 
-// Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its last
-// page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a block
-// would be kept for one page.
+// Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its
+// last page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a
+// block would be kept for one page.
 static bool ends_block(const struct pw_extent *extent, const char *address, size_t size) {
     const char *data = pw_extent_address(&pw_heap.arena, extent) + extent->data_offset;
     return address + size == data + extent->user_size;
@@ -38,8 +38,8 @@ static bool find_pages(struct copy *copy, char *to, const char *from, size_t siz
     }
     copy->whole = to + lead;
     copy->origin = from + lead;
-    bool to_the_end = ends_block(copy->source, from, size) &&
-                      ends_block(copy->destination, to, size);
+    bool to_the_end =
+        ends_block(copy->source, from, size) && ends_block(copy->destination, to, size);
     copy->pages = (uint32_t)((size - lead + (to_the_end ? PW_PAGE - 1 : 0)) / PW_PAGE);
     copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
     copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
@@ -229,10 +229,27 @@ static void copy_edges(const struct copy *copy, char *to, const char *from, size
     }
 }
 
+// Unlike malloc, memcpy and memset may be left for good by a jump out of a signal handler: signals
+// are held back while we have the lock.
+static bool enter(struct pw_os_signals *signals) {
+    pw_os_signals_block(signals);
+    bool entered = pw_heap_enter();
+    if (!entered) {
+        pw_os_signals_restore(signals);
+    }
+    return entered;
+}
+
+static void leave(const struct pw_os_signals *signals) {
+    pw_heap_leave();
+    pw_os_signals_restore(signals);
+}
+
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
     struct copy copy;
+    struct pw_os_signals signals;
     if (pw_heap.options.share == PW_SHARE_OFF || !pw_gate_contains(to) || !pw_gate_contains(from) ||
-        !pw_heap_enter()) {
+        !enter(&signals)) {
         return false;
     }
     bool shared = false;
@@ -245,7 +262,7 @@ bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
         }
         shared = safe && share_pages(&copy, site);
     }
-    pw_heap_leave();
+    leave(&signals);
     if (shared) {
         copy_edges(&copy, to, from, size);
     }
@@ -299,14 +316,15 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
 bool pw_block_zero(void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
     char *end = (char *)(((uintptr_t)to + size) & ~(PW_PAGE - 1));
-    if (!pw_gate_contains(to) || end <= start || !pw_heap_enter()) {
+    struct pw_os_signals signals;
+    if (!pw_gate_contains(to) || end <= start || !enter(&signals)) {
         return false;
     }
     struct pw_extent *extent = pw_arena_find(&pw_heap.arena, to);
     bool inside = extent && end <= pw_extent_address(&pw_heap.arena, extent) +
                                        (size_t)extent->pages * PW_PAGE;
     bool done = inside && zero_pages(extent, start, end);
-    pw_heap_leave();
+    leave(&signals);
     if (done) {
         pw_os_fill_zero(to, (size_t)(start - (char *)to));
         pw_os_fill_zero(end, (size_t)((char *)to + size - end));

@@ -131,6 +131,9 @@ PW_API void *realloc(void *block, size_t size) {
         }
         return pw_block_resize(block, size, SITE);
     }
+    if (UNLIKELY(pw_gate_contains(block))) {
+        pw_block_reject_dead(block, "realloc");
+    }
     if (UNLIKELY(size >= pw_gate.threshold)) {
         void *moved = take_over(block, size, SITE);
         if (moved) {

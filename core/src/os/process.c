@@ -211,10 +211,15 @@ bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds) {
 }
 
 void pw_os_signals_block(struct pw_os_signals *saved) {
-    sigset_t all;
+    // What an instruction raises cannot wait: blocked, it would end the program.
+    static const int immediate[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t most;
     _Static_assert(sizeof(sigset_t) <= sizeof saved->mask, "a signal set must fit");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, (sigset_t *)saved->mask);
+    sigfillset(&most);
+    for (size_t i = 0; i < sizeof immediate / sizeof *immediate; i++) {
+        sigdelset(&most, immediate[i]);
+    }
+    pthread_sigmask(SIG_SETMASK, &most, (sigset_t *)saved->mask);
 }
 
 void pw_os_signals_restore(const struct pw_os_signals *saved) {

@@ -1,0 +1,496 @@
+#!/usr/bin/env python3
+"""Run a program in a hostile environment, plain and under the preloaded library, and compare what it prints:
+
+    environment.py --folder BUILD-FOLDER-OF-THE-TESTS --preload LIBRARY CASE
+
+The statistics blocks of the preloaded run must prove that the mechanism ran, or name the fall-back taken. Exit status
+77: this machine cannot run the case (the reason is printed).
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.."))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import pagewise_statistics  # noqa: E402  (it lives beside the other scripts)
+
+ALWAYS = "modules=all,share=always,zero=always,threshold=8K,collect=burst"
+PAPERS = "modules=all,policy=share,collect=burst"
+LAZY = "modules=all"
+SHARED = ["copies_shared"]
+TIMEOUT = 240
+
+
+class Skip(Exception):
+    """This machine cannot run the case."""
+
+
+class Failure(Exception):
+    """What the case found."""
+
+
+class Bench:
+    """Where a case runs: the programs, a folder of its own."""
+
+    def __init__(self, arguments, folder):
+        self.folder = folder
+        self.preload = os.path.abspath(arguments.preload)
+        self.program = os.path.join(arguments.folder, "environment_program")
+        self.basics = os.path.join(arguments.folder, "environment_basics")
+        self.linked = os.path.join(arguments.folder, "environment_linked")
+        self.library = os.path.join(os.path.dirname(self.preload), "libpagewise.so")
+        self.count = 0
+
+    def environment(self, options, statistics):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PAGEWISE")}
+        environment.pop("LD_PRELOAD", None)
+        environment["LC_ALL"] = "C"
+        if options is not None:
+            environment["LD_PRELOAD"] = self.preload
+            environment["PAGEWISE_OPTIONS"] = f"{options},statistics={statistics}"
+        return environment
+
+    def run(self, command, options=None, prepare=None, wrap=(), **more):
+        """Run once. Returns (exit status, standard output, standard error, sums of the statistics)."""
+        self.count += 1
+        statistics = os.path.join(self.folder, f"statistics-{self.count}")
+        os.mkdir(statistics)
+        environment = self.environment(options, statistics)
+        if wrap:  # the wrapper itself runs plain
+            preload = environment.pop("LD_PRELOAD", None)
+            command = [*wrap, "env", *([f"LD_PRELOAD={preload}"] if preload else []), *command]
+        done = subprocess.run(command, env=environment, cwd=self.folder, preexec_fn=prepare, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT, check=False, **more)
+        blocks, sums = pagewise_statistics.total(statistics)
+        if options is not None and blocks == 0 and not more.get("no_statistics"):
+            raise Failure(f"no statistics block was left; {done.returncode}: {done.stderr.decode()[-2000:]}")
+        return done.returncode, done.stdout, done.stderr.decode(errors="replace"), sums
+
+    def same(self, command, counters, every_options=(ALWAYS, PAPERS, LAZY), **more):
+        """Plain and preloaded runs print the same and end the same; one of `counters` has counted."""
+        plain = self.run(command, None, **more)
+        if plain[0] not in (0, 7) and not more.get("fails"):
+            raise Failure(f"the plain run failed ({plain[0]}): {plain[1].decode()[-1000:]} {plain[2][-1000:]}")
+        sums = {}
+        for options in every_options:
+            got = self.run(command, options, **more)
+            if got[:2] != plain[:2]:
+                raise Failure(f"with {options}: status {got[0]} and not {plain[0]}, output\n{got[1].decode()[-1500:]}\n"
+                              f"and not\n{plain[1].decode()[-1500:]}\nstandard error: {got[2][-1500:]}")
+            if counters and not any(got[3][name] for name in counters):
+                counted = {name: value for name, value in got[3].items() if value}
+                raise Failure(f"with {options}: none of {counters} counted: {counted}")
+            if re.search(r"^pagewise: ", got[2], re.M):
+                raise Failure(f"with {options}: unexpected words: {got[2][-500:]}")
+            for name, value in got[3].items():
+                sums[name] = sums.get(name, 0) + value
+        return sums
+
+    def work(self, case, *arguments, counters=SHARED, **more):
+        return self.same([self.program, case, *arguments], counters, **more)
+
+
+# --- cases ------------------------------------------------------------------------------------------------------------
+
+
+def basics(bench):
+    bench.same([bench.basics], SHARED)
+    for wrong in ("double-free", "inside-free", "inside-realloc", "double-realloc"):
+        status, output, error, _ = bench.run([bench.basics, wrong], ALWAYS)
+        if status != -signal.SIGABRT or b"went on" in output:
+            raise Failure(f"{wrong}: status {status}, {output}")
+        if not re.fullmatch(r"pagewise: (free|realloc): the address is not that of a live block[^\n]*\n", error):
+            raise Failure(f"{wrong}: said {error!r}")
+
+
+def linked(bench):
+    status, output, error, _ = bench.run([bench.linked])
+    if status != 0 or not output.startswith(b"right, on: 1"):
+        raise Failure(f"{status}: {output} {error}")
+
+
+def address_space(bench):
+    # As much as the plain run needs for its own 20 MB, and twice as much as that.
+    sums = {}
+    for room in (60, 120):
+        more = bench.work("address-space", str(room), counters=["copies_shared", "fallback_arena"])
+        sums = {name: sums.get(name, 0) + value for name, value in more.items()}
+    if not sums["fallback_arena"]:
+        raise Failure("the limit was not reached")
+
+    def small():
+        resource.setrlimit(resource.RLIMIT_AS, (48 << 20, 48 << 20))
+
+    bench.work("work", counters=["copies_shared", "fallback_arena"], prepare=small)
+
+
+def descriptors(bench):
+    bench.work("descriptors", counters=["fallback_memfd"])
+
+
+def file_size(bench):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    bench.work("work", counters=["fallback_file_size"], prepare=limit)
+    bench.work("file-size-later", counters=["fallback_file_size"])
+
+
+def lock(bench):
+    if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
+        raise Skip("locking memory needs root")
+    bench.work("lock-everything")
+    bench.work("lock-limit")
+
+
+def map_count(bench):
+    for spare in (6, 12):
+        bench.work("mappings", str(spare), counters=["fallback_map", "fallback_arena"], every_options=(ALWAYS, PAPERS))
+    bench.work("mappings", "30")
+
+
+def many_copies(bench):
+    bench.work("many-copies", counters=["fallback_map_count"], every_options=(ALWAYS, PAPERS))
+
+
+def denied(bench):
+    calls = {
+        "memfd_create": ["fallback_memfd"],
+        "ftruncate": ["fallback_memfd"],
+        "pagemap_scan": ["fallback_pagemap_scan"],
+        "pwrite64": ["fallback_write"],
+        "fallocate": ["fallback_discard"],
+        "mremap": ["fallback_move", "copies_shared"],
+        "madvise": SHARED,
+        "userfaultfd": SHARED,
+        "mlock": SHARED,
+    }
+    for call, counters in calls.items():
+        for error in (1, 38):  # EPERM, ENOSYS
+            if call == "ftruncate":  # the statistics file needs it, too
+                continue
+            options = (ALWAYS, PAPERS) if counters == ["fallback_discard"] else (ALWAYS, PAPERS, LAZY)
+            bench.work("denied", call, str(error), counters=counters, every_options=options)
+
+
+def no_proc(bench):
+    """A container that hides /proc/self/pagemap."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        raise Skip("hiding /proc needs root")
+    wrap = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]
+    bench.work("work", counters=["fallback_pagemap"], wrap=wrap)
+
+
+def core_dump(bench):
+    with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+        pattern = file.read().strip()
+    if pattern.startswith("|") or "/" in pattern:
+        raise Skip(f"core files do not come to the current folder: {pattern}")
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        raise Skip("core files are not allowed")
+    for options in (None, ALWAYS, LAZY):
+        def allow():
+            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+
+        status, output, error, sums = bench.run([bench.program, "core"], options, prepare=allow)
+        if status != -signal.SIGABRT or output != b"about to abort\n":
+            raise Failure(f"{options}: {status} {output} {error}")
+        if options and not sums["copies_shared"]:
+            raise Failure(f"{options}: nothing was shared")
+        cores = [name for name in os.listdir(bench.folder) if name.startswith("core")]
+        if not cores and options is None:
+            raise Skip("the plain run leaves no core file")
+        marks = set()
+        for name in cores:
+            with open(os.path.join(bench.folder, name), "rb") as file:
+                marks |= set(re.findall(rb"core mark (\d+) of a shared vector", file.read()))
+            os.unlink(os.path.join(bench.folder, name))
+        if len(marks) < 511:
+            raise Failure(f"{options}: {len(marks)} of 512 pages are in the core file")
+
+
+def spawn(bench):
+    bench.work("spawn")
+
+
+def close_all(bench):
+    bench.work("close-all", counters=["fallback_descriptor"])
+
+
+def daemon(bench):
+    result = os.path.join(bench.folder, "result")
+    outputs = []
+    for options in (None, ALWAYS, PAPERS, LAZY):
+        status, _, error, sums = bench.run([bench.program, "daemon", result], options)
+        with open(result, "rb") as file:
+            outputs.append(file.read())
+        os.unlink(result)
+        if status != 0 or outputs[-1] != outputs[0] or outputs[0].count(b"\n") != 2:
+            raise Failure(f"{options}: {status} {outputs} {error}")
+        if options and not sums["copies_shared"]:
+            raise Failure(f"{options}: nothing was shared")
+
+
+def reuse(bench):
+    own = os.path.join(bench.folder, "own-file")
+    for name in ("pagewise-snapshots", "pagemap"):
+        bench.work("reuse", name, own, counters=["copies_shared"])
+    sums = bench.work("reuse", "pagewise-snapshots", own, counters=["fallback_descriptor"])
+    if not sums["copies_shared"]:
+        raise Failure("nothing was shared")
+
+
+def signals(bench):
+    bench.work("signals")
+    bench.work("small-signal-stack", every_options=(ALWAYS,))
+
+
+def fork_in_handler(bench):
+    bench.work("fork-in-handler")
+
+
+def jump_out(bench):
+    bench.work("jump-out", every_options=(ALWAYS, LAZY))
+
+
+def threads(bench):
+    bench.work("threads", every_options=(ALWAYS, PAPERS))
+    bench.work("fork-in-threads")
+
+
+def thread_ends(bench):
+    bench.work("exit-in-thread")
+    bench.work("pthread-exit")
+    bench.work("small-stack", every_options=(ALWAYS, PAPERS))
+
+
+def dlclose(bench):
+    status, output, error, _ = bench.run([bench.program, "dlclose", bench.library])
+    if status != 0:
+        raise Failure(f"{status}: {output} {error}")
+    bench.same([bench.program, "dlclose", bench.library], ["blocks_allocated"])
+
+
+def setuid(bench):
+    """A setuid program leaves no statistics where its caller's environment says."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        raise Skip("changing users needs root and setpriv")
+    folder = tempfile.mkdtemp(dir="/var/tmp", prefix="pagewise-setuid-")
+    try:
+        os.chmod(folder, 0o755)
+        program, library = os.path.join(folder, "linked"), os.path.join(folder, "libpagewise.so.0")
+        shutil.copy(bench.linked, program)
+        shutil.copy(os.path.realpath(bench.library), library)
+        for mode in (0o755, 0o4755):
+            os.chmod(program, mode)
+            statistics = os.path.join(folder, f"statistics-{mode:o}")
+            os.mkdir(statistics)
+            os.chmod(statistics, 0o777)
+            environment = {"PAGEWISE_OPTIONS": f"modules=all,statistics={statistics}"}
+            done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program],
+                                  env=environment, capture_output=True, check=False, timeout=TIMEOUT)
+            output = done.stdout.decode()
+            if done.returncode != 0:
+                raise Failure(f"mode {mode:o}: {done.returncode} {output} {done.stderr}")
+            left = os.listdir(statistics)
+            if mode == 0o755 and len(left) != 1:
+                raise Failure(f"the ordinary program left {left}")
+            if mode == 0o4755:
+                if "effective user: 0" not in output:
+                    raise Skip("setuid has no effect in /var/tmp")
+                if left:
+                    raise Failure(f"the setuid program took its caller's options: {left}")
+    finally:
+        shutil.rmtree(folder)
+
+
+# --- memory cgroups and swap ------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def memory_group(limit):
+    """A group of our own with a memory limit, v1 or v2. Yields the file to join it by, and its folder."""
+    if os.geteuid() != 0:
+        raise Skip("memory groups need root")
+    first = "/sys/fs/cgroup/memory"
+    version_1 = os.path.exists(os.path.join(first, "memory.limit_in_bytes"))
+    if not version_1:
+        first = "/sys/fs/cgroup"
+        try:
+            with open(os.path.join(first, "cgroup.subtree_control"), encoding="ascii") as file:
+                if "memory" not in file.read():
+                    raise Skip("there is no memory controller")
+        except OSError as error:
+            raise Skip("there is no memory controller") from error
+    folder = os.path.join(first, f"pagewise-test-{os.getpid()}")
+    try:
+        os.mkdir(folder)
+    except OSError as error:
+        raise Skip(f"no group can be made: {error}") from error
+    try:
+        name = "memory.limit_in_bytes" if version_1 else "memory.max"
+        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+            file.write(str(limit))
+        yield os.path.join(folder, "cgroup.procs"), folder
+    finally:
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+                break
+            signal.sigtimedwait([], 0.05)
+
+
+def joining(processes):
+    def join():
+        with open(processes, "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+
+    return join
+
+
+def memory_limit(bench):
+    # The work holds about 25 MB. A plain run fits into 48, so must a shared one.
+    with memory_group(48 << 20) as (processes, _):
+        bench.work("work", prepare=joining(processes))
+
+
+def swap(bench):
+    if os.geteuid() != 0 or not shutil.which("mkswap"):
+        raise Skip("swap needs root and mkswap")
+    file = os.path.join("/var/tmp", f"pagewise-swap-{os.getpid()}")
+    try:
+        with open(file, "wb") as target:
+            os.fchmod(target.fileno(), 0o600)
+            for _ in range(160):
+                target.write(b"\0" * (1 << 20))
+        if subprocess.run(["mkswap", file], check=False, capture_output=True).returncode or subprocess.run(
+                ["swapon", file], check=False, capture_output=True).returncode:
+            raise Skip("no swap file can be used here")
+        try:
+            with memory_group(48 << 20) as (processes, _):
+                swap_in_group(bench, processes)
+        finally:
+            subprocess.run(["swapoff", file], check=True)
+    finally:
+        os.unlink(file)
+
+
+def swap_in_group(bench, processes):
+    plain = bench.run([bench.program, "swap"], None, prepare=joining(processes))
+    swapped = int(re.search(r"swap (\d+)", plain[2])[1])
+    if swapped < 10000:
+        raise Skip(f"the kernel swaps nothing out here ({swapped} KB)")
+    for options in (ALWAYS, LAZY + ",zero=always"):
+        status, output, error, sums = bench.run([bench.program, "swap"], options, prepare=joining(processes))
+        if (status, output) != plain[:2]:
+            raise Failure(f"{options}: {status} {output} and not {plain[:2]}, {error}")
+        before, after = (int(number) for number in re.search(r"swap (\d+) (\d+)", error).groups())
+        if before < 10000:
+            raise Failure(f"{options}: only {before} KB were in swap")
+        if after < before * 9 // 10:
+            raise Failure(f"{options}: the zero scan brought {before - after} of {before} KB back from swap")
+        if not sums["copies_shared"] or not sums["zero_reclaimed_bytes"]:
+            raise Failure(f"{options}: nothing shared or reclaimed: {sums}")
+
+
+# --- R ----------------------------------------------------------------------------------------------------------------
+
+R_SCRIPT = r"""
+set.seed(1)
+x <- rnorm(2e6); kept <- list()
+for (i in 1:12) { y <- x; y[i * 1000] <- i; kept[[i]] <- y; if (i %% 3 == 0) x[i] <- 0 }
+z <- numeric(3e6); z[5] <- 1; invisible(gc()); rm(z)
+d <- as.data.frame(matrix(runif(4e5), ncol = 4)); e <- d
+for (n in names(e)) e[[n]][17] <- 0
+cat(format(c(sum(x), sapply(kept, sum), colSums(e)), digits = 15), sep = "\n")
+r <- parallel::mclapply(1:3, function(i) { kept[[i]][1:10] <- i; gc(); sum(kept[[i]]) }, mc.cores = 2)
+cat(format(unlist(r), digits = 15), sep = "\n")
+for (i in 1:5) { m <- matrix(0, 500, 500); m[1, 1] <- i; gc() }
+cat(sum(qr.R(qr(outer(1:300, 1:300, function(a, b) 1 / (a + b))))^2), "\n")
+"""
+
+
+def r(bench):
+    if not shutil.which("Rscript"):
+        raise Skip("there is no Rscript")
+    script = os.path.join(bench.folder, "script.R")
+    with open(script, "w", encoding="ascii") as file:
+        file.write(R_SCRIPT)
+    command = ["Rscript", "--vanilla", script]
+    for options in ("policy=auto", "policy=share", "zero=always,threshold=8K,share=always"):
+        sums = bench.same(command, SHARED, every_options=(options,))
+        if not sums["collections_seen"]:
+            raise Failure(f"{options}: no collection was noticed")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    bench.same(command, ["fallback_file_size"], every_options=("policy=auto",), prepare=limit)
+    status, output, error, sums = bench.run(command, "policy=auto")
+    with_pagemap = output
+    if os.geteuid() == 0:
+        wrap = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /sys && exec \"$@\"", "sh"]
+        status, output, error, sums = bench.run(command, "policy=auto", wrap=wrap)
+        if status != 0 or output != with_pagemap:
+            raise Failure(f"without /sys: {status} {error}")
+
+
+CASES = {
+    "basics": basics,
+    "linked": linked,
+    "address-space": address_space,
+    "descriptors": descriptors,
+    "file-size": file_size,
+    "lock": lock,
+    "map-count": map_count,
+    "many-copies": many_copies,
+    "denied": denied,
+    "no-proc": no_proc,
+    "core-dump": core_dump,
+    "spawn": spawn,
+    "close-all": close_all,
+    "daemon": daemon,
+    "reuse": reuse,
+    "signals": signals,
+    "fork-in-handler": fork_in_handler,
+    "jump-out": jump_out,
+    "threads": threads,
+    "thread-ends": thread_ends,
+    "dlclose": dlclose,
+    "setuid": setuid,
+    "memory-limit": memory_limit,
+    "swap": swap,
+    "r": r,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--preload", required=True)
+    parser.add_argument("case", choices=sorted(CASES))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pagewise-environment-") as folder:
+        try:
+            CASES[arguments.case](Bench(arguments, folder))
+        except Skip as reason:
+            print(f"skipped: {arguments.case}: {reason}")
+            return 77
+        except (Failure, subprocess.TimeoutExpired) as reason:
+            print(f"{arguments.case}: {reason}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use super::frame_set::FrameSet;
 use super::page_map::{self, PageMap, Region};
@@ -119,10 +118,6 @@ impl Sampler for FrameSampler {
         reading.unmapped_snapshot_bytes = self.snapshots.unmapped_bytes();
         reading.bytes = self.frames.len() * page_map::page_size() + reading.unmapped_snapshot_bytes;
         reading
-    }
-
-    fn snapshot_paths(&self) -> Vec<PathBuf> {
-        self.snapshots.paths()
     }
 }
 

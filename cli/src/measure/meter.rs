@@ -92,7 +92,7 @@ fn sample_until_stopped(
         let cpu_before = thread_cpu_time();
         let now = Instant::now();
         let processes = process_tree::descendants(own);
-        let mut watch = Watch::on(&processes, sampler.snapshot_paths());
+        let mut watch = Watch::on(&processes);
         let counters = watch.read();
         let reading = sampler.sample(&processes);
         record.add(now, reading);
@@ -100,7 +100,13 @@ fn sample_until_stopped(
 
         pace = (pace * 5 / 4).min(period);
         let hunt = PeakHunt::from_sample(counters, reading.bytes);
-        let carrier = Baseline::after_sample(&processes, counters, watch.read(), reading.bytes);
+        // A file that appeared meanwhile may be in the count in part.
+        let after = if watch.look_for_snapshots() {
+            0
+        } else {
+            watch.read()
+        };
+        let carrier = Baseline::after_sample(&processes, counters, after, reading.bytes);
         baseline = Baseline::better(carrier, baseline, &processes);
         let due = Instant::now() + pace.max(cost * REST);
         let exact = baseline

@@ -12,7 +12,6 @@ pub mod snapshot;
 pub mod watch;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -66,8 +65,6 @@ pub struct Reading {
 /// One way of reading the tree.
 pub trait Sampler: Send {
     fn sample(&mut self, processes: &[i32]) -> Reading;
-    /// Where the snapshot files that the last sample saw can be reached.
-    fn snapshot_paths(&self) -> Vec<PathBuf>;
 }
 
 pub fn sampler(kind: SamplerKind) -> Box<dyn Sampler> {

@@ -117,15 +117,6 @@ impl SnapshotFiles {
         }
     }
 
-    pub fn paths(&self) -> Vec<PathBuf> {
-        let descriptors = |(process, (numbers, _)): (&i32, &(Vec<i32>, u32))| {
-            let process = *process;
-            let path = move |number: &i32| PathBuf::from(format!("/proc/{process}/fd/{number}"));
-            numbers.iter().map(path).collect::<Vec<_>>()
-        };
-        self.known.iter().flat_map(descriptors).collect()
-    }
-
     pub fn add_mapped(&mut self, inode: Inode, pages: u64) {
         *self.mapped_pages.entry(inode).or_default() += pages;
     }

@@ -6,25 +6,24 @@
 //! That is exact as long as no anonymous page is mapped twice, so it is done for a tree of one process
 //! without page merging; other trees are only counted more often when they seem to grow.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::page_map::page_size;
-use super::snapshot;
+use super::snapshot::{self, Inode};
 
 /// The counters of the processes and snapshot files that the last sample saw.
 #[derive(Default)]
 pub struct Watch {
     processes: Vec<i32>,
     counters: Vec<File>,
-    snapshots: Vec<PathBuf>,
+    snapshots: Vec<(Inode, PathBuf)>,
 }
 
 impl Watch {
-    pub fn on(processes: &[i32], snapshots: Vec<PathBuf>) -> Self {
+    pub fn on(processes: &[i32]) -> Self {
         let mut watch = Self {
             processes: processes.to_vec(),
             counters: processes
@@ -33,26 +32,24 @@ impl Watch {
                 .collect(),
             snapshots: Vec::new(),
         };
-        watch.keep_distinct(snapshots);
+        watch.look_for_snapshots();
         watch
     }
 
-    /// Snapshot files may have been opened since: to be called now and then between samples.
-    pub fn look_for_snapshots(&mut self) {
-        let found = self
+    /// Snapshot files may have been opened or closed since the last look: true when they were.
+    pub fn look_for_snapshots(&mut self) -> bool {
+        let mut found: Vec<(Inode, PathBuf)> = self
             .processes
             .iter()
             .flat_map(|process| snapshot::descriptors(*process))
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.st_ino(), path)))
             .collect();
-        self.keep_distinct(found);
-    }
-
-    fn keep_distinct(&mut self, paths: Vec<PathBuf>) {
-        let mut seen = HashSet::new();
-        self.snapshots = paths
-            .into_iter()
-            .filter(|path| fs::metadata(path).is_ok_and(|file| seen.insert(file.st_ino())))
-            .collect();
+        found.sort();
+        found.dedup_by_key(|(inode, _)| *inode);
+        let inodes = |files: &[(Inode, PathBuf)]| files.iter().map(|f| f.0).collect::<Vec<_>>();
+        let has_changed = inodes(&found) != inodes(&self.snapshots);
+        self.snapshots = found;
+        has_changed
     }
 
     /// Do the counters tell how many frames there are, given an earlier count?
@@ -67,7 +64,7 @@ impl Watch {
         let snapshots = self
             .snapshots
             .iter()
-            .filter_map(|path| fs::metadata(path).ok());
+            .filter_map(|(_, path)| fs::metadata(path).ok());
         anonymous * page_size() + snapshots.map(|file| file.st_blocks() * 512).sum::<u64>()
     }
 }
@@ -158,7 +155,7 @@ mod tests {
     #[test]
     fn reads_its_own_memory() {
         let own = std::process::id() as i32;
-        let watch = Watch::on(&[own], Vec::new());
+        let watch = Watch::on(&[own]);
         let before = watch.read();
         let block = vec![1_u8; 32 << 20];
         let grown = watch.read() - before;

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #define PAGE   ((size_t)4096)
-#define LARGE  ((size_t)10 << 20) // published in three chunks
+#define LARGE  ((size_t)6 << 20) // published in two chunks
 #define MEDIUM ((size_t)600 << 10)
 #define BLOCKS 24
 #define SECOND 1000000

@@ -149,8 +149,8 @@ struct pw_os_file pw_os_pressure_open(void);
 // Sleep up to `milliseconds`; true when pressure was reported.
 bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds);
 
-// Block the signals of this thread that can wait; returns the state to restore. Publishing must not be left
-// half-way by a handler that jumps out.
+// Block the signals of this thread that can wait; returns the state to restore. Publishing must not
+// be left half-way by a handler that jumps out.
 struct pw_os_signals {
     unsigned long mask[16];
 };

@@ -158,6 +158,7 @@ static bool start(const char *text) {
 }
 
 bool pw_start(const char *text) {
+    pw_os_find_functions();
     pthread_mutex_lock(&pw_heap.lock);
     if (!pw_heap.started) {
         // secure_getenv: a setuid program takes no orders from its caller's environment.

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <gnu/lib-names.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -108,24 +109,33 @@ bool pw_os_is_mapped(const void *address, size_t size) {
 typedef void *(*copy_function)(void *, const void *, size_t);
 typedef void *(*fill_function)(void *, int, size_t);
 
+static _Atomic(copy_function) next_copy;
+static _Atomic(fill_function) next_fill;
+
+// RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
+// library in the order of loading and finds nothing next. Then the C library itself is asked.
+static void *next_function(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    void *library = found ? NULL : dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : found;
+}
+
+void pw_os_find_functions(void) {
+    void *copy = next_function("memmove"), *fill = next_function("memset");
+    next_copy = copy ? (copy_function)copy : memmove;
+    next_fill = fill ? (fill_function)fill : memset;
+}
+
 void pw_os_copy(void *to, const void *from, size_t size) {
-    static _Atomic(copy_function) next;
-    copy_function copy = next;
-    if (!copy) {
-        void *found = dlsym(RTLD_NEXT, "memmove");
-        copy = found ? (copy_function)found : memmove;
-        next = copy;
+    if (!next_copy) {
+        pw_os_find_functions();
     }
-    copy(to, from, size);
+    next_copy(to, from, size);
 }
 
 void pw_os_fill_zero(void *to, size_t size) {
-    static _Atomic(fill_function) next;
-    fill_function fill = next;
-    if (!fill) {
-        void *found = dlsym(RTLD_NEXT, "memset");
-        fill = found ? (fill_function)found : memset;
-        next = fill;
+    if (!next_fill) {
+        pw_os_find_functions();
     }
-    fill(to, 0, size);
+    next_fill(to, 0, size);
 }

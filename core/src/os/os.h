@@ -57,7 +57,9 @@ bool pw_os_populate(void *address, size_t size);
 // Is every page of the range mapped (whether or not in memory)?
 bool pw_os_is_mapped(const void *address, size_t size);
 
-// The C library's memmove, not the one that a preloaded library puts before it.
+// The C library's memmove and memset, not the ones that a preloaded library puts before them.
+// Looked for at the start, where that may allocate, or else at the first use.
+void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 

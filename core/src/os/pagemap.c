@@ -29,7 +29,9 @@ struct scan_request {
 #define ENTRY_FILE      ((uint64_t)1 << 61)
 #define ENTRY_EXCLUSIVE ((uint64_t)1 << 56)
 
-#define BATCH 256 // ranges of one ioctl; entries of one read
+// Ranges of one ioctl, entries of one read. They lie on the stack of whoever calls memcpy, which
+// may be a thread with the smallest stack allowed.
+#define BATCH 64
 
 struct range {
     uintptr_t start, end;

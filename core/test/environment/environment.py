@@ -118,6 +118,13 @@ def linked(bench):
         raise Failure(f"{status}: {output} {error}")
 
 
+def own_functions(bench):
+    """Our own copies and fills reach the C library's, not the ones we put before them."""
+    sums = bench.work("ten-copies", counters=["copies_plain_module"], every_options=("decay=0",))
+    if sums["copies_seen"] != 10:
+        raise Failure(f"ten copies were looked at {sums['copies_seen']} times")
+
+
 def address_space(bench):
     # As much as the plain run needs for its own 20 MB, and twice as much as that.
     sums = {}
@@ -403,6 +410,51 @@ def swap_in_group(bench, processes):
             raise Failure(f"{options}: nothing shared or reclaimed: {sums}")
 
 
+# --- memory pressure --------------------------------------------------------------------------------------------------
+
+
+def press(seconds, statistics):
+    """Make tasks wait for memory: read a file again and again in a group too small for it. Returns the pool's size."""
+    name = os.path.join("/var/tmp", f"pagewise-pressure-{os.getpid()}")
+    reader = f"while :; do cat {name} {name} > /dev/null; done"
+    try:
+        with open(name, "wb") as file:
+            file.write(os.urandom(1 << 20) * 64)
+        subprocess.run(["sync", name], check=False)
+        with memory_group(8 << 20) as (processes, _):
+            readers = [subprocess.Popen(["sh", "-c", f"exec timeout {seconds} sh -c '{reader}'"],
+                                        preexec_fn=joining(processes)) for _ in range(4)]
+            for process in readers:
+                process.wait()
+        return pagewise_statistics.total(statistics)[1]
+    finally:
+        os.unlink(name)
+
+
+def pressure(bench):
+    """An idle program gives its warm pages back when others wait for memory, long before they decay."""
+    if not os.access("/proc/pressure/memory", os.W_OK):
+        raise Skip("the kernel tells nothing of memory pressure")
+    statistics = os.path.join(bench.folder, "statistics-pressure")
+    os.mkdir(statistics)
+    with subprocess.Popen([bench.program, "idle"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=bench.environment(LAZY + ",decay=3600", statistics)) as idle:
+        idle.stdout.readline()
+        signal.sigtimedwait([], 1)
+        before = pagewise_statistics.total(statistics)[1]["cached_bytes"]
+        sums = press(8, statistics)
+        idle.stdin.close()
+    if idle.returncode != 0 or before < 60 << 20:
+        raise Failure(f"status {idle.returncode}, {before} bytes were warm")
+    if not sums["pressure_releases"]:
+        with open("/proc/pressure/memory", encoding="ascii") as file:
+            if float(re.search(r"some avg10=([\d.]+)", file.read())[1]) < 10:
+                raise Skip("no memory pressure could be made here")
+        raise Failure(f"{sums['cached_bytes']} bytes stayed warm under pressure")
+    if sums["cached_bytes"]:
+        raise Failure(f"{sums['cached_bytes']} bytes stayed warm after a release")
+
+
 # --- R ----------------------------------------------------------------------------------------------------------------
 
 R_SCRIPT = r"""
@@ -448,6 +500,7 @@ def r(bench):
 CASES = {
     "basics": basics,
     "linked": linked,
+    "own-functions": own_functions,
     "address-space": address_space,
     "descriptors": descriptors,
     "file-size": file_size,
@@ -470,6 +523,7 @@ CASES = {
     "setuid": setuid,
     "memory-limit": memory_limit,
     "swap": swap,
+    "pressure": pressure,
     "r": r,
 }
 

@@ -752,6 +752,37 @@ static int case_dlclose(char **arguments) {
     return 0;
 }
 
+// --- the library's own functions ----------------------------------------------
+
+// Ten copies that are answered by a plain one: each must be looked at once.
+static int case_ten_copies(char **arguments) {
+    (void)arguments;
+    void *(*copy)(void *, const void *, size_t) =
+        (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "pw_copy");
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    fill(from, MEGABYTE, 4);
+    for (int i = 0; i < 10; i++) {
+        (copy ? copy : memmove)(to, from, MEGABYTE);
+    }
+    CHECK(memcmp(from, to, MEGABYTE) == 0);
+    return 0;
+}
+
+// --- idle ---------------------------------------------------------------------
+
+// Free a large block and do nothing more, until standard input ends.
+static int case_idle(char **arguments) {
+    (void)arguments;
+    unsigned char *block = malloc(64 * MEGABYTE);
+    CHECK(block != NULL);
+    fill(block, 64 * MEGABYTE, 1);
+    printf("%016llx\n", (unsigned long long)sum(block, 64 * MEGABYTE));
+    fflush(stdout);
+    free(block);
+    char byte;
+    return read(STDIN_FILENO, &byte, 1) == 0 ? 0 : 1;
+}
+
 // --- main ---------------------------------------------------------------------
 
 static const struct {
@@ -783,6 +814,8 @@ static const struct {
     {"pthread-exit", case_pthread_exit},
     {"small-stack", case_small_stack},
     {"dlclose", case_dlclose},
+    {"ten-copies", case_ten_copies},
+    {"idle", case_idle},
 };
 
 int main(int count, char **arguments) {

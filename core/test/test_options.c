@@ -46,7 +46,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_true(options.pool);
         assert_true(options.huge);
         assert_false(options.verbose);
-        assert_int_equal(options.slack_percent, 2);
+        assert_int_equal(options.slack_percent, 1);
         assert_int_equal(options.decay_seconds, 10);
         assert_string_equal(options.statistics, "");
     }

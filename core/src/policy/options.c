@@ -66,7 +66,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
     *options = (struct pw_options){
         .policy = policy,
         .threshold = DEFAULT_THRESHOLD,
-        .slack_percent = 2,
+        .slack_percent = 1,
         .decay_seconds = 10,
     };
     switch (policy) {

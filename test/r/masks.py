@@ -21,6 +21,8 @@ MASKS = [
     (r"(?m)^(last|total) +[\d. ]+$", r"\1 <T>", "rbind(last = ..., total = proc.time()) in R's tests"),
     (r"(?m)^Timing stopped at:.*", "Timing stopped at: <T>", "system.time() that an error has ended"),
     (r"(?m)^ +user +system +elapsed *\n.*", "<proc_time>", "printed proc.time() and system.time()"),
+    (r"(?m)^system\.time:\n(user\.self *\n)?.*\n", "", "in d-p-q-r-tst-2.R, only where a call was slow"),
+    (r"(?m)^ *user\.self *\n.*", "<user.self>", "one element of system.time(), printed"),
     (r"(?m)(^> st\(.*\)|typically around 1--2\n.*)\n\[1\] .*", r"\1\n<T>", "system.time() in R's tests PCRE.R and reg-tests-1c.R"),
     (r"\d+\.\d+s elapsed \(\d+\.\d+s cpu\)", "<T>", "data.table::timetaken()"),
     (r"\btook \d+\.\d+s?", "took <T>", "data.table's verbose messages"),

@@ -132,6 +132,17 @@ static void every_32nd_copy_is_tried_again(void **state) {
     assert_int_equal(shared, 100);
 }
 
+// A package's own code copies in order to overwrite, until it is seen not to.
+static void extensions_must_earn_sharing(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    struct pw_copy_question question = fresh;
+    question.by_extension = true;
+    assert_int_equal(pw_copy_decide(&lazy, &prediction, &question), PW_COPY_PLAIN_PREDICTED);
+    pw_predictor_report(&prediction, 0, 1000, true);
+    assert_int_equal(pw_copy_decide(&lazy, &prediction, &question), PW_COPY_PUBLISH);
+}
+
 static void always_ignores_the_predictor(void **state) {
     (void)state;
     struct pw_prediction prediction = {.score = 16};
@@ -165,6 +176,7 @@ int main(void) {
         cmocka_unit_test(a_bad_history_is_bounded),
         cmocka_unit_test(clean_so_far_is_no_hit),
         cmocka_unit_test(every_32nd_copy_is_tried_again),
+        cmocka_unit_test(extensions_must_earn_sharing),
         cmocka_unit_test(always_ignores_the_predictor),
         cmocka_unit_test(sizes_and_sites_have_entries_of_their_own),
     };

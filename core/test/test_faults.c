@@ -141,7 +141,9 @@ static void medium_copies(void) {
     allocate(12, MEDIUM);
     memset(blocks[12].data, 0, MEDIUM);
     memset(blocks[12].shadow, 0, MEDIUM);
-    pw_collection_ended(); // zero pages, given back
+    for (int i = 0; i < 6; i++) {
+        pw_collection_ended(); // zero pages, given back once the block is old enough
+    }
     verify_all();
     for (int i = 4; i < 9; i++) {
         drop(i);
@@ -268,6 +270,7 @@ static const struct site sites[] = {
     {PW_SITE_THREADS, THREADS, {EACCES, ENOENT, ENOMEM}},
     {PW_SITE_PRESSURE, NOT_COUNTED, {EACCES, ENOENT, EMFILE, EINVAL, EBUSY}},
     {PW_SITE_KEEPER, KEEPER, {EAGAIN, EPERM}},
+    {PW_SITE_PEEK, NOT_COUNTED, {EPERM, ENOSYS, EFAULT, ESRCH}},
 };
 
 static int fallbacks_counted(void) {
@@ -418,7 +421,8 @@ static void reach_every_site(void) {
     for (size_t i = 0; i < sizeof sites / sizeof *sites && !brief; i++) {
         enum pw_os_site site = sites[i].site;
         // Only a fall-back, or another set of options, comes to these.
-        bool elsewhere = site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP;
+        bool elsewhere =
+            site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP || site == PW_SITE_PEEK;
         if (calls[site] == 0 && !elsewhere) {
             fprintf(stderr, "faults: %s is never reached\n", pw_os_site_names[site]);
             failures++;

@@ -28,13 +28,16 @@ struct pw_extent {
     uint8_t zero_backoff;    // log2 of the collections to skip before the next zero scan
     bool judged;             // the predictor has seen what became of this copy
     bool copied;             // its shared pages came by a copy into it, not out of it
+    bool watched;            // a plain copy that the predictor watches
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
     uint16_t data_offset; // of the block's first byte in the extent, at most one page
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
     uint32_t generation;  // changes whenever the extent becomes another one
-    uint32_t zero_due;    // collection at which the next zero scan is due
-    uint32_t stamp;       // of a warm extent: when it was freed, in units of 256 ms
-    size_t user_size;     // bytes asked for
+    uint32_t zero_given;  // pages that zero reclaim has given back
+    uint32_t zero_given_at; // the last of them at this collection
+    uint32_t zero_due;      // collection at which the next zero scan is due
+    uint32_t stamp;         // of a warm extent: when it was freed, in units of 256 ms
+    size_t user_size;       // bytes asked for
 
     // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
     // from its page share_offset on. snapshot 0: not shared.

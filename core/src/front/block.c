@@ -7,6 +7,7 @@
 #include "front/block.h"
 #include "front/c_library.h"
 #include "front/collection.h"
+#include "front/fate.h"
 #include "front/heap.h"
 #include "front/keeper.h"
 #include "front/module.h"
@@ -112,10 +113,12 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->untouched = extent->warm_pages < extent->pages;
     extent->sparse = false;
     extent->zero_backoff = 0;
-    // A block that does not outlive the next collection is not worth a look.
-    extent->zero_due = pw_heap.share.collections + 2;
+    extent->zero_given = 0;
+    extent->zero_due =
+        pw_heap.share.collections + pw_zero_wait(&pw_heap.zero_learner, extent->pages);
     extent->judged = false;
     extent->copied = false;
+    extent->watched = false;
     extent->data_offset = data_offset;
     extent->user_size = size;
 }
@@ -164,27 +167,6 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
 
 // --- release -----------------------------------------------------------------
 
-// Tell the predictor what became of a shared copy.
-static void report_copy(struct pw_extent *extent) {
-    struct pw_prediction *prediction =
-        pw_predictor_entry(&pw_heap.predictor, extent->pages, extent->site);
-    uint32_t number = pw_extent_number(&pw_heap.arena, extent);
-    if (prediction->watched == number && prediction->generation == extent->generation) {
-        prediction->watched = 0;
-    }
-    uint64_t written = 0;
-    if (extent->judged || !pw_share_count_private(&pw_heap.share, extent, extent->share_first,
-                                                  extent->share_pages, &written)) {
-        return;
-    }
-    PW_COUNT(&pw_heap.stats, private_copy_bytes, written * PW_PAGE);
-    if (pw_predictor_report(prediction, written, extent->share_pages, true)) {
-        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
-    } else {
-        PW_COUNT(&pw_heap.stats, predictor_hits, 1);
-    }
-}
-
 // Most of a block that was filled lazily may never have been backed: such pages are not warm.
 static bool is_mostly_absent(const struct pw_extent *extent) {
     uint64_t resident = 0;
@@ -193,11 +175,21 @@ static bool is_mostly_absent(const struct pw_extent *extent) {
            resident * 2 < extent->pages;
 }
 
+// Tell the policy what became of pages that were given back. A block on a snapshot does not tell
+// which of its pages are absent.
+static void report_zero_pages(const struct pw_extent *extent) {
+    uint64_t resident = 0;
+    if (extent->zero_given && !extent->snapshot &&
+        pw_share_count_private(&pw_heap.share, extent, 0, extent->pages, &resident)) {
+        pw_zero_report(&pw_heap.zero_learner, extent->pages, extent->zero_given,
+                       pw_heap.share.collections - extent->zero_given_at, extent->pages - resident);
+    }
+}
+
 static enum pw_extent_state release_state(struct pw_extent *extent) {
+    pw_fate_ends(extent);
+    report_zero_pages(extent);
     if (extent->snapshot) {
-        if (extent->copied) {
-            report_copy(extent);
-        }
         return pw_share_drop_block(&pw_heap.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
     if (pw_heap.options.pool && !is_mostly_absent(extent)) {

@@ -2,6 +2,7 @@
 //
 // Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
 #include "front/copy.h"
+#include "front/fate.h"
 #include "front/heap.h"
 #include "front/module.h"
 
@@ -51,33 +52,6 @@ static bool find_pages(struct copy *copy, char *to, const char *from, size_t siz
 static bool covers(uint32_t first, uint32_t pages, const struct pw_extent *extent) {
     return first <= extent->share_first &&
            first + pages >= extent->share_first + extent->share_pages;
-}
-
-// Has the previous copy of this kind been overwritten in the meantime?
-static void look_at_watched(struct pw_prediction *prediction) {
-    if (!prediction->watched) {
-        return;
-    }
-    struct pw_extent *last = pw_extent_at(&pw_heap.arena, prediction->watched);
-    uint64_t written = 0;
-    if (last->generation != prediction->generation || last->state != PW_EXTENT_USED ||
-        !last->snapshot || last->judged) {
-        prediction->watched = 0;
-    } else if (pw_share_count_private(&pw_heap.share, last, last->share_first, last->share_pages,
-                                      &written) &&
-               written * 2 > last->share_pages) {
-        pw_predictor_report(prediction, written, last->share_pages, false);
-        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
-        last->judged = true;
-        prediction->watched = 0;
-    }
-}
-
-static void watch(struct pw_prediction *prediction, const struct pw_extent *extent) {
-    if (!prediction->watched) {
-        prediction->watched = pw_extent_number(&pw_heap.arena, extent);
-        prediction->generation = extent->generation;
-    }
 }
 
 static void count_plain(enum pw_copy_answer answer) {
@@ -160,13 +134,15 @@ static bool free_destination(struct copy *copy) {
 }
 
 // What the policy needs to know. False: a shape that cannot be shared.
-static bool ask(const struct copy *copy, const void *site, struct pw_copy_question *question) {
+static bool ask(const struct copy *copy, const void *site, bool by_extension,
+                struct pw_copy_question *question) {
     struct pw_extent *source = copy->source;
     *question = (struct pw_copy_question){
         .pages = copy->pages,
         .destination_pages = copy->destination->pages,
         .destination_warm = copy->destination->warm_pages,
         .site = (uint64_t)(uintptr_t)site,
+        .by_extension = by_extension,
     };
     if (!source->snapshot) {
         return true;
@@ -188,13 +164,13 @@ static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
-static bool share_pages(struct copy *copy, const void *site) {
+static bool share_pages(struct copy *copy, const void *site, bool by_extension) {
     struct pw_stats *stats = &pw_heap.stats;
     struct pw_copy_question question;
     struct pw_prediction *prediction =
         pw_predictor_entry(&pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
-    look_at_watched(prediction);
-    if (!ask(copy, site, &question)) {
+    pw_fate_look(prediction);
+    if (!ask(copy, site, by_extension, &question)) {
         PW_COUNT(stats, copies_plain_shape, 1);
         return false;
     }
@@ -205,6 +181,11 @@ static bool share_pages(struct copy *copy, const void *site) {
     }
     if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
         count_plain(answer);
+        if (answer == PW_COPY_PLAIN_PREDICTED) {
+            copy->destination->site = question.site;
+            pw_fate_watch_plain(prediction, copy->destination, copy->to, copy->source, copy->from,
+                                copy->pages);
+        }
         return false;
     }
     if (!make_room(copy, answer)) {
@@ -212,7 +193,7 @@ static bool share_pages(struct copy *copy, const void *site) {
         return false;
     }
     copy->destination->site = question.site;
-    watch(prediction, copy->destination);
+    pw_fate_watch_shared(prediction, copy->destination);
     uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
     PW_COUNT(stats, copies_shared, 1);
     PW_COUNT(stats, shared_copy_bytes, (copy->pages - copied) * PW_PAGE);
@@ -255,12 +236,13 @@ bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
     bool shared = false;
     if (find_pages(&copy, to, from, size)) {
         PW_COUNT(&pw_heap.stats, copies_seen, 1);
+        enum pw_module module = pw_module_of(site);
         bool safe =
-            copy.source->collected && copy.destination->collected && pw_module_is_safe(site);
+            copy.source->collected && copy.destination->collected && module != PW_MODULE_OTHER;
         if (!safe) {
             PW_COUNT(&pw_heap.stats, copies_plain_module, 1);
         }
-        shared = safe && share_pages(&copy, site);
+        shared = safe && share_pages(&copy, site, module == PW_MODULE_EXTENSION);
     }
     leave(&signals);
     if (shared) {

@@ -10,6 +10,7 @@
 #include "pagewise.h"
 #include "policy/copy.h"
 #include "policy/options.h"
+#include "policy/zero.h"
 #include "share/share.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct pw_heap {
     struct pw_share share;
     struct pw_huge huge;
     struct pw_predictor predictor;
+    struct pw_zero_learner zero_learner;
 
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim

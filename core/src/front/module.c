@@ -35,15 +35,15 @@ static bool is_package_library(const char *path, const char *name) {
            strcmp(name + name_length, ".so") == 0;
 }
 
-// .../R/modules/NAME.so and the executable of an R that was built without a shared library.
-static bool is_in_r_home(const char *path) {
-    return strstr(path, "/R/modules/") != NULL || strstr(path, "/R/bin/exec/R") != NULL;
+// .../R/modules/NAME.so: libraries of base packages, lapack.so among them.
+static bool is_extension(const char *path, const char *name) {
+    return strstr(path, "/R/modules/") != NULL || is_package_library(path, name);
 }
 
-static bool is_r(const char *path) {
-    const char *name = base_name(path);
+// libR.so, or the executable of an R that was built without a shared library.
+static bool is_runtime(const char *path, const char *name) {
     return starts_with(name, "libR.so") || starts_with(name, "libRblas") ||
-           starts_with(name, "libRlapack") || is_in_r_home(path) || is_package_library(path, name);
+           starts_with(name, "libRlapack") || strstr(path, "/R/bin/exec/R") != NULL;
 }
 
 // The module that contains `address`, without walking its symbols where the C library can (2.35).
@@ -67,12 +67,18 @@ static const char *path_of(const void *address) {
     return *map->l_name ? map->l_name : (const char *)getauxval(AT_EXECFN);
 }
 
-bool pw_module_is_safe(const void *site) {
-    if (pw_heap.options.modules == PW_MODULES_ALL) {
-        return true;
-    }
+enum pw_module pw_module_of(const void *site) {
     const char *path = path_of(site);
-    return path && is_r(path);
+    const char *name = path ? base_name(path) : "";
+    if (path && is_extension(path, name)) {
+        return PW_MODULE_EXTENSION;
+    }
+    bool trusted = pw_heap.options.modules == PW_MODULES_ALL;
+    return trusted || (path && is_runtime(path, name)) ? PW_MODULE_RUNTIME : PW_MODULE_OTHER;
+}
+
+bool pw_module_is_safe(const void *site) {
+    return pw_heap.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
 }
 
 bool pw_module_is_quiet(const void *site) {

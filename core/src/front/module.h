@@ -6,6 +6,14 @@
 
 #include "pagewise.h"
 
+enum pw_module {
+    PW_MODULE_OTHER,     // unknown: may hand memory to devices
+    PW_MODULE_RUNTIME,   // R itself
+    PW_MODULE_EXTENSION, // the library of a package
+};
+
+enum pw_module pw_module_of(const void *site);
+
 // R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
 bool pw_module_is_safe(const void *site);
 

@@ -29,6 +29,7 @@ enum pw_os_site {
     PW_SITE_THREADS,
     PW_SITE_PRESSURE,
     PW_SITE_KEEPER,
+    PW_SITE_PEEK,
     PW_SITE_COUNT
 };
 

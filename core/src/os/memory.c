@@ -7,6 +7,8 @@
 #include <gnu/lib-names.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -138,4 +140,25 @@ void pw_os_fill_zero(void *to, size_t size) {
         pw_os_find_functions();
     }
     next_fill(to, 0, size);
+}
+
+int pw_os_same_pages(const char *one, const char *other, const uint32_t *pages, unsigned count) {
+    char bytes[PW_OS_PEEK_PAGES][2][PW_OS_PEEK];
+    struct iovec remote[2 * PW_OS_PEEK_PAGES], local = {bytes, 0};
+    int saved = errno, same = 0;
+    count = count < PW_OS_PEEK_PAGES ? count : PW_OS_PEEK_PAGES;
+    for (unsigned i = 0; i < count; i++) {
+        size_t middle = (size_t)pages[i] * PW_PAGE + PW_PAGE / 2;
+        remote[2 * i] = (struct iovec){(void *)(uintptr_t)(one + middle), PW_OS_PEEK};
+        remote[2 * i + 1] = (struct iovec){(void *)(uintptr_t)(other + middle), PW_OS_PEEK};
+    }
+    local.iov_len = (size_t)count * 2 * PW_OS_PEEK;
+    ssize_t got = PW_OS_FAULT(PW_SITE_PEEK)
+                      ? -1
+                      : process_vm_readv(getpid(), &local, 1, remote, 2 * (unsigned long)count, 0);
+    for (unsigned i = 0; got == (ssize_t)local.iov_len && i < count; i++) {
+        same += memcmp(bytes[i][0], bytes[i][1], PW_OS_PEEK) == 0;
+    }
+    errno = saved;
+    return got == (ssize_t)local.iov_len ? same : -1;
 }

@@ -63,6 +63,13 @@ void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 
+// How many of `pages` pages read the same at `one` and at `other`, judged by PW_OS_PEEK bytes in
+// the middle of each? Read by the kernel: a page that may not be read is an answer, not a crash.
+// -1: not known.
+#define PW_OS_PEEK       64
+#define PW_OS_PEEK_PAGES 16u
+int pw_os_same_pages(const char *one, const char *other, const uint32_t *pages, unsigned count);
+
 // --- descriptors -------------------------------------------------------------
 
 // A descriptor and the identity of the file behind it. A program may close every descriptor and get

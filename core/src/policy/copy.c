@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "policy/copy.h"
 
-#define HIGHEST_SCORE 16
-#define LOWEST_SCORE  (-4)
-#define RETRY_EVERY   32u
+#define HIGHEST_SCORE             16
+#define LOWEST_SCORE              (-4)
+#define RETRY_EVERY               32u
+#define FIRST_SCORE_OF_EXTENSIONS 1
 // Sharing an already published source costs a mapping, and later faults; a warm copy of less than
 // this is cheaper (1 MB).
 #define SMALLEST_WARM_SHARE_PAGES 256u
@@ -28,6 +29,15 @@ bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uin
     return overwritten;
 }
 
+// A package's own C code that copies a whole vector does so to work on the copy, as solve() does
+// for LAPACK; R itself duplicates because somebody else may still look.
+static void begin(struct pw_prediction *prediction, const struct pw_copy_question *question) {
+    if (!prediction->known && prediction->score == 0 && question->by_extension) {
+        prediction->score = FIRST_SCORE_OF_EXTENSIONS;
+    }
+    prediction->known = true;
+}
+
 static bool expects_overwrite(struct pw_prediction *prediction) {
     return prediction->score > 0 && ++prediction->skipped % RETRY_EVERY != 0;
 }
@@ -39,6 +49,7 @@ enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
     if (options->share == PW_SHARE_ALWAYS) {
         return clean ? PW_COPY_SHARE : PW_COPY_PUBLISH;
     }
+    begin(prediction, question);
     if (expects_overwrite(prediction)) {
         return PW_COPY_PLAIN_PREDICTED;
     }

@@ -30,14 +30,17 @@ struct pw_copy_question {
     bool published;             // the source shares all of these pages already
     uint64_t written;           // of these, how many the source has replaced since
     uint64_t site;              // the caller
+    bool by_extension;          // who is the library of a package, not the runtime
 };
 
 // What the predictor remembers of one (size, site). The watched copy is named by its extent.
 struct pw_prediction {
-    int8_t score;     // above 0: expect an overwrite
-    uint8_t skipped;  // copies not shared for that reason since the last try
-    uint32_t watched; // extent number of the last shared copy, 0: none
-    uint32_t generation;
+    int8_t score;                       // above 0: expect an overwrite
+    bool known;                         // asked before: a score of 0 was earned
+    uint8_t skipped;                    // copies not shared for that reason since the last try
+    uint32_t watched, generation;       // extent number of the watched copy, 0: none
+    uint32_t source, source_generation; // of a plain copy; source 0: it is a shared one
+    uint32_t to, from, pages;           // of a plain copy: which pages of which
 };
 
 #define PW_PREDICTIONS 4096u

@@ -108,6 +108,8 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
         uint64_t got = reclaim_extent(share, extent);
         freed += got;
         if (got) {
+            extent->zero_given += (uint32_t)(got / PW_PAGE);
+            extent->zero_given_at = share->collections;
             extent->zero_backoff = 0;
         } else if (extent->zero_backoff < MAX_BACKOFF) {
             extent->zero_backoff++;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "front/fate.h"
+#include "front/heap.h"
+
+static bool is_live(uint32_t number, uint32_t generation) {
+    const struct pw_extent *extent = pw_extent_at(&pw_heap.arena, number);
+    return extent->generation == generation && extent->state == PW_EXTENT_USED;
+}
+
+static void watch(struct pw_prediction *prediction, const struct pw_extent *destination) {
+    prediction->watched = pw_extent_number(&pw_heap.arena, destination);
+    prediction->generation = destination->generation;
+    prediction->source = 0;
+}
+
+void pw_fate_watch_shared(struct pw_prediction *prediction, struct pw_extent *destination) {
+    if (!prediction->watched || prediction->source) {
+        watch(prediction, destination);
+    }
+}
+
+void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *destination,
+                         uint32_t to, struct pw_extent *source, uint32_t from, uint32_t pages) {
+    if (prediction->watched) {
+        return;
+    }
+    watch(prediction, destination);
+    prediction->source = pw_extent_number(&pw_heap.arena, source);
+    prediction->source_generation = source->generation;
+    prediction->to = to;
+    prediction->from = from;
+    prediction->pages = pages;
+    destination->watched = true;
+}
+
+// --- plain copies ------------------------------------------------------------
+
+// How many of a few pages, spread evenly, are still the same on both sides. -1: not known.
+static int count_same(const struct pw_prediction *prediction, unsigned *sampled) {
+    struct pw_arena *arena = &pw_heap.arena;
+    const struct pw_extent *destination = pw_extent_at(arena, prediction->watched);
+    const struct pw_extent *source = pw_extent_at(arena, prediction->source);
+    uint32_t pages[PW_OS_PEEK_PAGES];
+    unsigned count = prediction->pages < PW_OS_PEEK_PAGES ? prediction->pages : PW_OS_PEEK_PAGES;
+    for (unsigned i = 0; i < count; i++) {
+        pages[i] = (uint32_t)((uint64_t)prediction->pages * i / count);
+    }
+    *sampled = count;
+    return pw_os_same_pages(
+        pw_extent_address(arena, destination) + (size_t)prediction->to * PW_PAGE,
+        pw_extent_address(arena, source) + (size_t)prediction->from * PW_PAGE, pages, count);
+}
+
+static void judge_plain(struct pw_prediction *prediction) {
+    unsigned sampled = 0;
+    int same = is_live(prediction->source, prediction->source_generation)
+                   ? count_same(prediction, &sampled)
+                   : -1;
+    if (same >= 0) {
+        pw_predictor_report(prediction, sampled - (unsigned)same, sampled, true);
+    }
+    prediction->watched = 0;
+}
+
+// --- shared copies -----------------------------------------------------------
+
+static void judge_shared(struct pw_prediction *prediction) {
+    struct pw_extent *last = pw_extent_at(&pw_heap.arena, prediction->watched);
+    uint64_t written = 0;
+    if (!last->snapshot || last->judged) {
+        prediction->watched = 0;
+    } else if (pw_share_count_private(&pw_heap.share, last, last->share_first, last->share_pages,
+                                      &written) &&
+               written * 2 > last->share_pages) {
+        pw_predictor_report(prediction, written, last->share_pages, false);
+        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+        last->judged = true;
+        prediction->watched = 0;
+    }
+}
+
+void pw_fate_look(struct pw_prediction *prediction) {
+    if (!prediction->watched) {
+        return;
+    }
+    if (!is_live(prediction->watched, prediction->generation)) {
+        prediction->watched = 0;
+    } else if (prediction->source) {
+        judge_plain(prediction);
+    } else {
+        judge_shared(prediction);
+    }
+}
+
+// --- the end -----------------------------------------------------------------
+
+static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *prediction) {
+    uint64_t written = 0;
+    if (extent->judged || !pw_share_count_private(&pw_heap.share, extent, extent->share_first,
+                                                  extent->share_pages, &written)) {
+        return;
+    }
+    PW_COUNT(&pw_heap.stats, private_copy_bytes, written * PW_PAGE);
+    if (pw_predictor_report(prediction, written, extent->share_pages, true)) {
+        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+    } else {
+        PW_COUNT(&pw_heap.stats, predictor_hits, 1);
+    }
+}
+
+void pw_fate_ends(struct pw_extent *extent) {
+    bool shared = extent->snapshot && extent->copied;
+    if (!shared && !extent->watched) {
+        return;
+    }
+    struct pw_prediction *prediction =
+        pw_predictor_entry(&pw_heap.predictor, extent->pages, extent->site);
+    bool is_watched = prediction->watched == pw_extent_number(&pw_heap.arena, extent) &&
+                      prediction->generation == extent->generation;
+    if (is_watched && prediction->source) {
+        judge_plain(prediction);
+    }
+    if (shared) {
+        shared_copy_ends(extent, prediction);
+    }
+    if (is_watched) {
+        prediction->watched = 0;
+    }
+}

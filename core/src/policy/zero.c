@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "policy/zero.h"
+
+#define SHORTEST_WAIT 4u // a block that does not outlive the next collection is not worth a look
+#define HIGHEST_LEVEL 6
+#define WORTH_KEEPING 4u // collections for which pages must have stayed away
+
+static uint32_t slot(uint32_t pages) {
+    return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;
+}
+
+uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages) {
+    return SHORTEST_WAIT << learner->level[slot(pages)];
+}
+
+bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
+                    uint64_t absent) {
+    uint8_t *level = &learner->level[slot(pages)];
+    bool worth = absent * 2 >= given && since >= WORTH_KEEPING;
+    if (worth) {
+        *level -= *level > 0;
+    } else {
+        *level = (uint8_t)(*level + 2 > HIGHEST_LEVEL ? HIGHEST_LEVEL : *level + 2);
+    }
+    return worth;
+}

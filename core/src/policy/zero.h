@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// How long a new block is left alone before its pages are searched for zeros. Giving a page back
+// costs a fault when it is written again, and saves nothing when the block is freed soon after;
+// earlier blocks of the same size tell.
+#ifndef PW_POLICY_ZERO_H
+#define PW_POLICY_ZERO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PW_ZERO_SIZES 1024u
+
+// Zeroed memory is a valid start.
+struct pw_zero_learner {
+    uint8_t level[PW_ZERO_SIZES]; // log2 of the wait beyond the shortest one, by hashed size
+};
+
+// In collections.
+uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages);
+
+// A block of `pages` pages is freed. `given` pages were given back, the last ones `since`
+// collections ago, and `absent` of the block's pages are still not backed. Returns whether that was
+// worth it.
+bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
+                    uint64_t absent);
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+//
+// Plain copies are watched: what the predictor learns from those that were expected to be
+// overwritten.
+#include "front/fate.h"
+#include "front/heap.h"
+#include "os/fault.h"
+#include "support.h"
+
+#include <sys/mman.h>
+
+#define SIZE  ((size_t)4 << 20)
+#define PAGES ((uint32_t)(SIZE / PW_PAGE))
+#define SITE  0x1234u
+#define SCORE 5
+
+struct copies {
+    char *source, *destination;
+    struct pw_prediction *prediction;
+};
+
+// A plain copy, watched, of a kind that is expected to be overwritten.
+static int start(void **state) {
+    static struct copies copies;
+    pw_os_fault_clear();
+    copies.source = pw_allocate(SIZE);
+    copies.destination = pw_allocate(SIZE);
+    assert_non_null(copies.source);
+    assert_non_null(copies.destination);
+    struct random random = random_from(1);
+    random_fill(&random, copies.source, SIZE);
+    memcpy(copies.destination, copies.source, SIZE);
+    struct pw_extent *source = pw_arena_find(&pw_heap.arena, copies.source);
+    struct pw_extent *destination = pw_arena_find(&pw_heap.arena, copies.destination);
+    copies.prediction = pw_predictor_entry(&pw_heap.predictor, destination->pages, SITE);
+    *copies.prediction = (struct pw_prediction){.known = true, .score = SCORE};
+    destination->site = SITE;
+    assert_true(pw_heap_enter());
+    pw_fate_watch_plain(copies.prediction, destination, 1, source, 1, PAGES - 1);
+    pw_heap_leave();
+    *state = &copies;
+    return 0;
+}
+
+static int stop(void **state) {
+    struct copies *copies = *state;
+    pw_os_fault_clear();
+    pw_free(copies->source);
+    pw_free(copies->destination);
+    return 0;
+}
+
+static int look(struct copies *copies) {
+    assert_true(pw_heap_enter());
+    pw_fate_look(copies->prediction);
+    pw_heap_leave();
+    return copies->prediction->score;
+}
+
+static void an_untouched_copy_speaks_for_sharing(void **state) {
+    struct copies *copies = *state;
+    assert_int_equal(look(copies), SCORE - 1);
+    assert_int_equal(copies->prediction->watched, 0);
+}
+
+static void an_overwritten_copy_speaks_against(void **state) {
+    struct copies *copies = *state;
+    memset(copies->destination, 1, SIZE);
+    assert_int_equal(look(copies), SCORE + 2);
+}
+
+static void so_does_an_overwritten_source(void **state) {
+    struct copies *copies = *state;
+    memset(copies->source, 1, SIZE);
+    assert_int_equal(look(copies), SCORE + 2);
+}
+
+static void a_few_written_pages_are_no_overwrite(void **state) {
+    struct copies *copies = *state;
+    memset(copies->destination, 1, SIZE / 4);
+    assert_int_equal(look(copies), SCORE - 1);
+}
+
+static void the_end_of_the_copy_tells_too(void **state) {
+    struct copies *copies = *state;
+    memset(copies->destination, 1, SIZE);
+    pw_free(copies->destination);
+    copies->destination = NULL;
+    assert_int_equal(copies->prediction->score, SCORE + 2);
+    assert_int_equal(copies->prediction->watched, 0);
+}
+
+static void without_its_source_nothing_is_learnt(void **state) {
+    struct copies *copies = *state;
+    pw_free(copies->source);
+    copies->source = NULL;
+    assert_int_equal(look(copies), SCORE);
+    assert_int_equal(copies->prediction->watched, 0);
+}
+
+static void a_page_that_may_not_be_read_is_no_crash(void **state) {
+    struct copies *copies = *state;
+    char *middle =
+        copies->destination - ((uintptr_t)copies->destination & (PW_PAGE - 1)) + SIZE / 2;
+    assert_int_equal(mprotect(middle, SIZE / 4, PROT_NONE), 0);
+    int score = look(copies);
+    assert_int_equal(mprotect(middle, SIZE / 4, PROT_READ | PROT_WRITE), 0);
+    assert_int_equal(score, SCORE);
+}
+
+static void a_kernel_that_refuses_to_look_teaches_nothing(void **state) {
+    struct copies *copies = *state;
+    pw_os_fault_plan(PW_SITE_PEEK, ENOSYS, 1, 1);
+    errno = 77;
+    assert_int_equal(look(copies), SCORE);
+    assert_int_equal(errno, 77);
+}
+
+#define WATCHED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+
+int main(void) {
+    CHECK(pw_start("modules=all"));
+    const struct CMUnitTest tests[] = {
+        WATCHED(an_untouched_copy_speaks_for_sharing),
+        WATCHED(an_overwritten_copy_speaks_against),
+        WATCHED(so_does_an_overwritten_source),
+        WATCHED(a_few_written_pages_are_no_overwrite),
+        WATCHED(the_end_of_the_copy_tells_too),
+        WATCHED(without_its_source_nothing_is_learnt),
+        WATCHED(a_page_that_may_not_be_read_is_no_crash),
+        WATCHED(a_kernel_that_refuses_to_look_teaches_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

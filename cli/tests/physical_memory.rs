@@ -12,6 +12,8 @@ const MEGABYTE: f64 = 1048576.0;
 const SIZE: f64 = 64.0;
 /// Page tables of the allocator, stack, and what the loader does differently from run to run.
 const TOLERANCE: f64 = 0.75;
+/// Pss divides the C library's pages among all processes of the machine, whose number changes meanwhile.
+const TOLERANCE_OF_PSS: f64 = 4.0;
 
 fn samplers() -> &'static [&'static str] {
     if is_root() {
@@ -38,8 +40,13 @@ fn peak(sampler: &str, shape: &str) -> f64 {
 fn expect(shape: &str, megabytes: f64) {
     for sampler in samplers() {
         let found = peak(sampler, shape);
+        let tolerance = if sampler == &"pss" {
+            TOLERANCE_OF_PSS
+        } else {
+            TOLERANCE
+        };
         assert!(
-            (found - megabytes).abs() < TOLERANCE,
+            (found - megabytes).abs() < tolerance,
             "{shape} by {sampler}: {found:.2} MB instead of {megabytes}"
         );
     }

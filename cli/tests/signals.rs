@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::pagewise;
 
-/// Says "ready", then the name of each signal it gets; ends after one second of silence or on TERM.
+/// Says "ready", then the name of each signal it gets; ends after two seconds or on TERM. For bash:
+/// dash drops signals that arrive while it starts a command (it ignores them during vfork).
 const LISTENER: &str = "
     for s in INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
     trap 'echo TERM; exit 5' TERM
@@ -35,7 +36,7 @@ fn start(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
 fn listener() -> Command {
     let mut command = pagewise();
     command
-        .args(["run", "--", "sh", "-c", LISTENER])
+        .args(["run", "--", "bash", "-c", LISTENER])
         .process_group(0);
     command
 }

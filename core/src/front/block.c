@@ -114,8 +114,9 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->sparse = false;
     extent->zero_backoff = 0;
     extent->zero_given = 0;
-    extent->zero_due =
-        pw_heap.share.collections + pw_zero_wait(&pw_heap.zero_learner, extent->pages);
+    extent->zero_young = true;
+    extent->zero_wait = (uint16_t)pw_zero_wait(&pw_heap.zero_learner, extent->pages);
+    extent->zero_due = pw_heap.share.collections + pw_zero_first_wait(extent->zero_wait);
     extent->judged = false;
     extent->copied = false;
     extent->watched = false;

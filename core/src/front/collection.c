@@ -77,11 +77,11 @@ void pw_quiet_thread_ends(void) {
     __atomic_fetch_sub(&pw_heap.quiet_threads, 1, __ATOMIC_SEQ_CST);
 }
 
-// Between looking at a page and giving it back, another thread could write to it. Quiet threads are
-// counted only while they certainly exist, so that they never stand for another one.
+// Between looking at a page and giving it back, another thread could write to it. Quiet threads,
+// our keeper among them, are counted only while they certainly exist, so that they never stand for
+// another one.
 static bool threads_are_quiet(void) {
-    unsigned known =
-        1 + pw_heap.keeper_runs + __atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST);
+    unsigned known = 1 + __atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST);
     unsigned threads = pw_os_thread_count();
     bool quiet = threads > 0 && threads <= known;
     if (!quiet) {

@@ -84,5 +84,6 @@ bool pw_module_is_safe(const void *site) {
 bool pw_module_is_quiet(const void *site) {
     const char *path = path_of(site);
     const char *name = path ? base_name(path) : "";
-    return starts_with(name, "libopenblas") || starts_with(name, "libblis");
+    bool is_blas = starts_with(name, "libopenblas") || starts_with(name, "libblis");
+    return is_blas || (path && strcmp(name, "cli.so") == 0 && is_package_library(path, name));
 }

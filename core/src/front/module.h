@@ -17,7 +17,8 @@ enum pw_module pw_module_of(const void *site);
 // R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
 bool pw_module_is_safe(const void *site);
 
-// A BLAS: the threads it starts only work while it is being called.
+// A BLAS, whose threads only work while it is being called, or R's package cli, whose only thread
+// counts time for progress bars: loaded with ggplot2, dplyr or mlr, it runs in most sessions.
 PW_API bool pw_module_is_quiet(const void *site);
 
 #endif

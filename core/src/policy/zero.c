@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "policy/zero.h"
 
-#define SHORTEST_WAIT 4u // a block that does not outlive the next collection is not worth a look
+#define SHORTEST_WAIT 4u
 #define HIGHEST_LEVEL 6
 #define WORTH_KEEPING 4u // collections for which pages must have stayed away
 

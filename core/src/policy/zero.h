@@ -16,8 +16,14 @@ struct pw_zero_learner {
     uint8_t level[PW_ZERO_SIZES]; // log2 of the wait beyond the shortest one, by hashed size
 };
 
-// In collections.
+// Collections until all zero pages of a block are looked for.
 uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages);
+
+// Collections until long runs of them are: that costs little, and saves most where a matrix was
+// made to be filled later.
+static inline uint32_t pw_zero_first_wait(uint32_t wait) {
+    return wait / 4;
+}
 
 // A block of `pages` pages is freed. `given` pages were given back, the last ones `since`
 // collections ago, and `absent` of the block's pages are still not backed. Returns whether that was

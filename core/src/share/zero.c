@@ -7,7 +7,8 @@
 #include "share/snapshot.h"
 
 #define RANGES      128
-#define MAX_BACKOFF 6 // at least every 64th collection looks at a block
+#define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
+#define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
 
 // All 4,096 bytes zero? Most pages that are not show it in their first bytes.
 static bool is_zero(const char *page) {
@@ -26,10 +27,10 @@ struct zero_run {
     char *start, *end;
 };
 
-static uint64_t give_back_run(struct pw_share *share, struct zero_run *run) {
+static uint64_t give_back_run(struct pw_share *share, struct zero_run *run, size_t shortest) {
     size_t size = (size_t)(run->end - run->start);
     run->start = run->end;
-    if (size == 0) {
+    if (size < shortest) {
         return 0;
     }
     if (share->arena->has_huge) {
@@ -44,6 +45,7 @@ static uint64_t give_back_run(struct pw_share *share, struct zero_run *run) {
 
 struct reclaim {
     struct pw_share *share;
+    size_t shortest; // run worth giving back
     uint64_t freed;
 };
 
@@ -56,14 +58,14 @@ static bool reclaim_range(void *context, char *start, size_t size) {
     for (char *page = start; page < start + size; page += PW_PAGE) {
         if (is_zero(page)) {
             if (run.end != page) {
-                reclaim->freed += give_back_run(share, &run);
+                reclaim->freed += give_back_run(share, &run, reclaim->shortest);
                 run.start = page;
             }
             run.end = page + PW_PAGE;
             found++;
         }
     }
-    reclaim->freed += give_back_run(share, &run);
+    reclaim->freed += give_back_run(share, &run, reclaim->shortest);
     PW_COUNT(share->stats, zero_pages_checked, size / PW_PAGE);
     PW_COUNT(share->stats, zero_pages_found, found);
     return true;
@@ -79,8 +81,9 @@ static void reclaim_pages(struct reclaim *reclaim, const struct pw_extent *exten
 // The first page holds the chunk header and the object's own: never zero. Shared pages are left
 // out: a discarded one would show its snapshot again. Swapped ones are not resident, and so never
 // brought back.
-static uint64_t reclaim_extent(struct pw_share *share, const struct pw_extent *extent) {
-    struct reclaim reclaim = {.share = share};
+static uint64_t reclaim_extent(struct pw_share *share, const struct pw_extent *extent,
+                               size_t shortest) {
+    struct reclaim reclaim = {.share = share, .shortest = shortest};
     uint32_t shared_end = extent->share_first + extent->share_pages;
     if (extent->snapshot) {
         reclaim_pages(&reclaim, extent, 1, extent->share_first);
@@ -95,6 +98,20 @@ static bool is_due(const struct pw_extent *extent, uint32_t collections, bool al
     return always || (int32_t)(collections - extent->zero_due) >= 0;
 }
 
+// When to look again: soon where something was found, else less and less often.
+static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t got) {
+    if (got) {
+        extent->zero_given += (uint32_t)(got / PW_PAGE);
+        extent->zero_given_at = collections;
+        extent->zero_backoff = 0;
+    } else if (!extent->zero_young && extent->zero_backoff < MAX_BACKOFF) {
+        extent->zero_backoff++;
+    }
+    extent->zero_due =
+        collections + (extent->zero_young ? extent->zero_wait : 1u << extent->zero_backoff);
+    extent->zero_young = false;
+}
+
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     uint64_t freed = 0;
     share->collections++;
@@ -105,16 +122,10 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
             !is_due(extent, share->collections, always)) {
             continue;
         }
-        uint64_t got = reclaim_extent(share, extent);
+        bool coarse = extent->zero_young && !always;
+        uint64_t got = reclaim_extent(share, extent, coarse ? YOUNG_RUN : PW_PAGE);
         freed += got;
-        if (got) {
-            extent->zero_given += (uint32_t)(got / PW_PAGE);
-            extent->zero_given_at = share->collections;
-            extent->zero_backoff = 0;
-        } else if (extent->zero_backoff < MAX_BACKOFF) {
-            extent->zero_backoff++;
-        }
-        extent->zero_due = share->collections + (1u << extent->zero_backoff);
+        reschedule(extent, share->collections, got);
     }
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
     return freed;

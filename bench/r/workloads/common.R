@@ -53,13 +53,18 @@ two_classes <- function(rows, features) {
   data.frame(data)
 }
 
-# Cross-validation through mlr, as the paper does for all ten learners.
+# 20-fold cross-validation through mlr, as the paper does for all ten learners; a smaller scale runs fewer of the 20 folds.
 cross_validate <- function(size, learner) {
   configureMlr(show.info = FALSE, on.learner.warning = "quiet")
   task <- makeClassifTask(data = two_classes(size$rows, size$features), target = "class")
-  result <- resample(learner, task, makeResampleDesc("CV", iters = size$folds))
+  folds <- makeResampleInstance(makeResampleDesc("CV", iters = 20), task)
+  chosen <- seq_len(size$folds)
+  folds$train.inds <- folds$train.inds[chosen]
+  folds$test.inds <- folds$test.inds[chosen]
+  folds$desc$iters <- size$folds
+  result <- resample(learner, task, folds)
   predictions <- result$pred$data
   predictions <- predictions[order(predictions$id), ]
-  cat("misclassified", format(mean(predictions$response != predictions$truth), digits = 15), "\n")
-  cat("predictions", digest(predictions$response), "\n")
+  cat("misclassified", format(mean(predictions$response != predictions$truth), digits = 15), "of", nrow(predictions), "\n")
+  cat("predictions", digest(predictions$id, predictions$response), "\n")
 }

@@ -3,7 +3,7 @@ folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TR
 source(file.path(folder, "common.R"))
 sizes <- list(
   full = list(values = 2400000, repeats = 150),
-  small = list(values = 4800000, repeats = 20), # 2,400,000 values take less than R itself
+  small = list(values = 4800000, repeats = 35), # 2,400,000 values take less than R itself
   tiny = list(values = 20000, repeats = 2))
 workload(character(), sizes, function(size) {
   for (i in seq_len(size$repeats)) transformed <- fft(rnorm(size$values))

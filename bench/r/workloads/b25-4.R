@@ -3,7 +3,7 @@ folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TR
 source(file.path(folder, "common.R"))
 sizes <- list(
   full = list(pairs = 400000, repeats = 150),
-  small = list(pairs = 1200000, repeats = 25), # 400,000 pairs take less than R itself
+  small = list(pairs = 1200000, repeats = 45), # 400,000 pairs take less than R itself
   tiny = list(pairs = 5000, repeats = 2))
 gcd <- function(a, b) {
   if (all(b < 1e-4)) return(a)

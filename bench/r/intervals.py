@@ -50,9 +50,11 @@ def _divide(a, b):
 
 
 def geometric_mean(ratios):
-    """Over workloads, each resampled by itself. None where there is nothing, or a ratio is not a number."""
-    if not ratios or any(not math.isfinite(ratio.value) for ratio in ratios):
+    """Over workloads, each resampled by itself. None where there is nothing; not a number where a ratio is none."""
+    if not ratios:
         return None
+    if any(not math.isfinite(ratio.value) for ratio in ratios):
+        return _interval(math.nan, [], min(ratio.rounds for ratio in ratios))
     value = math.exp(mean([math.log(ratio.value) for ratio in ratios]))
     resampled = []
     if all(ratio.resampled for ratio in ratios):

@@ -53,17 +53,17 @@ class Plan:
             return None
         name, runs = list(rounds.items())[-1]
         last = max(datetime.datetime.fromisoformat(record["when"]) for record in runs.values())
-        lacks = [one for one in self._members(workload) if one not in runs]
+        lacks = [one for one in self._members(workload, len(rounds) - 1) if one not in runs]
         return (name, lacks) if lacks and now - last < SAME_MOOD else None
 
-    def _members(self, workload):
+    def _members(self, workload, earlier_rounds):
         lacking = self.lacking(workload)
         wanted = {PLAIN, *lacking} if lacking else set()
         if TREATED in wanted and CONTROL in self.configurations:
             wanted.add(CONTROL)  # the noise of the same hours, not of an earlier library's
         ordered = [name for name in FIRST if name in wanted]
         # No configuration always follows the same one.
-        if len(self.rounds_of(workload)) % 2:
+        if earlier_rounds % 2:
             ordered.reverse()
         rest = [name for name in self.configurations if name in wanted and name not in FIRST]
         if PLAIN not in ordered and PLAIN in wanted:
@@ -73,9 +73,8 @@ class Plan:
     def next_round(self, now):
         """(workload, round, configurations to run), or None when all is done."""
         for workload in self.workloads:
-            if not self._needs_baseline(workload):
-                continue
-            return workload, None, [BASELINE]
+            if self._needs_baseline(workload):
+                return workload, None, [BASELINE]
         candidates = [workload for workload in self.workloads
                       if self.lacking(workload) and (workload, PLAIN) not in self.failed]
         for workload in candidates:
@@ -85,7 +84,8 @@ class Plan:
         if not candidates:
             return None
         fewest = min(candidates, key=lambda one: min(self.done(one, name) for name in self.lacking(one)))
-        return fewest, f"{self.session}-{len(self.rounds_of(fewest)) + 1}", self._members(fewest)
+        earlier = len(self.rounds_of(fewest))
+        return fewest, f"{self.session}-{earlier + 1}", self._members(fewest, earlier)
 
     def _needs_baseline(self, workload):
         if (workload, BASELINE) in self.failed or not self.lacking(workload):

@@ -2,7 +2,7 @@
 folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)))
 source(file.path(folder, "common.R"))
 sizes <- list(
-  full = list(values = 2400000, repeats = 150),
+  full = list(values = 2400000, repeats = 200),
   small = list(values = 4800000, repeats = 35), # 2,400,000 values take less than R itself
   tiny = list(values = 20000, repeats = 2))
 workload(character(), sizes, function(size) {

@@ -2,7 +2,7 @@
 folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)))
 source(file.path(folder, "common.R"))
 sizes <- list(
-  full = list(order = 1600, repeats = 90),
+  full = list(order = 1600, repeats = 140),
   small = list(order = 2200, repeats = 14), # one of order 1600 takes less than three times R itself
   tiny = list(order = 150, repeats = 2))
 workload(character(), sizes, function(size) {

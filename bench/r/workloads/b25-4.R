@@ -2,7 +2,7 @@
 folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)))
 source(file.path(folder, "common.R"))
 sizes <- list(
-  full = list(pairs = 400000, repeats = 150),
+  full = list(pairs = 400000, repeats = 400),
   small = list(pairs = 1200000, repeats = 45), # 400,000 pairs take less than R itself
   tiny = list(pairs = 5000, repeats = 2))
 gcd <- function(a, b) {

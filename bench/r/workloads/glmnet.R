@@ -2,7 +2,7 @@
 folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)))
 source(file.path(folder, "common.R"))
 sizes <- list(
-  full = list(rows = 20000, columns = 1000, folds = 20, repeats = 4),
+  full = list(rows = 20000, columns = 1000, folds = 20, repeats = 2),
   small = list(rows = 27000, columns = 1000, folds = 8, repeats = 1), # 20,000 rows take less than three times R itself
   tiny = list(rows = 300, columns = 20, folds = 3, repeats = 1))
 workload(c("Matrix", "glmnet"), sizes, function(size) {

@@ -55,7 +55,7 @@ def figure_9(folder, scale, bars):
     for row, (title, ours, paper) in enumerate((("peak", 1, 3), ("average", 2, 4))):
         _bars(axes[row], names, [("DLS'14", GREY, [bar[paper] for bar in bars]), ("Pagewise (auto)", BLUE, [bar[ours] for bar in bars])])
         axes[row].set_ylabel(f"{title} memory, % of plain R")
-    axes[0].legend(ncols=2, loc="lower right")
+    axes[0].legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.18))
     return _save(figure, folder, f"figure-9-{scale}", "Memory relative to plain R")
 
 

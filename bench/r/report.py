@@ -11,8 +11,7 @@ from intervals import Ratio, mean
 from results import STRICTEST_CPU, Results
 from swap import CONFIGURATIONS as SWAP_CONFIGURATIONS
 from swap import LIMITS, scales
-from workloads import (CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS,
-                       library_hash)
+from workloads import (CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MISSING = "not measured yet"
@@ -428,6 +427,6 @@ def _seconds(record):
 
 
 def library_of(store, workload, scale):
-    """The library of the newest swap runs, as there are only few of them."""
-    runs = [r for r in store.of_kind("swap", workload=workload, scale=scale) if r["library"]]
-    return runs[-1]["library"] if runs else library_hash()
+    """The library of the newest runs with too little memory: there are only a few of each."""
+    runs = [record for record in store.of_kind("swap", workload=workload, scale=scale) if record["library"]]
+    return max(runs, key=lambda record: record["when"])["library"] if runs else None

@@ -59,7 +59,7 @@ class SwapFile:
 
 
 class Group:
-    """A memory cgroup below the harness's own (v1), or beside it (v2), with a limit."""
+    """A memory cgroup below the harness's own (v1), or beside it (v2: a group with processes has no controlled children)."""
 
     def __init__(self, limit, proc="/proc/self", name="pagewise-bench"):
         self.limit = limit
@@ -70,12 +70,21 @@ class Group:
     def __enter__(self):
         try:
             os.mkdir(self.folder)
+            if self.is_v2:
+                self._enable_controller()
             name = "memory.max" if self.is_v2 else "memory.limit_in_bytes"
             _write(os.path.join(self.folder, name), str(self.limit))
         except OSError as error:
             self.__exit__()
             raise Unavailable(f"no memory cgroup with a limit: {error}") from error
         return self
+
+    def _enable_controller(self):
+        """Children have memory.max only where their parent hands the controller down."""
+        try:
+            _write(os.path.join(os.path.dirname(self.folder), "cgroup.subtree_control"), "+memory")
+        except OSError:
+            pass  # writing the limit will say so
 
     def enter(self):
         """For the child, between fork and exec."""

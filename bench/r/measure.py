@@ -43,7 +43,8 @@ class Signals:
         self.asked = None
         self.child = None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._arrived)
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup and background jobs mean it
+                signal.signal(number, self._arrived)
 
     def _arrived(self, number, _frame):
         self.asked = number

@@ -5,8 +5,9 @@ model takes from the measured CPU time, for each fault, the part that only the v
 
     cpu - (touches * touch cost here + copies * copy cost here) * (1 - bare cost of a touch / touch cost here)
 
-What else the kernel does for Pagewise (filling huge pages, writing snapshots, remapping) stays at what it cost here, though it
-would be cheaper too: the model errs against Pagewise. No more is taken than the run spent in the kernel.
+A page within a huge page costs no more than a small one there. What else the kernel does for Pagewise (writing snapshots,
+remapping, giving back) stays at what it cost here, though it would be cheaper too: the model errs against Pagewise. No more
+is taken than the run spent in the kernel.
 """
 
 import json
@@ -40,7 +41,8 @@ def modelled_cpu(record, costs, bare_touch):
         return record["cpu_seconds"]
     counted = events(record)
     in_faults = (counted["touches"] * here + counted["copies"] * costs.get("copy_us", here)) / 1e6
-    taken = min(in_faults * (1 - bare_touch / here), record["system_seconds"])
+    in_huge = counted["huge"] * HUGE_PAGE // PAGE * max(0.0, costs.get("huge_us", 0) - bare_touch) / 1e6
+    taken = min(in_faults * (1 - bare_touch / here) + in_huge, record["system_seconds"])
     return record["cpu_seconds"] - taken
 
 

@@ -5,6 +5,12 @@ DESTDIR ?=
 RUNS    ?= 10
 JOBS    ?= $(shell nproc)
 CASES   ?=
+# bench-r: what to measure, at which size, which parts of it, and for how long.
+PART           ?= benchmarks
+SCALE          ?= small
+WORKLOADS      ?=
+CONFIGURATIONS ?=
+MINUTES        ?=
 
 B        := build
 CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
@@ -12,7 +18,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation install uninstall \
+.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r install uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -22,6 +28,8 @@ help: ## list the targets
 	@echo
 	@echo "  PREFIX=$(PREFIX)  DESTDIR=$(DESTDIR)  RUNS=$(RUNS) (pairs a benchmark case)  JOBS=$(JOBS)"
 	@echo "  CASES='name ...' limits bench-foundation to these cases"
+	@echo "  bench-r: PART=$(PART) (or calls figure11 table5 report)  SCALE=$(SCALE) (or full)  MINUTES=limit"
+	@echo "           WORKLOADS=lda,...  CONFIGURATIONS=plain,auto,...  RUNS=rounds in all; Ctrl-C and the same again goes on"
 
 build: core cli ## build build/bin/pagewise and build/lib/libpagewise*.so (the default)
 
@@ -44,7 +52,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
-	@JOBS=$(JOBS) scripts/test-all core cli r lint
+	@JOBS=$(JOBS) scripts/test-all core cli bench r lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -59,6 +67,12 @@ bench-foundation: ## the foundation's figures, into docs/results/foundation.md
 	@$(ENSURE) build run bench
 	@$(MAKE) --no-print-directory build
 	@bench/foundation/run --runs $(RUNS) $(CASES)
+
+bench-r: ## the two R papers' tables and figures, into docs/results/r.md (resumable)
+	@$(ENSURE) build run bench-r
+	@$(MAKE) --no-print-directory build
+	@bench/r/run $(PART) --scale $(SCALE) --rounds $(RUNS) --workloads "$(WORKLOADS)" --configurations "$(CONFIGURATIONS)" \
+	    $(if $(MINUTES),--time-limit $(MINUTES))
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

@@ -66,6 +66,9 @@ pub struct RunArguments {
     /// Which mechanisms serve large blocks [default: auto]
     #[arg(long, value_enum, value_name = "POLICY")]
     pub policy: Option<Policy>,
+    /// Write physical memory over time to FILE as CSV (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub curve: Option<PathBuf>,
     #[command(flatten)]
     pub common: CommonArguments,
 }

@@ -25,11 +25,17 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
     let policy = choose_policy(arguments.policy, &inherited);
     let destination = common.json.as_deref().map(Destination::open).transpose()?;
+    let curve = arguments
+        .curve
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
     mention_killed_run(policy);
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
-    let setting = prepare(common, &[policy], &inherited, &gate)?;
+    let mut setting = prepare(common, &[policy], &inherited, &gate)?;
+    setting.keeps_curve = curve.is_some();
     let streams = Streams {
         stdin: Stdio::inherit(),
         stdout: Stdio::inherit(),
@@ -41,6 +47,9 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
         tell(&summary(&trial, policy));
     }
     let end = trial.ended.end;
+    if let Some((destination, points)) = curve.zip(trial.memory.curve.as_ref()) {
+        destination.write_text(&points.csv())?;
+    }
     if let Some(destination) = destination {
         destination.write(&RunReport {
             schema: SCHEMA,
@@ -79,6 +88,7 @@ pub fn prepare<'a>(
         sampler: common.sampler.unwrap_or_else(SamplerKind::best),
         period: Duration::from_millis(common.sample_ms),
         timeout: None,
+        keeps_curve: false,
         gate,
     })
 }

@@ -30,6 +30,7 @@ pub struct Setting<'a> {
     pub sampler: SamplerKind,
     pub period: Duration,
     pub timeout: Option<Duration>,
+    pub keeps_curve: bool,
     pub gate: &'a Gate,
 }
 
@@ -77,7 +78,13 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial,
         .map_err(|error| not_started(&setting.command[0], &error))?;
     // The parent's copies of captured streams are closed.
     drop(command);
-    let meter = Meter::start(setting.sampler, setting.period, started).map_err(lost)?;
+    let meter = Meter::start(
+        setting.sampler,
+        setting.period,
+        started,
+        setting.keeps_curve,
+    )
+    .map_err(lost)?;
     let (end, at) = running.wait().map_err(lost)?;
     let memory = meter.finish(at).map_err(lost)?;
     let ended = running.settle(end, at, are_captured);

@@ -477,3 +477,69 @@ fn copies_of_an_r_vector_share_their_pages() {
         peak(&plain)
     );
 }
+
+/// The area under the curve is the average, its highest point the peak: both files describe one run.
+#[test]
+fn the_curve_is_what_peak_and_average_are_taken_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("curve.csv");
+    let grow = "x=$(head -c 20000000 /dev/zero | tr '\\0' x); sleep 0.3; x=; sleep 0.2";
+    let figures = figures(
+        &["--policy", "plain", "--curve", file.to_str().unwrap()],
+        &["sh", "-c", grow],
+    );
+    let curve = fs::read_to_string(&file).unwrap();
+    let (heading, points) = curve.split_once('\n').unwrap();
+    assert_eq!(heading, "seconds,bytes");
+    let points: Vec<(f64, f64)> = points
+        .lines()
+        .map(|line| line.split_once(',').unwrap())
+        .map(|(at, bytes)| (at.parse().unwrap(), bytes.parse().unwrap()))
+        .collect();
+    let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
+    assert_eq!(peak, figures["peak_bytes"]["mean"].as_f64().unwrap());
+    assert!(peak > 20e6);
+
+    let wall = figures["wall_seconds"]["mean"].as_f64().unwrap();
+    let first = points[0].0 * points[0].1;
+    let last = points.last().unwrap();
+    let between: f64 = points
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0)
+        .sum();
+    let average = (first + between + (wall - last.0) * last.1) / wall;
+    let reported = figures["average_bytes"]["mean"].as_f64().unwrap();
+    assert!(
+        (average / reported - 1.0).abs() < 0.02,
+        "{average} {reported}"
+    );
+}
+
+#[test]
+fn an_unwritable_curve_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("ran");
+    let output = output(&[
+        "run",
+        "--curve",
+        "/no/such/folder/x.csv",
+        "--",
+        "touch",
+        trace.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(errors(&output).contains("/no/such/folder"));
+    assert!(!trace.exists());
+}
+
+#[test]
+fn time_in_the_kernel_is_part_of_the_cpu_time() {
+    let figures = figures(
+        &["--policy", "plain"],
+        &["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000"],
+    );
+    let run = &figures["measurements"][0];
+    let (cpu, system) = (&run["cpu_seconds"], &run["system_seconds"]);
+    let (cpu, system) = (cpu.as_f64().unwrap(), system.as_f64().unwrap());
+    assert!(system > 0.0 && system <= cpu, "{system} {cpu}");
+}

@@ -45,6 +45,8 @@ impl End {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     pub cpu: Duration,
+    /// Its part in the kernel; of processes that go on running it is not known.
+    pub system: Duration,
     pub minor_faults: u64,
     pub major_faults: u64,
 }
@@ -52,6 +54,7 @@ pub struct Usage {
 impl Usage {
     fn add(&mut self, usage: &libc::rusage) {
         self.cpu += duration(usage.ru_utime) + duration(usage.ru_stime);
+        self.system += duration(usage.ru_stime);
         self.minor_faults += u64::try_from(usage.ru_minflt).unwrap_or(0);
         self.major_faults += u64::try_from(usage.ru_majflt).unwrap_or(0);
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::curve::Curve;
 use super::watch::{Baseline, PeakHunt, Watch};
 use super::{Reading, SamplerKind, process_tree, sampler};
 
@@ -35,6 +36,8 @@ pub struct Measurement {
     /// Samples that were due and not taken, or that could not read a process.
     pub missed_samples: u64,
     pub period: Duration,
+    /// None unless it was asked for.
+    pub curve: Option<Curve>,
 }
 
 struct Stop {
@@ -49,15 +52,22 @@ pub struct Meter {
 
 impl Meter {
     /// Starts sampling the descendants of this process.
-    pub fn start(kind: SamplerKind, period: Duration, started: Instant) -> io::Result<Self> {
+    pub fn start(
+        kind: SamplerKind,
+        period: Duration,
+        started: Instant,
+        keeps_curve: bool,
+    ) -> io::Result<Self> {
         let stop = Arc::new(Stop {
             requested: Mutex::new(false),
             changed: Condvar::new(),
         });
         let seen_by_thread = Arc::clone(&stop);
+        let mut record = Record::new(kind, started);
+        record.curve = keeps_curve.then(Curve::default);
         let thread = thread::Builder::new()
             .name("sampler".into())
-            .spawn(move || sample_until_stopped(kind, period, started, &seen_by_thread))?;
+            .spawn(move || sample_until_stopped(period, record, &seen_by_thread))?;
         Ok(Self { stop, thread })
     }
 
@@ -76,17 +86,12 @@ fn lock(flag: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
     flag.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn sample_until_stopped(
-    kind: SamplerKind,
-    period: Duration,
-    started: Instant,
-    stop: &Stop,
-) -> Record {
+fn sample_until_stopped(period: Duration, mut record: Record, stop: &Stop) -> Record {
     let own = nix::unistd::getpid().as_raw();
+    let kind = record.kind;
     let mut sampler = sampler(kind);
-    let mut record = Record::new(kind, started);
     let mut pace = FIRST_PERIOD.min(period);
-    let mut extra = Extra::new(started);
+    let mut extra = Extra::new(record.started);
     let mut baseline = None;
     loop {
         let cpu_before = thread_cpu_time();
@@ -212,6 +217,7 @@ struct Record {
     swap_bytes: u64,
     samples: u64,
     missed: u64,
+    curve: Option<Curve>,
 }
 
 impl Record {
@@ -225,6 +231,7 @@ impl Record {
             swap_bytes: 0,
             samples: 0,
             missed: 0,
+            curve: None,
         }
     }
 
@@ -254,6 +261,9 @@ impl Record {
         let seconds = at.saturating_duration_since(before).as_secs_f64();
         self.byte_seconds += seconds * (earlier as f64 + bytes as f64) / 2.0;
         self.last = Some((at, bytes));
+        if let Some(curve) = &mut self.curve {
+            curve.add(at.saturating_duration_since(self.started), bytes);
+        }
     }
 
     fn count_overslept(&mut self, late: Duration, pace: Duration) {
@@ -278,6 +288,7 @@ impl Record {
             samples: self.samples,
             missed_samples: self.missed,
             period: sampled / u32::try_from(self.samples).unwrap_or(u32::MAX).max(1),
+            curve: self.curve,
         }
     }
 }

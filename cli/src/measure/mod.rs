@@ -1,6 +1,7 @@
 //! Physical memory of a process tree: the number of distinct page frames.
 
 pub mod cgroup;
+pub mod curve;
 pub mod frame_set;
 pub mod frames;
 pub mod meter;

@@ -56,6 +56,7 @@ pub struct Measured {
     pub peak_bytes: f64,
     pub average_bytes: f64,
     pub cpu_seconds: f64,
+    pub system_seconds: f64,
     pub wall_seconds: f64,
     pub samples: u64,
     pub cgroup_peak_bytes: Option<u64>,
@@ -108,6 +109,7 @@ impl Measured {
             peak_bytes: peak,
             average_bytes: average,
             cpu_seconds: trial.cpu().as_secs_f64(),
+            system_seconds: trial.ended.usage.system.as_secs_f64(),
             wall_seconds: trial.wall.as_secs_f64(),
             samples: trial.memory.samples,
             cgroup_peak_bytes: trial.cgroup_peak,
@@ -185,7 +187,7 @@ fn sampler_name(trials: &[Trial], samples: u64) -> &'static str {
     }
 }
 
-/// A JSON file that appears whole or not at all, and is known to be writable before anything runs.
+/// A file of figures that appears whole or not at all, and is known to be writable before anything runs.
 pub struct Destination {
     path: PathBuf,
     kind: DestinationKind,
@@ -239,20 +241,26 @@ impl Destination {
     }
 
     pub fn write(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value);
+        match text {
+            Ok(text) => self.write_text(&(text + "\n")),
+            Err(error) => Err(unwritable(&self.path, &error.into())),
+        }
+    }
+
+    pub fn write_text(self, text: &str) -> Result<(), Failure> {
         let path = self.path.clone();
-        self.try_write(value).map_err(|error| {
+        self.try_write(text.as_bytes()).map_err(|error| {
             unwritable(&path, &error).kept("the command has run; its figures are on standard error")
         })
     }
 
-    fn try_write(self, value: &impl Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(value)?;
-        text.push(b'\n');
+    fn try_write(self, text: &[u8]) -> io::Result<()> {
         match self.kind {
-            DestinationKind::Stdout => io::stdout().write_all(&text),
-            DestinationKind::Stream(mut file) => file.write_all(&text),
+            DestinationKind::Stdout => io::stdout().write_all(text),
+            DestinationKind::Stream(mut file) => file.write_all(text),
             DestinationKind::Whole(mut file) => {
-                file.write_all(&text)?;
+                file.write_all(text)?;
                 file.as_file().sync_all()?;
                 file.persist(&self.path).map(drop).map_err(|e| e.error)
             }

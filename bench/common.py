@@ -1,0 +1,57 @@
+"""What the benchmark harnesses share: the environment of a run, the machine, and the verdict on a bar."""
+
+import os
+import platform
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGEWISE = os.path.join(ROOT, "build/bin/pagewise")
+
+
+def environment():
+    """One BLAS thread: the threads of OpenBLAS spin while they wait, which drowns CPU time in noise."""
+    return dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8")
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def contents(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def machine():
+    cpu = contents("/proc/cpuinfo")
+    model = next((line.split(":", 1)[1].strip() for line in cpu.splitlines() if line.startswith("model name")),
+                 platform.machine())
+    memory = int((contents("/proc/meminfo").split() or [0, 0])[1]) / 2**20
+    virtual = ", virtual" if "hypervisor" in cpu else ""
+    huge = contents("/sys/kernel/mm/transparent_hugepage/enabled").strip()
+    return [
+        ("machine", f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
+        ("kernel", f"{platform.system()} {platform.release().split('-')[0]}, transparent huge pages: {huge or 'none'}"),
+        ("R", output_of("Rscript", "-e", "cat(R.version.string)")),
+        ("BLAS", output_of("Rscript", "-e", "cat(extSoftVersion()[['BLAS']])") + ", one thread"),
+        ("Pagewise", output_of(PAGEWISE, "--version")),
+    ]
+
+
+def verdict(measured, control, bar):
+    """met, missed or undecided. A bar closer to 1 than the A/A interval reaches cannot be met by proof."""
+    if measured["low"] > bar:
+        return "missed"
+    # A bar tighter than what plain against plain shows: the machine cannot tell.
+    noise = max(abs(control["low"] - 1), abs(control["high"] - 1)) if control else float("inf")
+    if measured["high"] <= bar:
+        if 1 - noise < bar < 1 + noise and measured["high"] > 1 - noise:
+            return "undecided"
+        return "met"
+    return "undecided"

@@ -1,0 +1,129 @@
+"""The papers' figures as SVG. Without matplotlib (Debian: python3-matplotlib) the page has its tables alone, and says so."""
+
+import os
+
+try:
+    import matplotlib
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+    # The same figures give the same file: no random names, no date.
+    matplotlib.rcParams.update({"svg.hashsalt": "pagewise", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
+                                "axes.spines.right": False, "axes.axisbelow": True})
+except ImportError:
+    matplotlib = None
+
+GREY, BLUE, ORANGE, GREEN, PURPLE, RED = "#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"
+COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
+WITHOUT = ["(No picture: matplotlib is not installed.)", ""]
+
+
+def _save(figure, folder, name, title):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name + ".svg")
+    figure.savefig(path + ".partial", format="svg", bbox_inches="tight", metadata={"Date": None, "Title": title})
+    plt.close(figure)
+    # Trailing spaces are all that git would find to say about it.
+    with open(path + ".partial", encoding="utf-8") as file:
+        text = "\n".join(line.rstrip() for line in file.read().splitlines()) + "\n"
+    with open(path + ".partial", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".partial", path)
+    return [f"![{title}](r/{name}.svg)", ""]
+
+
+def _bars(axes, names, series, ceiling=None):
+    """series: (label, colour, values or None a name)."""
+    width = 0.8 / len(series)
+    for index, (label, colour, values) in enumerate(series):
+        at = [i + (index - (len(series) - 1) / 2) * width for i in range(len(names))]
+        axes.bar(at, [100 * v if v is not None else 0 for v in values], width, label=label, color=colour)
+    axes.axhline(100, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
+    axes.grid(axis="y", linewidth=0.3)
+    if ceiling:
+        axes.set_ylim(0, ceiling)
+
+
+def figure_9(folder, scale, bars):
+    """bars: (name, peak, average, paper's peak, paper's average), ratios or None."""
+    if not matplotlib:
+        return WITHOUT
+    if not any(bar[1] for bar in bars):
+        return []
+    figure, axes = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
+    names = [bar[0] for bar in bars]
+    for row, (title, ours, paper) in enumerate((("peak", 1, 3), ("average", 2, 4))):
+        _bars(axes[row], names, [("DLS'14", GREY, [bar[paper] for bar in bars]), ("Pagewise (auto)", BLUE, [bar[ours] for bar in bars])])
+        axes[row].set_ylabel(f"{title} memory, % of plain R")
+    axes[0].legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    return _save(figure, folder, f"figure-9-{scale}", "Memory relative to plain R")
+
+
+def sac(folder, scale, names, shown, bars):
+    """bars: {(name, configuration): (memory, CPU with ksmd, ksmd)}."""
+    if not matplotlib:
+        return WITHOUT
+    if not bars:
+        return []
+    of = lambda index: [(one, COLOURS[one], [bars.get((name, one), (None,) * 3)[index] for name in names])  # noqa: E731
+                        for one in shown]
+    figure, axes = plt.subplots(figsize=(9, 3))
+    _bars(axes, names, of(0))
+    axes.set_ylabel("average memory, % of plain R")
+    axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    first = _save(figure, folder, f"sac-1-{scale}", "Average memory of five configurations relative to plain R")
+    figure, axes = plt.subplots(figsize=(9, 3))
+    _bars(axes, names, of(1))
+    width = 0.8 / len(shown)
+    for index, one in enumerate(shown):
+        values = [bars.get((name, one)) for name in names]
+        for i, value in enumerate(values):
+            if value and value[2]:
+                axes.bar(i + (index - (len(shown) - 1) / 2) * width, 100 * value[2], width, bottom=100 * (value[1] - value[2]),
+                         color="none", edgecolor="black", linewidth=0.3, hatch="xxxx")
+    axes.set_ylabel("CPU time, % of plain R\n(hatched: ksmd)")
+    axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    return first + _save(figure, folder, f"sac-2-{scale}", "CPU time of five configurations relative to plain R")
+
+
+def over_time(folder, scale, curves):
+    """curves: (name, plain's record, auto's record)."""
+    if not matplotlib:
+        return WITHOUT
+    rows = (len(curves) + 1) // 2
+    figure, axes = plt.subplots(rows, 2, figsize=(9, 2.4 * rows), squeeze=False)
+    for place in axes.flat[len(curves):]:
+        place.axis("off")
+    for place, (name, plain, treated) in zip(axes.flat, curves):
+        for label, colour, curve in (("plain R", GREY, plain), ("Pagewise (auto)", BLUE, treated)):
+            step, points = curve["step_seconds"], curve["peak_mb"]
+            place.plot([(i + 0.5) * step for i in range(len(points))], points, color=colour, linewidth=0.9, label=label)
+            place.axhline(max(points), color=colour, linewidth=0.5)
+            place.axhline(sum(points) / len(points), color=colour, linewidth=0.7, linestyle=":")
+        place.set_title(name)
+        place.set_ylim(bottom=0)
+        place.set_xlabel("seconds")
+        place.set_ylabel("MB")
+    axes.flat[0].legend(loc="lower right")
+    figure.tight_layout()
+    return _save(figure, folder, f"figure-10-{scale}", "Memory over time; lines at the top mark the peak, dotted ones the average")
+
+
+def thresholds(folder, scale, points):
+    """points: {(policy, size, measure): ratio}."""
+    if not matplotlib:
+        return WITHOUT
+    if not points:
+        return []
+    figure, axes = plt.subplots(figsize=(5, 2.8))
+    sizes = list(dict.fromkeys(size for _, size, _ in points))
+    for policy in dict.fromkeys(policy for policy, _, _ in points):
+        for measure, style in (("peak", "-"), ("cpu", "--")):
+            known = [(sizes.index(size), 100 * value) for (p, size, m), value in points.items() if (p, m) == (policy, measure)]
+            axes.plot(*zip(*sorted(known)), style, marker="o", markersize=3, color=COLOURS[policy], label=f"{policy}: {measure}")
+    axes.axhline(100, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(sizes)), sizes)
+    axes.set_xlabel("size threshold")
+    axes.set_ylabel("% of plain R")
+    axes.legend()
+    return _save(figure, folder, f"figure-11-{scale}", "The size threshold: peak memory and CPU time relative to plain R")

@@ -1,0 +1,440 @@
+"""docs/results/r.md from the stored records. What was not measured says so."""
+
+import math
+import os
+
+import cost_model
+import papers
+import pictures
+from common import verdict
+from intervals import Ratio, mean
+from results import STRICTEST_CPU, Results
+from swap import CONFIGURATIONS as SWAP_CONFIGURATIONS
+from swap import LIMITS, scales
+from workloads import (CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MISSING = "not measured yet"
+# What a claim must rest on: rounds, and which benchmarks a mean is over. Tiny runs show that the harness works, nothing else.
+ENOUGH_ROUNDS = {"small": 10, "full": 3, "tiny": math.inf}
+AT_LEAST = {"small": tuple(WORKLOADS), "full": ("lssvm", "lda", "gbm", "glmnet", "rpart", "logreg"), "tiny": tuple(WORKLOADS)}
+# DLS'14 does not say which four have figure 10's shapes at our sizes; these are its own four, and lssvm.
+FIGURE_10 = ("glmnet", "gbm", "randomForest", "naiveBayes", "lssvm")
+FIGURE_10_FIRST = 4
+
+
+def write(store, path):
+    """Writes the page and its pictures; returns a line about it."""
+    folder = os.path.join(os.path.dirname(path), "r")
+    by_scale = {scale: Results(store, scale) for scale in ("small", "full")}
+    if not by_scale["small"].runs and not by_scale["full"].runs:
+        tiny = Results(store, "tiny")
+        by_scale = {"tiny": tiny} if tiny.runs else by_scale
+    page = Page(store, by_scale, folder)
+    lines = page.lines()
+    _replace(path, "\n".join(lines).rstrip() + "\n")
+    return page.summary()
+
+
+def _replace(path, text):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    temporary = path + ".partial"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def number(value, digits=3):
+    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def interval(found, digits=3):
+    if found is None:
+        return MISSING
+    if not math.isfinite(found["mean"]):
+        return "not above the baseline"
+    if found["rounds"] < 2:
+        return f"{number(found['mean'], digits)} (one round)"
+    return f"{found['mean']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
+
+
+def megabytes(value):
+    return MISSING if value is None else f"{value / 1e6:.0f}"
+
+
+def table(heading, rows):
+    return ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading),
+            *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
+
+
+class Page:
+    def __init__(self, store, by_scale, folder):
+        self.store, self.by_scale, self.folder = store, by_scale, folder
+        self.verdicts = []
+
+    def summary(self):
+        counted = {word: self.verdicts.count(word) for word in ("met", "missed", "undecided", MISSING)}
+        return ", ".join(f"{count} {word}" for word, count in counted.items())
+
+    def lines(self):
+        out = [
+            "# R: the two papers' evaluations, reproduced", "",
+            "Written by `make bench-r`; how it is measured is in [../reference/bench-r.md](../reference/bench-r.md), the programs are in `bench/r/workloads/`. "
+            "*DLS* is page-sharing-dls14, *SAC* is mmapcopy-sac16. Ratios are to plain R in the same rounds, with bootstrap 95 % "
+            "intervals over paired rounds; below 1 is better. *A/A* is plain R to plain R: what differs there is noise.", "",
+            f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.", "",
+        ]
+        for scale, results in self.by_scale.items():
+            out += self._claims(scale, results)
+        for scale, results in self.by_scale.items():
+            out += [f"## Scale: {scale}", ""]
+            if not results.runs:
+                out += [f"{MISSING[0].upper() + MISSING[1:]}: `make bench-r SCALE={scale}`.", ""]
+                continue
+            out += self._memory(scale, results) + self._time(scale, results) + self._means(results)
+            out += self._sac(scale, results) + self._over_time(scale, results) + self._thresholds(scale, results)
+            out += self._short_memory(scale, results) + self._counts(results) + self._savings(results)
+            out += self._no_help(results)
+        return out + self._where()
+
+    # Must be shown
+
+    def _claims(self, scale, results):
+        rows = []
+        lacking = [name for name in AT_LEAST[scale] if not results.ratio(name, TREATED, "peak")]
+
+        def judge(found, control, bar, is_of_all):
+            if not found:
+                return MISSING
+            is_enough = found["rounds"] >= ENOUGH_ROUNDS[scale] and math.isfinite(found["mean"])
+            return verdict(found, control, bar) if is_enough and not (is_of_all and lacking) else "undecided"
+
+        def claim(title, paper, bar, aim, measured, control, modelled=None, is_of_all=True):
+            said = judge(measured, control, bar, is_of_all)
+            second = "as measured" if measured else "-"
+            if modelled:
+                second = f"{interval(modelled)}: {judge(modelled, control, bar, is_of_all)}"
+            self.verdicts.append(said)
+            rows.append([title, paper, bar, aim, interval(measured), interval(control) if control else "-", f"**{said}**", second])
+
+        means = lambda name, measure, to=PLAIN: results.geometric_mean(name, measure, to)[0]  # noqa: E731
+        claim("geometric mean of peak memory above the baseline", ".864", .80, ".72", means(TREATED, "peak above"),
+              means(CONTROL, "peak above"))
+        claim("geometric mean of average memory above the baseline", ".820 DLS, .646 SAC", .65, ".55",
+              means(TREATED, "average above"), means(CONTROL, "average above"))
+        claim("the same, to `direct` in the same rounds", ".865 (.646/.747)", .90, "", means(TREATED, "average above", "direct"),
+              means(CONTROL, "average above"))
+        claim("geometric mean of CPU time", "1.053 DLS, 1.036 SAC", .97, ".90", means(TREATED, "cpu"), means(CONTROL, "cpu"),
+              means(TREATED, STRICTEST_CPU))
+        worst = self._worst(results, "cpu")
+        claim(f"worst CPU time of any benchmark{': ' + worst if worst else ''}", "1.169", 1.03, "1.00",
+              worst and results.interval(worst, TREATED, "cpu"), worst and results.interval(worst, CONTROL, "cpu"),
+              (second := self._worst(results, STRICTEST_CPU)) and results.interval(second, TREATED, STRICTEST_CPU))
+        claim("lssvm: peak memory above the baseline", ".462 (whole tree)", .46, ".40", results.interval("lssvm", TREATED, "peak above"),
+              results.interval("lssvm", CONTROL, "peak above"), is_of_all=False)
+        speed = self._speed_up("lssvm", scale)
+        said = MISSING if not speed else "undecided" if speed["rounds"] < min(3, ENOUGH_ROUNDS[scale]) else \
+            "met" if speed["low"] >= 5.2 else "missed" if speed["high"] < 5.2 else "undecided"
+        self.verdicts.append(said)
+        rows.append(["lssvm: speed-up where plain swaps", "5.2", "at least 5.2", "10", interval(speed, 2), "-", f"**{said}**", "-"])
+        for title, measure, modelled in (("average memory above the baseline", "average above", None), ("CPU time, ksmd's included", "cpu", STRICTEST_CPU)):
+            claim(f"geometric mean of {title}, to `ksm`", "below 1", 1.0, "on every benchmark" + self._on_every(results, measure),
+                  means(TREATED, measure, "ksm"), means(CONTROL, measure), modelled and means(TREATED, modelled, "ksm"))
+        measured = [name for name in WORKLOADS if results.ratio(name, TREATED, "peak")]
+        return [f"## Must be shown, scale {scale}", "",
+                f"{len(measured)} of {len(WORKLOADS)} benchmarks measured. *met* and *missed* are of the whole interval, against a bar that the "
+                f"A/A interval can resolve, with {ENOUGH_ROUNDS[scale]} rounds or more and, for means and the worst case, over {len(AT_LEAST[scale])} benchmarks at least; everything else is *undecided*. The last column is what the ratio would be "
+                f"where the first touch of a page costs {cost_model.STRICTEST} us, as on a fast bare machine.", "",
+                *table(["figure", "papers", "must be at most", "aim", "measured", "A/A", "verdict", "at a bare machine's costs"], rows)]
+
+    @staticmethod
+    def _worst(results, measure):
+        known = {name: ratio.value for name in WORKLOADS if (ratio := results.ratio(name, TREATED, measure))}
+        return max(known, key=known.get) if known else None
+
+    @staticmethod
+    def _on_every(results, measure):
+        known = [ratio.value for name in WORKLOADS if (ratio := results.ratio(name, TREATED, measure, "ksm"))]
+        return f" (is on {sum(value < 1 for value in known)} of {len(known)})" if known else ""
+
+    # Tables 3 and 4, figure 9
+
+    def _memory(self, scale, results):
+        rows, bars = [], []
+        for name in WORKLOADS:
+            paper = papers.DLS[name]
+            gains = [1 - paper[1] / paper[0], 1 - paper[3] / paper[2]]
+            field = lambda what, name=name: [results.mean_of(name, one, lambda r: r[what]) for one in (PLAIN, TREATED)]  # noqa: E731
+            peak, average = field("peak_bytes"), field("average_bytes")
+            ratios = [results.interval(name, TREATED, measure) for measure in ("peak", "average")]
+            found = results.statistic(name, TREATED, "zero_pages_found")
+            rows.append([name, megabytes(peak[0]), megabytes(peak[1]), self._gain(ratios[0]), f"{100 * gains[0]:.1f}",
+                         megabytes(average[0]), megabytes(average[1]), self._gain(ratios[1]), f"{100 * gains[1]:.1f}",
+                         MISSING if found is None else round(found), paper[4]])
+            bars.append((name, *(ratio and ratio["mean"] for ratio in ratios), paper[1] / paper[0], paper[3] / paper[2]))
+        means = [results.geometric_mean(TREATED, measure)[0] for measure in ("peak", "average")]
+        rows.append(["**geometric mean**", "", "", self._gain(means[0]), f"{100 * (1 - papers.DLS_MEANS['peak']):.1f}", "", "", self._gain(means[1]),
+                     f"{100 * (1 - papers.DLS_MEANS['average']):.1f}", "", ""])
+        picture = pictures.figure_9(self.folder, scale, bars)
+        return ["### Memory (DLS table 3, figure 9)", "",
+                "MB of physical memory of the whole process tree; gain in percent, the paper's beside it; zero pages are those that the content check found.", "",
+                *table(["benchmark", "plain peak", "auto peak", "gain %", "DLS %", "plain average", "auto average", "gain %", "DLS %",
+                        "zero pages found", "DLS"], rows), *picture]
+
+    @staticmethod
+    def _gain(ratio):
+        return MISSING if ratio is None else f"{100 * (1 - ratio['mean']):.1f}"
+
+    def _time(self, scale, results):
+        rows = []
+        for name in WORKLOADS:
+            paper = papers.DLS[name]
+            wall = [results.mean_of(name, one, lambda r: r["wall_seconds"]) for one in (PLAIN, TREATED)]
+            ratio = results.interval(name, TREATED, "wall")
+            scans = results.statistic(name, TREATED, "zero_scans")
+            rows.append([name, *(MISSING if one is None else f"{one:.1f}" for one in wall),
+                         MISSING if ratio is None else f"{100 * (ratio['mean'] - 1):+.1f}", f"{100 * (paper[6] / paper[5] - 1):+.1f}",
+                         interval(results.interval(name, TREATED, "cpu")), interval(results.interval(name, CONTROL, "cpu")),
+                         *(interval(results.interval(name, TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH),
+                         MISSING if scans is None else round(scans), paper[7]])
+        of = lambda one, measure: results.geometric_mean(one, measure)[0]  # noqa: E731
+        wall = of(TREATED, "wall")
+        rows.append(["**geometric mean**", "", "", MISSING if wall is None else f"{100 * (wall['mean'] - 1):+.1f}",
+                     f"{100 * (papers.DLS_MEANS['time'] - 1):+.1f}", interval(of(TREATED, "cpu")), interval(of(CONTROL, "cpu")),
+                     *(interval(of(TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH), "", ""])
+        bare = [f"CPU where a fault costs {bare:.2f} us" for bare in cost_model.BARE_TOUCH]
+        return ["### Time (DLS table 4)", "",
+                "Seconds of wall time, loss in percent and the paper's beside it; CPU time as ratios, measured and by the cost model.", "",
+                *table(["benchmark", "plain s", "auto s", "loss %", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows)]
+
+    # Above the baseline
+
+    def _means(self, results):
+        rows = []
+        for name in WORKLOADS:
+            baseline = results.baseline(name)
+            peak = results.mean_of(name, PLAIN, lambda r: r["peak_bytes"])
+            times = "-" if not (baseline and peak) else f"{peak / baseline - 1:.1f}"
+            rows.append([name, megabytes(baseline), times, *(interval(results.interval(name, TREATED, measure)) for measure in
+                                                              ("peak", "peak above", "average", "average above"))])
+        means = []
+        for title, without in (("all", False), ("without " + ", ".join(OURS), True)):
+            for one in [name for name in CONFIGURATIONS if name != PLAIN]:
+                cells = [results.geometric_mean(one, measure, without_ours=without) for measure in
+                         ("peak", "peak above", "average", "average above", "cpu", STRICTEST_CPU)]
+                means.append([one, f"{title} ({cells[0][1]})", *(interval(cell[0]) for cell in cells)])
+        return ["### Whole tree, and above the baseline", "",
+                "The baseline is the same R with the same packages loaded and no data, in MB; *data* says how many times that plain R's peak is above it.", "",
+                *table(["benchmark", "baseline", "data", "peak", "peak above", "average", "average above"], rows),
+                "Geometric means over the benchmarks measured (their number in brackets):", "",
+                *table(["configuration", "benchmarks", "peak", "peak above", "average", "average above", "CPU",
+                        f"CPU at {cost_model.STRICTEST} us"], means)]
+
+    # SAC'16, figures 1 and 2
+
+    def _sac(self, scale, results):
+        shown = [name for name in CONFIGURATIONS if name not in (PLAIN, CONTROL)]
+        memory, time, ksmd, bars = [], [], {}, {}
+        for name in WORKLOADS:
+            memory.append([name, *(interval(results.interval(name, one, "average"), 2) for one in shown)])
+            time.append([name, *(interval(results.interval(name, one, "cpu"), 2) for one in shown)])
+            for one in shown:
+                plain = results.mean_of(name, PLAIN, lambda r: r["cpu_seconds"])
+                of_ksmd = results.mean_of(name, one, lambda r: r.get("ksmd_seconds", 0))
+                cpu, average = results.ratio(name, one, "cpu"), results.ratio(name, one, "average")
+                if plain and of_ksmd is not None and cpu:
+                    ksmd.setdefault(one, []).append(of_ksmd / plain)
+                    bars[name, one] = (average.value, cpu.value, of_ksmd / plain)
+        share = lambda one: f"{100 * mean(ksmd[one]):.1f}" if one in ksmd else MISSING  # noqa: E731
+        memory.append(["**geometric mean**", *(interval(results.geometric_mean(one, "average")[0], 2) for one in shown)])
+        memory.append(["SAC, its own", *(papers.SAC_MEMORY.get(one, "-") for one in shown)])
+        time.append(["**geometric mean**", *(interval(results.geometric_mean(one, "cpu")[0], 2) for one in shown)])
+        time.append(["of it ksmd, % of plain R's", *(share(one) if one.startswith("ksm") else "-" for one in shown)])
+        time.append(["SAC, its own, without ksmd", *(papers.SAC_TIME.get(one, "-") for one in shown)])
+        time.append(["SAC, ksmd in %", *(f"{100 * papers.SAC_KSMD[one]:.1f}" if one in papers.SAC_KSMD else "-" for one in shown)])
+        singles = "; ".join(f"{workload} under {one} {value}" for (workload, one), value in papers.SAC_SINGLE.items())
+        return ["### Five ways (SAC figures 1 and 2)", "",
+                "`direct` is SAC's orig+alloc. Beside `share` stand the figures of its mmcp, which needs another kernel. "
+                f"Single values in its text: {singles}.", "",
+                "Average memory to plain R (figure 1):", "", *table(["benchmark", *shown], memory),
+                "CPU time to plain R, ksmd's included (figure 2):", "", *table(["benchmark", *shown], time),
+                *pictures.sac(self.folder, scale, list(WORKLOADS), shown, bars)]
+
+    # Figures 10 and 11
+
+    def _over_time(self, scale, results):
+        curves = [(name, results.curve(name, PLAIN), results.curve(name, TREATED)) for name in WORKLOADS]
+        curves = [curve for curve in curves if curve[1] and curve[2]]
+        chosen = [curve for curve in curves if curve[0] in FIGURE_10]
+        chosen = sorted(chosen, key=lambda curve: FIGURE_10.index(curve[0]))
+        chosen += [curve for curve in curves if curve not in chosen][:max(0, FIGURE_10_FIRST - len(chosen))]
+        if not chosen:
+            return ["### Memory over time (DLS figure 10)", "", MISSING, ""]
+        rows = []
+        for name, plain, treated in chosen:
+            rows.append([name, *(f"{max(one['peak_mb']):.0f}" for one in (plain, treated)),
+                         *(f"{mean(one['peak_mb']):.0f}" for one in (plain, treated)),
+                         *(f"{one['step_seconds'] * len(one['peak_mb']):.1f}" for one in (plain, treated))])
+        return ["### Memory over time (DLS figure 10)", "",
+                "One run of each, by the same sampler; each point is the highest memory within 1/240 of the run. MB and seconds.", "",
+                *table(["benchmark", "plain peak", "auto peak", "plain average", "auto average", "plain s", "auto s"], rows),
+                *pictures.over_time(self.folder, scale, chosen)]
+
+    def _thresholds(self, scale, results):
+        rows, points = [], {}
+        for size in THRESHOLDS:
+            row = [size]
+            for policy in SWEEP_POLICIES:
+                for measure in ("peak", "cpu", "wall"):
+                    found = results.interval(SWEEP_WORKLOAD, f"{policy} threshold={size}", measure)
+                    row.append(interval(found))
+                    if found:
+                        points[policy, size, measure] = found["mean"]
+            rows.append(row + [papers.DLS_FIGURE_11.get(size, "-")])
+        heading = [f"{policy}: {measure}" for policy in SWEEP_POLICIES for measure in ("peak", "CPU", "wall")]
+        return [f"### The size threshold, {SWEEP_WORKLOAD} (DLS figure 11)", "",
+                *table(["threshold", *heading, "DLS, as far as its text says"], rows),
+                *pictures.thresholds(self.folder, scale, points)]
+
+    # Table 5
+
+    def _swap(self, workload, scale, memory, configuration):
+        library = library_of(self.store, workload, scale) if configuration != PLAIN else None
+        return [record for record in self.store.of_kind("swap", workload=workload, scale=scale, memory=memory,
+                                                        configuration=configuration)
+                if record["script"] == self._script(workload) and record["library"] == library]
+
+    def _script(self, workload):
+        return next(iter(self.by_scale.values())).scripts[workload]
+
+    def _speed_up(self, workload, scale):
+        """Plain's time to ours where memory is short; a run that was stopped counts with the time until then."""
+        own = dict(scales(scale))[workload]
+        plain, treated = (self._swap(workload, own, "short", one) for one in (PLAIN, TREATED))
+        pairs = [(_seconds(a), _seconds(b)) for a in plain for b in treated if a["round"] == b["round"]]
+        return Ratio(pairs).interval() if pairs else None
+
+    def _short_memory(self, scale, results):
+        rows = []
+        for workload, own in scales(scale):
+            for memory in ("short", "enough"):
+                plain = self._swap(workload, own, memory, PLAIN)
+                for one in SWAP_CONFIGURATIONS:
+                    runs = self._swap(workload, own, memory, one)
+                    pairs = [(_seconds(a), _seconds(b)) for a in plain for b in runs if a["round"] == b["round"]]
+                    speed = Ratio(pairs).interval() if pairs else None
+                    of = lambda field, runs=runs: [r[field] for r in runs if field in r]  # noqa: E731
+                    average = lambda field, scale=1: f"{mean(of(field)) / scale:.0f}" if of(field) else MISSING  # noqa: E731
+                    stopped = any("stopped_after_seconds" in run for run in runs)
+                    paper = papers.DLS_TABLE_5[workload, memory]
+                    rows.append([workload, memory, average("limit_bytes", 1e6), one, average("peak_bytes", 1e6), average("average_bytes", 1e6),
+                                 average("swap_bytes", 1e6), ("more than " if stopped else "") + (f"{mean([_seconds(r) for r in runs]):.1f}" if runs else MISSING),
+                                 average("swapped_in"), average("swapped_out"), "1" if one == PLAIN else interval(speed, 2),
+                                 "" if one != TREATED else f"{paper[6]} [{paper[7]}, {paper[8]}]"])
+        parts = ", ".join(f"{share:.2f} for {name}" for name, share in LIMITS.items())
+        return ["### Too little memory (DLS table 5)", "",
+                "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
+                f"({parts}); *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
+                "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`.", "",
+                *table(["benchmark", "memory", "limit MB", "configuration", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
+                        "pages swapped out", "speed-up", "DLS"], rows)]
+
+    # What was counted
+
+    def _counts(self, results):
+        rows = []
+        for name in WORKLOADS:
+            for one in (PLAIN, "direct", "share", TREATED):
+                runs = results.of(name, one)
+                if not runs:
+                    continue
+                counted = [cost_model.events(run) for run in runs]
+                of = lambda what, counted=counted: mean([one[what] for one in counted])  # noqa: E731
+                calls = self.store.of_kind("calls", scale=results.scale, workload=name, configuration=one,
+                                           script=results.scripts[name], library=results.library.get(one))
+                rows.append([name, one, f"{mean([r['cpu_seconds'] for r in runs]):.2f}", f"{mean([r['system_seconds'] for r in runs]):.2f}",
+                             f"{mean([r['minor_faults'] for r in runs]):.0f}", f"{of('huge'):.0f}", f"{of('major'):.0f}",
+                             f"{of('zeroed_bytes') / 1e6:.0f}", f"{of('copied_bytes') / 1e6:.0f}",
+                             calls[-1]["all"] if calls else MISSING,
+                             f"{mean([r['swap_bytes'] for r in runs]) / 1e6:.0f}"])
+        return ["### What was counted", "",
+                "Means of a run. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
+                "(snapshots written, private copies); system calls, counted once under strace; MB in swap.", "",
+                *table(["benchmark", "configuration", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
+                        "system calls", "swap MB"], rows)]
+
+    def _savings(self, results):
+        rows = []
+        for name in WORKLOADS:
+            value = lambda field, name=name: results.statistic(name, TREATED, field)  # noqa: E731
+            if value("lazy_zero_bytes") is None:
+                rows.append([name] + [MISSING] * 6)
+                continue
+            kept = max(0.0, value("shared_copy_bytes") - value("private_copy_bytes"))
+            peak = results.mean_of(name, PLAIN, lambda r: r["peak_bytes"]) - results.mean_of(name, TREATED, lambda r: r["peak_bytes"])
+            average = results.mean_of(name, PLAIN, lambda r: r["average_bytes"]) - results.mean_of(name, TREATED, lambda r: r["average_bytes"])
+            rows.append([name, megabytes(peak), megabytes(average), megabytes(value("lazy_zero_bytes")), megabytes(kept),
+                         megabytes(value("zero_reclaimed_bytes")), megabytes(value("purged_bytes") + value("decayed_bytes"))])
+        return ["### Where each saved byte came from", "",
+                "MB. What `auto` saves at the peak and on average, and what its mechanisms moved in the course of a run: zero filling that touched no "
+                "page, copies that shared their pages (less what was written later), all-zero pages given back, warm pages returned to the kernel. "
+                "These four are sums over the run and need not add up to what is saved at one moment.", "",
+                *table(["benchmark", "saved at the peak", "saved on average", "lazy zero", "shared copies", "zero reclaim", "returned earlier"], rows)]
+
+    def _no_help(self, results):
+        facts = []
+        for title, measure, bar in (("The peak is not lower by 2 % or more", "peak", .98), ("Average memory is not lower by 2 % or more", "average", .98),
+                                    ("CPU time is higher", "cpu", 1.0), ("CPU time would be higher on a bare machine", STRICTEST_CPU, 1.0)):
+            names = [f"{name} ({ratio.value:.2f})" for name in WORKLOADS
+                     if (ratio := results.ratio(name, TREATED, measure)) and ratio.value > bar]
+            facts.append(f"- {title}: {', '.join(names) or 'nowhere'}.")
+        unequal = [name for name in WORKLOADS if len(results.outputs(name)) > 1]
+        facts.append(f"- Runs whose output differed from the others': {', '.join(unequal) if unequal else 'none'}.")
+        falls = {name: count for name in WORKLOADS for run in results.of(name, TREATED)
+                 for count in [{k: v for k, v in (run.get("statistics") or {}).items() if k.startswith("fallback_")}] if count}
+        facts.append("- Fall-backs taken under auto: " + ("; ".join(f"{name}: {', '.join(sorted(counts))}" for name, counts in falls.items()) or "none") + ".")
+        with open(os.path.join(HERE, "limits.md"), encoding="utf-8") as file:
+            text = file.read().rstrip().splitlines()
+        return ["### Where Pagewise does not help", "", *facts, "", *text, ""]
+
+    # Where
+
+    def _where(self):
+        out = ["## Where and when", ""]
+        for scale, results in self.by_scale.items():
+            if not results.runs:
+                continue
+            used = [self.store.sessions[name] for name in dict.fromkeys(run["session"] for run in results.runs)
+                    if name in self.store.sessions]
+            facts = used[-1]["facts"] if used else {}
+            dates = sorted(run["when"][:10] for run in results.runs)
+            loads = [run["load"] for run in results.runs]
+            missed = sum(run["missed_samples"] for run in results.runs)
+            rows = [*facts.items()]
+            for key in ("touch_us", "copy_us", "huge_us", "write_us", "call_us"):
+                values = [session["costs"][key] for session in used if session.get("costs")]
+                if values:
+                    rows.append((f"cost of a page: {key[:-3]}", f"{min(values):.2f} to {max(values):.2f} us"))
+            for configuration, library in sorted(results.library.items()):
+                runs = [run for run in results.runs if run["configuration"] == configuration]
+                commits = ", ".join(sorted({run["commit"] for run in runs}))
+                rounds = [len(results.pairs(name, configuration)) for name in WORKLOADS]
+                rows.append((configuration, f"commit {commits}, library {library}, {min(rounds)} to {max(rounds)} rounds a benchmark"))
+            rows += [("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
+                     ("load average before a run", f"{min(loads):.2f} to {max(loads):.2f}"),
+                     ("samples", f"{sum(run['samples'] for run in results.runs)}, and {missed} missed; sampler "
+                                 f"{', '.join(sorted({run['sampler'] for run in results.runs}))}")]
+            if results.outdated:
+                rows.append(("left out", f"{results.outdated} runs of earlier versions of the workloads"))
+            out += [f"Scale {scale}:", "", *table(["", ""], rows)]
+        return out
+
+
+def _seconds(record):
+    return record.get("wall_seconds", record.get("stopped_after_seconds"))
+
+
+def library_of(store, workload, scale):
+    """The library of the newest runs with too little memory: there are only a few of each."""
+    runs = [record for record in store.of_kind("swap", workload=workload, scale=scale) if record["library"]]
+    return max(runs, key=lambda record: record["when"])["library"] if runs else None

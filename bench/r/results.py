@@ -1,0 +1,128 @@
+"""From records to ratios: which runs count, which are pairs, and the intervals over them."""
+
+import collections
+import functools
+
+import cost_model
+import workloads
+from intervals import Ratio, geometric_mean, mean
+from workloads import BASELINE, CONTROL, OURS, PLAIN, TREATED, WORKLOADS, uses_library
+
+# Measures of a run that a ratio can be taken of. "above": less the memory of the same R without data.
+MEASURES = {
+    "peak": lambda record, costs: record["peak_bytes"],
+    "average": lambda record, costs: record["average_bytes"],
+    "peak above": lambda record, costs: record["peak_bytes"],
+    "average above": lambda record, costs: record["average_bytes"],
+    "cpu": lambda record, costs: record["cpu_seconds"],
+    "wall": lambda record, costs: record["wall_seconds"],
+    **{f"cpu at {bare:.2f}": (lambda record, costs, bare=bare: cost_model.modelled_cpu(record, costs, bare))
+       for bare in cost_model.BARE_TOUCH},
+}
+STRICTEST_CPU = f"cpu at {cost_model.STRICTEST:.2f}"
+
+
+class Results:
+    """The runs of one scale. A configuration's runs are of one library, on one machine: those with the most rounds, and of
+    equals the newest."""
+
+    def __init__(self, store, scale, scripts=None):
+        self.store, self.scale = store, scale
+        scripts = scripts or {name: workloads.script_hash(name) for name in WORKLOADS}
+        runs = [record for record in store.of_kind("run", scale=scale)
+                if record["workload"] in scripts and record["script"] == scripts[record["workload"]]]
+        self.outdated = len(store.of_kind("run", scale=scale)) - len(runs)
+        self.machine = _most(runs, lambda record: store.machine_of(record), lambda record: True)
+        runs = [record for record in runs if store.machine_of(record) == self.machine]
+        self.library = {}
+        for configuration in {record["configuration"] for record in runs if uses_library(record["configuration"])}:
+            self.library[configuration] = _most(runs, lambda record: record["library"],
+                                                lambda record, name=configuration: record["configuration"] == name)
+        self.scripts = scripts
+        self.runs = [record for record in runs if self._counts(record)]
+        self.rounds = collections.defaultdict(dict)  # (workload, round): {configuration: record}
+        self.baselines = collections.defaultdict(list)
+        for record in self.runs:
+            if record["configuration"] == BASELINE:
+                self.baselines[record["workload"]].append(record)
+            else:
+                self.rounds[record["workload"], record["round"]][record["configuration"]] = record
+
+    def _counts(self, record):
+        name = record["configuration"]
+        return not uses_library(name) or record["library"] == self.library[name]
+
+    def of(self, workload, configuration, beside=PLAIN):
+        """A configuration's runs that have a run of `beside` in their round."""
+        return [pair[0] for pair in self.pairs(workload, configuration, beside)]
+
+    def pairs(self, workload, configuration, to=PLAIN):
+        found = [(runs[configuration], runs[to]) for (name, _), runs in self.rounds.items()
+                 if name == workload and configuration in runs and to in runs]
+        if configuration == CONTROL and any(TREATED in runs for (name, _), runs in self.rounds.items() if name == workload):
+            # The noise of the rounds that the claims are made of.
+            found = [(runs[CONTROL], runs[to]) for (name, _), runs in self.rounds.items()
+                     if name == workload and {CONTROL, to, TREATED} <= runs.keys()]
+        return found
+
+    def baseline(self, workload):
+        """Bytes at the peak of the same R with the same packages and no data; None when it was not measured."""
+        runs = self.baselines[workload]
+        return mean([record["peak_bytes"] for record in runs]) if runs else None
+
+    def costs(self, record):
+        return self.store.sessions.get(record["session"], {}).get("costs")
+
+    @functools.lru_cache(maxsize=None)
+    def ratio(self, workload, configuration, measure, to=PLAIN):
+        """A Ratio, or None where it was not measured."""
+        pairs = self.pairs(workload, configuration, to)
+        baseline = self.baseline(workload) if measure.endswith("above") else 0.0
+        if not pairs or baseline is None:
+            return None
+        value = MEASURES[measure]
+        values = [tuple(value(record, self.costs(record)) for record in pair) for pair in pairs]
+        return Ratio(values, baseline, stream=list(WORKLOADS).index(workload))
+
+    def interval(self, workload, configuration, measure, to=PLAIN):
+        ratio = self.ratio(workload, configuration, measure, to)
+        return ratio.interval() if ratio else None
+
+    def geometric_mean(self, configuration, measure, to=PLAIN, without_ours=False):
+        """(interval or None, number of workloads in it)."""
+        names = [name for name in WORKLOADS if not (without_ours and name in OURS)]
+        ratios = [ratio for name in names if (ratio := self.ratio(name, configuration, measure, to))]
+        return geometric_mean(ratios), len(ratios)
+
+    def mean_of(self, workload, configuration, field):
+        """Mean of a field over the runs that count, or None."""
+        runs = self.of(workload, configuration)
+        if configuration == PLAIN:
+            runs = self.of(workload, PLAIN, TREATED) or runs
+        return mean([field(record) for record in runs]) if runs else None
+
+    def statistic(self, workload, configuration, name):
+        return self.mean_of(workload, configuration, lambda record: (record.get("statistics") or {}).get(name, 0))
+
+    def outputs(self, workload):
+        return collections.Counter(runs[name]["output"] for (one, _), runs in self.rounds.items() if one == workload
+                                   for name in runs)
+
+    def curve(self, workload, configuration):
+        library = self.library.get(configuration)
+        found = [record for record in self.store.of_kind("curve", scale=self.scale, workload=workload,
+                                                         configuration=configuration)
+                 if record["script"] == self.scripts[workload] and record["library"] == library
+                 and self.store.machine_of(record) == self.machine]
+        return found[-1] if found else None
+
+
+def _most(records, value, wanted):
+    """The value with the most rounds among the wanted records; of equals the newest."""
+    rounds, newest = collections.defaultdict(set), {}
+    for record in records:
+        if wanted(record) and record["configuration"] != BASELINE:
+            one = value(record)
+            rounds[one].add((record["workload"], record["round"]))
+            newest[one] = max(newest.get(one, ""), record["when"])
+    return max(rounds, key=lambda one: (len(rounds[one]), newest[one])) if rounds else None

@@ -1,0 +1,60 @@
+"""Results as JSON lines, one record a line, in files that are committed: several sittings add up.
+
+A record has a `kind`: `session` (machine, versions, what a page fault costs there), `run` (one measured run), `curve`
+(memory over time of one run), `calls` (system calls of one run, counted apart), `swap` (one run with too little memory).
+"""
+
+import json
+import os
+import sys
+
+
+class Store:
+    def __init__(self, folder):
+        self.folder = folder
+        self.sessions = {}
+        self.records = []
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            if name.endswith(".jsonl"):
+                self._load(os.path.join(folder, name))
+
+    def _load(self, path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    self._keep(json.loads(line))
+                except (ValueError, KeyError, TypeError):
+                    # An interrupted write leaves part of a line; the records around it are whole.
+                    print(f"{path}:{number}: not a record, left out", file=sys.stderr)
+
+    def _keep(self, record):
+        if record["kind"] == "session":
+            self.sessions[record["id"]] = record
+        else:
+            record["session"], record["when"]  # every other kind has these
+            self.records.append(record)
+
+    def add(self, record, name):
+        """Keeps a record, and has it on the disk before this returns."""
+        line = json.dumps(record, separators=(",", ":"), sort_keys=True)
+        self._keep(json.loads(line))
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, name + ".jsonl")
+        with open(path, "ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def of_kind(self, kind, **wanted):
+        return [record for record in self.records if record["kind"] == kind
+                and all(record.get(key) == value for key, value in wanted.items())]
+
+    def machine_of(self, record):
+        return self.sessions.get(record["session"], {}).get("machine_id", "unknown")

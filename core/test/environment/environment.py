@@ -159,13 +159,41 @@ def lock(bench):
     bench.work("lock-limit")
 
 
+def few_mappings_allowed():
+    with open("/proc/sys/vm/max_map_count", encoding="ascii") as file:
+        if int(file.read()) > 66000:
+            raise Skip("vm.max_map_count is raised: using all mappings up takes too long")
+
+
 def map_count(bench):
-    # Twice as many mappings are left as said. With fewer than 36, those that sharing took are missed by malloc.
-    for spare in (20, 25, 60):
-        bench.work("mappings", str(spare), counters=["fallback_map", "fallback_move", "copies_shared"])
+    """Whatever malloc can serve with few mappings left, it serves under the library."""
+    few_mappings_allowed()
+    # Twice as many mappings are left as said.
+    for spare in (2, 6, 20, 34, 40):
+        bench.work("mappings", str(spare), counters=["fallback_map_count"])
+    bench.work("mappings", "70")
+    # Our own first tables and blocks are mappings as well.
+    for spare in (4, 36):
+        bench.work("mappings-small", str(spare), counters=["fallback_map_count"])
+
+
+def map_count_later(bench):
+    """Sharing was at work when mappings became few, and is again when they are back."""
+    few_mappings_allowed()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    for spare, prepare in (2, None), (2, limit), (12, None):
+        for options in (ALWAYS, PAPERS, LAZY):
+            sums = bench.work("mappings-later", str(spare), counters=["fallback_map_count"], every_options=(options,),
+                              prepare=prepare)
+            if sums["copies_shared"] <= 39 and options != LAZY:
+                raise Failure(f"{options}: {sums['copies_shared']} copies shared: none after mappings were back")
 
 
 def many_copies(bench):
+    few_mappings_allowed()
     bench.work("many-copies", counters=["fallback_map_count"], every_options=(ALWAYS, PAPERS))
 
 
@@ -187,6 +215,8 @@ def denied(bench):
                 continue
             options = (ALWAYS, PAPERS) if counters == ["fallback_discard"] else (ALWAYS, PAPERS, LAZY)
             bench.work("denied", call, str(error), counters=counters, every_options=options)
+    # PAGEMAP_SCAN works and the page tables cannot be read; no program can be started without this call.
+    bench.work("denied-here", "pread64", "1", counters=["fallback_pagemap"])
 
 
 def no_proc(bench):
@@ -523,6 +553,7 @@ CASES = {
     "file-size": file_size,
     "lock": lock,
     "map-count": map_count,
+    "map-count-later": map_count_later,
     "many-copies": many_copies,
     "denied": denied,
     "no-proc": no_proc,

@@ -192,6 +192,15 @@ def map_count_later(bench):
                 raise Failure(f"{options}: {sums['copies_shared']} copies shared: none after mappings were back")
 
 
+def map_count_none(bench):
+    """The reserve of mappings serves whatever needs one first."""
+    few_mappings_allowed()
+    for need in ("c-library", "block", "thread", "free"):
+        sums = bench.work("mappings-none", need, counters=["fallback_map_count"])
+        if sums["fallback_map"] or not sums["copies_shared"]:
+            raise Failure(f"{need}: {sums['fallback_map']} mappings failed, {sums['copies_shared']} copies were shared")
+
+
 def many_copies(bench):
     few_mappings_allowed()
     bench.work("many-copies", counters=["fallback_map_count"], every_options=(ALWAYS, PAPERS))
@@ -554,6 +563,7 @@ CASES = {
     "lock": lock,
     "map-count": map_count,
     "map-count-later": map_count_later,
+    "map-count-none": map_count_none,
     "many-copies": many_copies,
     "denied": denied,
     "no-proc": no_proc,

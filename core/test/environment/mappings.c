@@ -3,6 +3,8 @@
 // The number of mappings, vm.max_map_count.
 #include "program.h"
 
+#include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,10 @@ static int case_mappings(char **arguments) {
 
 static void *thread_work(void *unused) {
     say_work("thread");
+    return unused;
+}
+
+static void *no_work(void *unused) {
     return unused;
 }
 
@@ -105,6 +111,39 @@ static int case_mappings_small(char **arguments) {
     return 0;
 }
 
+// No mapping is left at all, but for those that the library keeps back: what needs one gets it.
+// Each need is a run of its own, as the first one makes room for the others.
+static int case_mappings_none(char **arguments) {
+    const char *need = arguments[0];
+    size_t size = 600 << 10;
+    unsigned char *from = malloc(size), *to = malloc(size);
+    fill(from, size, 1);
+    memcpy(to, from, size);
+    take_mappings(0);
+    int protection = PROT_READ;
+    while (mmap(NULL, PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+        protection ^= PROT_READ; // neighbours stay apart
+    }
+    if (!dlsym(RTLD_DEFAULT, "pw_owns")) {
+        printf("needed and had\n");
+        return 0;
+    }
+    pthread_t thread;
+    if (!strcmp(need, "c-library")) {
+        CHECK(memalign(16 * PAGE, size) != NULL);
+    } else if (!strcmp(need, "block")) {
+        CHECK(malloc(64 * MEGABYTE) != NULL);
+    } else if (!strcmp(need, "thread")) {
+        CHECK(pthread_create(&thread, NULL, no_work, NULL) == 0 && !pthread_join(thread, NULL));
+    } else if (!strcmp(need, "free")) {
+        free(to);
+    } else {
+        CHECK(!"known need");
+    }
+    printf("needed and had\n");
+    return 0;
+}
+
 // --- many needed --------------------------------------------------------------
 
 // More copies of one block than mappings are allowed.
@@ -133,6 +172,7 @@ const struct program_case mapping_cases[] = {
     {"mappings", case_mappings},
     {"mappings-later", case_mappings_later},
     {"mappings-small", case_mappings_small},
+    {"mappings-none", case_mappings_none},
     {"many-copies", case_many_copies},
     {NULL, NULL},
 };

@@ -26,10 +26,13 @@ fn peak(sampler: &str, shape: &str) -> f64 {
     let program = footprint().to_str().unwrap();
     let measure = |shape: &str| {
         let options = ["--policy", "plain", "--sampler", sampler];
-        let found = figures(&options, &[program, shape, "64"]);
+        // On a busy machine half a second may go by with hardly a sample.
+        let found = (0..5)
+            .map(|_| figures(&options, &[program, shape, "64"]))
+            .find(|found| found["samples"].as_u64().unwrap() > 3)
+            .expect("samples");
         assert_eq!(found["sampler"], sampler);
         assert_eq!(found["exit_status"], 0, "{shape}");
-        assert!(found["samples"].as_u64().unwrap() > 3, "{shape}");
         found["peak_bytes"]["mean"].as_f64().unwrap() / MEGABYTE
     };
     measure(shape) - measure("nothing")

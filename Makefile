@@ -41,6 +41,7 @@ core: packages-build
 	@cmake --build $(B)/core --parallel $(JOBS)
 
 cli: packages-build
+	@scripts/ensure-crates
 	@$(CARGO) build --quiet --release --locked --package pagewise-cli
 	@install -D -m 755 $(B)/cargo/release/pagewise $(PAGEWISE)
 

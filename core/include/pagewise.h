@@ -83,7 +83,7 @@ extern "C" {
     X(fallback_file_size, "RLIMIT_FSIZE does not allow snapshots")                                 \
     X(fallback_write, "snapshot could not be written")                                             \
     X(fallback_map, "a mapping could not be made")                                                 \
-    X(fallback_map_count, "sharing paused: vm.max_map_count is near")                              \
+    X(fallback_map_count, "sharing and moving of pages paused: vm.max_map_count is near")          \
     X(fallback_pagemap, "no page table information: /proc/self/pagemap cannot be used")            \
     X(fallback_pagemap_scan, "PAGEMAP_SCAN missing: the slower /proc/self/pagemap read instead")   \
     X(fallback_epochs, "sharing paused: too many fork epochs are still in use")                    \

@@ -2,11 +2,8 @@
 //
 // The arena against a shadow model: no two extents overlap, free neighbours of a kind are one,
 // every address finds its block, cold pages read zero, and the memory rule holds.
-#include "extent/extent.h"
+#include "arena_fixture.h"
 #include "os/fault.h"
-#include "support.h"
-
-#include <sys/mman.h>
 
 #define BLOCKS 400
 
@@ -24,23 +21,15 @@ struct model {
 };
 
 static struct model *model_new(uint64_t seed) {
-    struct model *model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(model != MAP_FAILED);
+    struct model *model = model_map(sizeof *model);
     model->random = random_from(seed);
-    pw_stats_start(&model->stats);
-    CHECK(pw_arena_start(&model->arena, &model->stats, 2));
+    arena_begin(&model->arena, &model->stats);
     return model;
 }
 
 static void model_delete(struct model *model) {
-    // Every arena starts at the same place: make room for the next one.
-    munmap(model->arena.base, (size_t)model->arena.end * PW_PAGE);
+    arena_end(&model->arena);
     munmap(model, sizeof *model);
-}
-
-static char *page_of(struct model *model, const struct pw_extent *extent, uint32_t page) {
-    return pw_extent_address(&model->arena, extent) + (size_t)page * PW_PAGE;
 }
 
 // --- the model ---------------------------------------------------------------
@@ -57,21 +46,21 @@ static void check_disjoint(const struct model *model, const struct pw_extent *ta
 // Pages that the arena says are cold must read zero; the rest may hold anything.
 static void check_cold_is_zero(struct model *model, const struct pw_extent *taken) {
     for (uint32_t page = taken->warm_pages; page < taken->pages; page++) {
-        const uint64_t *words = (const uint64_t *)page_of(model, taken, page);
+        const uint64_t *words = (const uint64_t *)page_at(&model->arena, taken, page);
         assert_int_equal(words[0] | words[511], 0);
     }
 }
 
 static void mark(struct model *model, const struct pw_extent *extent) {
     for (uint32_t page = 0; page < extent->pages; page++) {
-        uint64_t *words = (uint64_t *)page_of(model, extent, page);
+        uint64_t *words = (uint64_t *)page_at(&model->arena, extent, page);
         words[0] = words[511] = ((uint64_t)extent->page << 32) + page + 1;
     }
 }
 
 static void check_marks(struct model *model, const struct pw_extent *extent) {
     for (uint32_t page = 0; page < extent->pages; page++) {
-        const uint64_t *words = (const uint64_t *)page_of(model, extent, page);
+        const uint64_t *words = (const uint64_t *)page_at(&model->arena, extent, page);
         uint64_t wanted = ((uint64_t)extent->page << 32) + page + 1;
         assert_int_equal(words[0], wanted);
         assert_int_equal(words[511], wanted);
@@ -100,7 +89,7 @@ static struct pw_extent *take(struct model *model, uint32_t pages) {
     bool huge = !extent && random_chance(&model->random, 4);
     extent = extent ? extent : pw_arena_take_cold(arena, pages, huge);
     if (huge && extent) {
-        uintptr_t second = (uintptr_t)page_of(model, extent, 1);
+        uintptr_t second = (uintptr_t)page_at(&model->arena, extent, 1);
         assert_int_equal(second & (PW_HUGE_PAGE - 1), 0);
     }
     return extent;
@@ -125,7 +114,7 @@ static void step_take(struct model *model) {
 }
 
 static void check_registry(struct model *model, const struct live *live) {
-    const char *start = page_of(model, live->extent, 0);
+    const char *start = page_at(&model->arena, live->extent, 0);
     size_t size = (size_t)live->pages * PW_PAGE;
     assert_ptr_equal(pw_arena_find(&model->arena, start), live->extent);
     assert_ptr_equal(pw_arena_find(&model->arena, start + size - 1), live->extent);
@@ -148,7 +137,7 @@ static void step_release(struct model *model) {
     check_registry(model, &live);
     check_marks(model, live.extent);
     model->live[at] = model->live[--model->count];
-    const char *start = page_of(model, live.extent, 0);
+    const char *start = page_at(&model->arena, live.extent, 0);
     bool cold = random_chance(&model->random, 5);
     if (cold) {
         assert_true(pw_os_map_blank((void *)(uintptr_t)start, (size_t)live.pages * PW_PAGE));
@@ -359,7 +348,7 @@ static void foreign_mappings_are_stepped_over(void **state) {
         check_disjoint(model, extent);
         model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
         check_registry(model, &model->live[model->count - 1]);
-        char *start = page_of(model, extent, 0);
+        char *start = page_at(&model->arena, extent, 0);
         assert_true(theirs < start || theirs >= start + (size_t)extent->pages * PW_PAGE);
     }
     assert_int_equal(*theirs, 42);
@@ -399,6 +388,63 @@ static void failures_leave_the_arena_whole(void **state) {
     }
 }
 
+// --- mappings ----------------------------------------------------------------
+
+static unsigned mappings_of_this_process(void) {
+    unsigned lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    assert_non_null(file);
+    for (int character; (character = getc(file)) != EOF;) {
+        lines += character == '\n';
+    }
+    fclose(file);
+    return lines;
+}
+
+static void a_reserve_of_mappings_is_held_and_given_up(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_mappings *mappings = &model->arena.mappings;
+    unsigned before = mappings_of_this_process();
+    assert_true(pw_mappings_may_rise(&model->arena));
+    unsigned held = mappings_of_this_process();
+    assert_in_range(held - before, PW_MAPPINGS_RESERVE, PW_MAPPINGS_RESERVE + 2);
+    // What failed did not fail for want of mappings.
+    assert_false(pw_mappings_relieve(&model->arena));
+    assert_int_equal(mappings_of_this_process(), held);
+    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 1, 1); // as if there were none
+    assert_true(pw_mappings_relieve(&model->arena));
+    assert_true(mappings_of_this_process() <= before + 2);
+    assert_false(pw_mappings_relieve(&model->arena)); // nothing is left to give up
+    assert_false(pw_mappings_may_rise(&model->arena));
+    // A second later, and mappings are still short; then there are some again.
+    mappings->retry_ms = 0;
+    assert_false(pw_mappings_may_rise(&model->arena));
+    pw_os_fault_clear();
+    assert_false(pw_mappings_may_rise(&model->arena));
+    mappings->retry_ms = 0;
+    assert_true(pw_mappings_may_rise(&model->arena));
+    assert_int_equal(mappings_of_this_process(), held);
+    assert_int_equal(PW_READ(&model->stats, fallback_map_count), 4);
+    model_delete(model);
+}
+
+// Half of what is asked for on a second try is not enough, and is not kept.
+static void a_reserve_that_cannot_be_had_leaves_no_mappings(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    unsigned before = mappings_of_this_process();
+    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 20, 0);
+    assert_false(pw_mappings_may_rise(&model->arena));
+    assert_true(mappings_of_this_process() <= before + 2);
+    model->arena.mappings.retry_ms = 0;
+    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, PW_MAPPINGS_RESERVE / 2 + 5, 0);
+    assert_false(pw_mappings_may_rise(&model->arena));
+    assert_true(mappings_of_this_process() <= before + 2);
+    pw_os_fault_clear();
+    model_delete(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps_match_the_model),
@@ -409,6 +455,8 @@ int main(void) {
         cmocka_unit_test(a_purge_of_a_part_keeps_the_rest),
         cmocka_unit_test(foreign_mappings_are_stepped_over),
         cmocka_unit_test(failures_leave_the_arena_whole),
+        cmocka_unit_test(a_reserve_of_mappings_is_held_and_given_up),
+        cmocka_unit_test(a_reserve_that_cannot_be_had_leaves_no_mappings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

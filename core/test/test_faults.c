@@ -239,6 +239,7 @@ enum fallback {
     DISCARD = 1 << 10,
     TABLE = 1 << 11,
     KEEPER = 1 << 12,
+    MAP_COUNT = 1 << 13,
 };
 
 struct site {
@@ -252,6 +253,7 @@ static const struct site sites[] = {
     {PW_SITE_MAP_BLANK, MAP | DISCARD, {ENOMEM, EAGAIN, EINVAL}},
     {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM, EACCES, EAGAIN, EBADF, ENFILE, ENODEV, EPERM}},
     {PW_SITE_MAP_TABLE, ARENA | TABLE, {ENOMEM, EAGAIN}},
+    {PW_SITE_RESERVE, MAP | MAP_COUNT, {ENOMEM, EAGAIN, EACCES}},
     {PW_SITE_UNMAP, NOT_COUNTED, {ENOMEM, EINVAL}},
     {PW_SITE_MOVE, MOVE, {ENOMEM, EAGAIN, EFAULT, EINVAL}},
     {PW_SITE_DISCARD, DISCARD, {EINVAL, ENOMEM, EAGAIN}},
@@ -264,7 +266,7 @@ static const struct site sites[] = {
     {PW_SITE_STATISTICS, NOT_COUNTED, {EACCES, ENOSPC, EMFILE, EROFS}},
     {PW_SITE_PAGEMAP_OPEN, PAGEMAP, {EACCES, EPERM, ENOENT, EMFILE, ENFILE, ENOMEM}},
     {PW_SITE_PAGEMAP_SCAN, SCAN, {ENOTTY, EINVAL, EFAULT, EPERM, EBADF, EINTR, ENOMEM}},
-    {PW_SITE_PAGEMAP_READ, NOT_COUNTED, {EIO, EINTR, EBADF, ENOMEM}},
+    {PW_SITE_PAGEMAP_READ, PAGEMAP, {EIO, EINTR, EBADF, ENOMEM}},
     {PW_SITE_FORK_MARKER, NOT_COUNTED, {EINVAL, ENOMEM}},
     {PW_SITE_WITNESS, MAP, {ENOMEM, EAGAIN}},
     {PW_SITE_THREADS, THREADS, {EACCES, ENOENT, ENOMEM}},
@@ -282,7 +284,7 @@ static int fallbacks_counted(void) {
            (now.fallback_epochs ? EPOCHS : 0) | (now.fallback_descriptor ? DESCRIPTOR : 0) |
            (now.fallback_threads ? THREADS : 0) | (now.fallback_move ? MOVE : 0) |
            (now.fallback_discard ? DISCARD : 0) | (now.fallback_table ? TABLE : 0) |
-           (now.fallback_keeper ? KEEPER : 0);
+           (now.fallback_keeper ? KEEPER : 0) | (now.fallback_map_count ? MAP_COUNT : 0);
 }
 
 // --- running it ---------------------------------------------------------------

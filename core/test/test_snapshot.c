@@ -2,12 +2,11 @@
 //
 // Snapshots: publish, attach, write on either side, publish again, give up, reclaim. What a block
 // holds always equals its shadow copy.
+#include "arena_fixture.h"
 #include "share/share.h"
 #include "share/snapshot.h"
-#include "support.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define BLOCKS 12
@@ -27,18 +26,11 @@ struct model {
 };
 
 static struct model *model_new(uint64_t seed) {
-    struct model *model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(model != MAP_FAILED);
+    struct model *model = model_map(sizeof *model);
     model->random = random_from(seed);
-    pw_stats_start(&model->stats);
-    pw_arena_start(&model->arena, &model->stats, 2);
+    arena_begin(&model->arena, &model->stats);
     pw_share_start(&model->share, &model->arena);
     return model;
-}
-
-static char *page_at(struct model *model, const struct pw_extent *extent, uint32_t page) {
-    return pw_extent_address(&model->arena, extent) + (size_t)page * PW_PAGE;
 }
 
 static void block_new(struct model *model, struct block *block, uint32_t pages) {
@@ -48,11 +40,11 @@ static void block_new(struct model *model, struct block *block, uint32_t pages) 
     block->extent->collected = true;
     block->shadow = malloc((size_t)pages * PW_PAGE);
     random_fill(&model->random, block->shadow, (size_t)pages * PW_PAGE);
-    memcpy(page_at(model, block->extent, 0), block->shadow, (size_t)pages * PW_PAGE);
+    memcpy(page_at(&model->arena, block->extent, 0), block->shadow, (size_t)pages * PW_PAGE);
 }
 
 static void check(struct model *model, const struct block *block) {
-    assert_memory_equal(page_at(model, block->extent, 0), block->shadow,
+    assert_memory_equal(page_at(&model->arena, block->extent, 0), block->shadow,
                         (size_t)block->extent->pages * PW_PAGE);
 }
 
@@ -78,14 +70,14 @@ static void model_delete(struct model *model) {
         pw_os_close(&model->share.files[i].file);
     }
     pw_os_close(&model->share.pagemap.file);
-    munmap(model->arena.base, (size_t)model->arena.end * PW_PAGE);
+    arena_end(&model->arena);
     munmap(model, sizeof *model);
 }
 
 static void write_bytes(struct model *model, struct block *block, size_t at, size_t size) {
     char bytes[64];
     random_fill(&model->random, bytes, size);
-    memcpy(page_at(model, block->extent, 0) + at, bytes, size);
+    memcpy(page_at(&model->arena, block->extent, 0) + at, bytes, size);
     memcpy(block->shadow + at, bytes, size);
 }
 
@@ -187,7 +179,7 @@ static void a_dirty_source_can_be_published_again(void **state) {
     struct block *one = &model->blocks[0];
     assert_true(copy_pages(model, &model->blocks[1], 0, one, 10, 40));
     random_fill(&model->random, one->shadow, 64 * PW_PAGE);
-    memcpy(page_at(model, one->extent, 0), one->shadow, 64 * PW_PAGE);
+    memcpy(page_at(&model->arena, one->extent, 0), one->shadow, 64 * PW_PAGE);
     // More pages than before, among them all that were shared.
     assert_int_equal(pw_share_publish(&model->share, one->extent, 5, 50), 50);
     assert_int_equal(PW_READ(&model->stats, snapshots_live), 2);
@@ -294,10 +286,10 @@ static void zero_pages_are_given_back(void **state) {
     block_new(model, &model->blocks[0], 100);
     struct block *block = &model->blocks[0];
     for (uint32_t page = 20; page < 50; page++) {
-        memset(page_at(model, block->extent, page), 0, PW_PAGE);
+        memset(page_at(&model->arena, block->extent, page), 0, PW_PAGE);
         memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
     }
-    page_at(model, block->extent, 30)[4095] = 1; // all but the last byte
+    page_at(&model->arena, block->extent, 30)[4095] = 1; // all but the last byte
     block->shadow[31 * PW_PAGE - 1] = 1;
     assert_int_equal(pw_share_reclaim_zero(&model->share, true), 29 * PW_PAGE);
     check(model, block);
@@ -315,7 +307,7 @@ static void zero_reclaim_leaves_shared_pages_alone(void **state) {
     struct block *block = &model->blocks[0];
     assert_true(copy_pages(model, &model->blocks[1], 0, block, 20, 50));
     for (uint32_t page = 10; page < 80; page++) {
-        memset(page_at(model, block->extent, page), 0, PW_PAGE);
+        memset(page_at(&model->arena, block->extent, page), 0, PW_PAGE);
         memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
     }
     assert_int_equal(pw_share_reclaim_zero(&model->share, true), 20 * PW_PAGE);
@@ -333,7 +325,7 @@ static void zero_reclaim_backs_off(void **state) {
     }
     assert_true(PW_READ(&model->stats, zero_pages_checked) < 50 * 15);
     for (uint32_t page = 10; page < 20; page++) {
-        memset(page_at(model, model->blocks[0].extent, page), 0, PW_PAGE);
+        memset(page_at(&model->arena, model->blocks[0].extent, page), 0, PW_PAGE);
         memset(model->blocks[0].shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
     }
     uint64_t freed = 0;
@@ -367,7 +359,7 @@ static void random_step(struct model *model) {
         uint32_t first = (uint32_t)random_below(random, one->extent->pages);
         size_t at = (size_t)first * PW_PAGE, length = 1 + random_below(random, size - at);
         memset(one->shadow + at, 0, length);
-        memset(page_at(model, one->extent, first), 0, length);
+        memset(page_at(&model->arena, one->extent, first), 0, length);
         break;
     }
     case 4:

@@ -21,6 +21,9 @@
 static void *table_allocate(struct pw_arena *arena, size_t size) {
     if ((size_t)(arena->table_end - arena->table) < size) {
         char *chunk = pw_os_map_table(TABLE_CHUNK);
+        if (!chunk && pw_mappings_relieve(arena)) {
+            chunk = pw_os_map_table(TABLE_CHUNK);
+        }
         if (!chunk) {
             return NULL;
         }
@@ -355,10 +358,11 @@ static bool grow(struct pw_arena *arena, uint32_t pages) {
             return true;
         }
         delete_extent(arena, number);
-        if (!pw_os_is_mapped(address, PW_PAGE)) {
-            return false; // no address space, not a neighbour in the way
+        if (pw_os_is_mapped(address, PW_PAGE)) {
+            skip_steps(arena, 1); // a neighbour is in the way
+        } else if (!pw_mappings_relieve(arena)) {
+            return false;
         }
-        skip_steps(arena, 1);
     }
     return false;
 }
@@ -456,7 +460,7 @@ struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, boo
 
 void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
     uint32_t done = 0;
-    while (done < extent->pages && arena->warm_pages > 0) {
+    while (done < extent->pages && arena->warm_pages > 0 && pw_mappings_may_rise(arena)) {
         int bin = largest_bin(&arena->warm);
         struct pw_extent *piece = bin < 0 ? NULL : pw_extent_at(arena, arena->warm.head[bin]);
         if (!piece || piece->pages < 16) {
@@ -514,7 +518,7 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
         pw_os_split_huge(address, size);
     }
     // A new mapping also drops advice and lets neighbours merge, so that the mapping count falls.
-    if (!pw_os_map_blank(address, size) && !pw_os_discard(address, size)) {
+    if (!pw_arena_blank(arena, address, size) && !pw_os_discard(address, size)) {
         PW_COUNT(arena->stats, fallback_discard, 1);
         coalesce_into_pool(arena, extent, PW_EXTENT_WARM);
         return false;

@@ -60,6 +60,20 @@ struct pw_bins {
     uint64_t occupied[PW_SIZE_BINS / 64];
 };
 
+// A program may have so many mappings that few are left under vm.max_map_count. What raises their
+// number (sharing, moving pages, advice) must not take the last ones, or the program's next malloc
+// fails where it would not have without us. A reserve is held before the first such step: pages of
+// which every other one is protected differently, each a mapping. It is given up when a mapping
+// fails and mappings are short; until it can be had again, and as many on top, those steps wait.
+#define PW_MAPPINGS_RESERVE 64u
+
+struct pw_mappings {
+    char *reserve;     // NULL: no address space for it yet
+    bool held;         // it consists of PW_MAPPINGS_RESERVE mappings more than one
+    bool given_up;     // it was not to be had, or no longer
+    uint64_t retry_ms; // if so: when to try again
+};
+
 struct pw_arena {
     char *base;   // NULL: not started
     uint32_t end; // pages in the arena so far
@@ -71,6 +85,7 @@ struct pw_arena {
     uint64_t warm_pages;     // pages in the warm pool
     uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
+    struct pw_mappings mappings;
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
@@ -122,6 +137,17 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_
 
 // Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
+
+// May a step be taken that raises the number of mappings? Takes the reserve if it is not held. When
+// false, the reason has been counted.
+bool pw_mappings_may_rise(struct pw_arena *arena);
+
+// Something failed that may have needed a mapping. True when mappings were short and the reserve
+// has been given up: it is worth trying again.
+bool pw_mappings_relieve(struct pw_arena *arena);
+
+// New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
+bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);

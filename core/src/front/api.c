@@ -19,7 +19,7 @@ void *pw_allocate(size_t size) {
     void *block = size >= pw_gate.threshold
                       ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
                       : NULL;
-    return block ? block : __libc_malloc(size);
+    return block ? block : pw_c_malloc(size);
 }
 
 void *pw_allocate_zeroed(size_t count, size_t size) {
@@ -31,14 +31,14 @@ void *pw_allocate_zeroed(size_t count, size_t size) {
     void *block = total >= pw_gate.threshold
                       ? pw_block_allocate(total, 1, true, __builtin_return_address(0))
                       : NULL;
-    return block ? block : __libc_calloc(count, size);
+    return block ? block : pw_c_calloc(count, size);
 }
 
 void *pw_allocate_aligned(size_t alignment, size_t size) {
     void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
                       ? pw_block_allocate(size, alignment, false, __builtin_return_address(0))
                       : NULL;
-    return block ? block : __libc_memalign(alignment, size);
+    return block ? block : pw_c_memalign(alignment, size);
 }
 
 void *pw_resize(void *block, size_t size) {
@@ -46,7 +46,7 @@ void *pw_resize(void *block, size_t size) {
         void *fresh = size >= pw_gate.threshold
                           ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
                           : NULL;
-        return fresh ? fresh : __libc_malloc(size);
+        return fresh ? fresh : pw_c_malloc(size);
     }
     if (pw_owns(block) && size > 0) {
         return pw_block_resize(block, size, __builtin_return_address(0));
@@ -58,7 +58,7 @@ void *pw_resize(void *block, size_t size) {
     if (pw_gate_contains(block)) {
         pw_block_reject_dead(block, "pw_resize");
     }
-    return __libc_realloc(block, size);
+    return pw_c_realloc(block, size);
 }
 
 void pw_free(void *block) {

@@ -61,7 +61,7 @@ static void reject(const char *function) {
 
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
-    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed;
+    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
     bool pool = pw_heap.options.pool;
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
@@ -196,8 +196,9 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     if (pw_heap.options.pool && !is_mostly_absent(extent)) {
         return PW_EXTENT_WARM;
     }
+    struct pw_arena *arena = &pw_heap.arena;
     bool blank =
-        pw_os_map_blank(pw_extent_address(&pw_heap.arena, extent), (size_t)extent->pages * PW_PAGE);
+        pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
     return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
 }
 
@@ -248,7 +249,8 @@ void pw_block_reject_dead(const void *block, const char *function) {
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_heap.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
+    if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES ||
+        !pw_mappings_may_rise(arena)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, false);
@@ -303,13 +305,22 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     }
     void *moved = size >= pw_gate.threshold ? pw_block_allocate(size, 1, false, site) : NULL;
     if (!moved) {
-        moved = __libc_malloc(size);
+        moved = pw_c_malloc(size);
     }
     if (moved) {
         pw_os_copy(moved, block, held < size ? held : size);
         pw_block_free(block);
     }
     return moved;
+}
+
+bool pw_block_relieve(void) {
+    if (!__atomic_load_n(&pw_heap.arena.mappings.held, __ATOMIC_RELAXED) || !pw_heap_enter()) {
+        return false;
+    }
+    bool relieved = pw_mappings_relieve(&pw_heap.arena);
+    pw_heap_leave();
+    return relieved;
 }
 
 size_t pw_block_usable(const void *block) {

@@ -21,6 +21,10 @@ PW_API void pw_block_reject_dead(const void *block, const char *function);
 // NULL when there is no memory; `block` is unchanged then.
 PW_API void *pw_block_resize(void *block, size_t size, const void *site);
 
+// The C library could not serve a request. True when that may have been for want of a mapping and
+// some of ours have been given up: it is worth asking again.
+PW_API bool pw_block_relieve(void);
+
 PW_API size_t pw_block_usable(const void *block);
 
 #endif

@@ -98,7 +98,8 @@ static void save_warm_pages(const struct copy *copy) {
 // takes.
 static void repair_destination(const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
-    while (!pw_os_map_blank(copy->whole, size) && !pw_os_is_mapped(copy->whole, size)) {
+    while (!pw_arena_blank(&pw_heap.arena, copy->whole, size) &&
+           !pw_os_is_mapped(copy->whole, size)) {
         PW_COUNT(&pw_heap.stats, fallback_map, 1);
     }
 }

@@ -84,7 +84,7 @@ PW_API void *malloc(size_t size) {
         }
     }
     count_small(size);
-    return offer(__libc_malloc(size));
+    return offer(pw_c_malloc(size));
 }
 
 PW_API void *calloc(size_t count, size_t size) {
@@ -100,7 +100,7 @@ PW_API void *calloc(size_t count, size_t size) {
         }
     }
     count_small(total);
-    return offer(__libc_calloc(count, size));
+    return offer(pw_c_calloc(count, size));
 }
 
 PW_API void free(void *block) {
@@ -140,7 +140,7 @@ PW_API void *realloc(void *block, size_t size) {
             return moved;
         }
     }
-    return offer(__libc_realloc(block, size));
+    return offer(pw_c_realloc(block, size));
 }
 
 PW_API void *reallocarray(void *block, size_t count, size_t size) {
@@ -161,7 +161,7 @@ static void *allocate_aligned(size_t alignment, size_t size, const void *site) {
         }
     }
     count_small(size);
-    return offer(__libc_memalign(alignment, size));
+    return offer(pw_c_memalign(alignment, size));
 }
 
 PW_API void *memalign(size_t alignment, size_t size) {
@@ -360,12 +360,16 @@ PW_API int pthread_create(pthread_t *restrict thread, const pthread_attr_t *rest
             return EAGAIN;
         }
     }
-    struct quiet_start *quiet = pw_module_is_quiet(SITE) ? __libc_malloc(sizeof *quiet) : NULL;
-    if (!quiet) {
-        return next(thread, attributes, start, argument);
+    struct quiet_start *quiet = pw_module_is_quiet(SITE) ? pw_c_malloc(sizeof *quiet) : NULL;
+    if (quiet) {
+        *quiet = (struct quiet_start){start, argument};
+        start = run_quiet_thread;
+        argument = quiet;
     }
-    *quiet = (struct quiet_start){start, argument};
-    int result = next(thread, attributes, run_quiet_thread, quiet);
+    int result = next(thread, attributes, start, argument);
+    if (result == EAGAIN && pw_block_relieve()) { // a stack is a mapping or two
+        result = next(thread, attributes, start, argument);
+    }
     if (result != 0) {
         __libc_free(quiet);
     }

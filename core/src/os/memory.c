@@ -56,6 +56,29 @@ bool pw_os_unmap(void *address, size_t size) {
     return done;
 }
 
+char *pw_os_map_reserved(size_t size) {
+    int saved = errno;
+    void *got =
+        PW_OS_FAULT(PW_SITE_RESERVE) ? MAP_FAILED : mmap(NULL, size, PROT_NONE, ANONYMOUS, -1, 0);
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}
+
+static bool protect(void *address, size_t size, int protection, int fault) {
+    int saved = errno;
+    bool done = !fault && mprotect(address, size, protection) == 0;
+    errno = saved;
+    return done;
+}
+
+bool pw_os_split_reserved(void *address, size_t size) {
+    return protect(address, size, PROT_READ, PW_OS_FAULT(PW_SITE_RESERVE));
+}
+
+bool pw_os_join_reserved(void *address, size_t size) {
+    return protect(address, size, PROT_NONE, 0);
+}
+
 void *pw_os_map_table(size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)

@@ -35,6 +35,14 @@ bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset);
 // Give address space back.
 bool pw_os_unmap(void *address, size_t size);
 
+// Address space without memory, anywhere. NULL when there is none.
+char *pw_os_map_reserved(size_t size);
+
+// Make part of such a range readable, or all of it unreadable again: pages that differ from their
+// neighbours are mappings of their own.
+bool pw_os_split_reserved(void *address, size_t size);
+bool pw_os_join_reserved(void *address, size_t size);
+
 // Zero pages anywhere, for our own tables. NULL when there are none.
 void *pw_os_map_table(size_t size);
 
@@ -126,8 +134,9 @@ bool pw_os_pagemap_each(struct pw_os_pagemap *pagemap, char *start, char *end,
 bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
                          enum pw_os_pages kind, uint64_t *pages);
 
-// Is the page at `address` in memory and mapped by this process alone? False when in doubt.
-bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address);
+// Is the page at `address` in memory and mapped by this process alone? False when in doubt;
+// *known says whether the kernel told anything. PAGEMAP_SCAN cannot answer this: the table is read.
+bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known);
 
 // --- process -----------------------------------------------------------------
 

@@ -182,12 +182,12 @@ bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
     return pw_os_pagemap_each(pagemap, start, end, kind, add_pages, pages);
 }
 
-bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address) {
+bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known) {
     int saved = errno;
     uint64_t entry = 0;
     // The page is not touched on purpose: after a swap-in its map count would leave out processes
     // whose entry still points to swap. Once swapped it counts as shared for good.
-    bool known = ready(pagemap) && read_entries(pagemap, (uintptr_t)address, &entry, 1) == 1;
+    *known = ready(pagemap) && read_entries(pagemap, (uintptr_t)address, &entry, 1) == 1;
     errno = saved;
-    return known && (entry & ENTRY_PRESENT) && (entry & ENTRY_EXCLUSIVE);
+    return *known && (entry & ENTRY_PRESENT) && (entry & ENTRY_EXCLUSIVE);
 }

@@ -46,6 +46,9 @@ bool pw_share_ready(struct pw_share *share, bool publishing) {
         PW_COUNT(share->stats, fallback_map_count, 1);
         return false;
     }
+    if (!pw_mappings_may_rise(share->arena)) {
+        return false;
+    }
     if (!pagemap_usable(share)) {
         PW_COUNT(share->stats, fallback_pagemap, 1);
         return false;
@@ -87,6 +90,7 @@ static bool publish_chunk(struct pw_share *share, uint32_t number, char *address
     if (!pw_os_is_ours(&file->file) ||
         !pw_os_map_snapshot(address + done, size, file->file.fd, offset)) {
         PW_COUNT(share->stats, fallback_map, 1);
+        pw_mappings_relieve(share->arena);
         return false;
     }
     return true;
@@ -106,8 +110,6 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
         return 0;
     }
     char *address = page_address(share, source, first);
-    struct pw_os_signals signals;
-    pw_os_signals_block(&signals);
     uint32_t done = 0;
     while (done < pages) {
         uint32_t part = pages - done < CHUNK_PAGES ? pages - done : CHUNK_PAGES;
@@ -126,7 +128,6 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
         }
         pw_snapshot_remove_owner(share, source);
     }
-    pw_os_signals_restore(&signals);
     if (!done) {
         pw_snapshot_release(share, number);
         return 0;
@@ -160,6 +161,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
     uint64_t place = pw_snapshot_at(share, number)->offset + (uint64_t)offset * PW_PAGE;
     if (!pw_os_map_snapshot(address, size, file->file.fd, place)) {
         PW_COUNT(share->stats, fallback_map, 1);
+        pw_mappings_relieve(share->arena);
         return false;
     }
     // Looked at again: had the program taken the number in between, these are a file's bytes.
@@ -182,7 +184,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
 
 static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
     char *address = page_address(share, extent, first);
-    if (!pw_os_map_blank(address, (size_t)pages * PW_PAGE)) {
+    if (!pw_arena_blank(share->arena, address, (size_t)pages * PW_PAGE)) {
         PW_COUNT(share->stats, fallback_map, 1);
         return false;
     }

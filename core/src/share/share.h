@@ -71,7 +71,8 @@ bool pw_share_count_private(struct pw_share *share, const struct pw_extent *exte
                             uint32_t pages, uint64_t *total);
 
 // Write pages [first, first + pages) of `source` into a new snapshot and map them onto it. Pages
-// that it shared before must be among them. Returns the pages published, counted from `first`:
+// that it shared before must be among them. The caller holds signals back: a handler that jumps out
+// would leave the snapshot half-written. Returns the pages published, counted from `first`:
 // fewer than asked, or 0, when a system call failed.
 uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint32_t first,
                           uint32_t pages);

@@ -63,7 +63,14 @@ static bool in_use(const struct pw_snapshot_file *file) {
 }
 
 bool pw_snapshot_may_punch(struct pw_share *share, struct pw_snapshot_file *file) {
-    if (file->inherited || !pw_os_pagemap_exclusive(&share->pagemap, file->witness)) {
+    bool known = false;
+    if (file->inherited) {
+        return false;
+    }
+    if (!pw_os_pagemap_exclusive(&share->pagemap, file->witness, &known)) {
+        if (!known) {
+            PW_COUNT(share->stats, fallback_pagemap, 1);
+        }
         return false;
     }
     if (!pw_os_is_ours(&file->file)) {

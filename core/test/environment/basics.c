@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // The malloc family as the C library documents it: the same checks must pass plain and preloaded.
+#include "check.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define PAGE ((size_t)4096)
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                       \
-            fflush(stdout);                                                                        \
-            _exit(99);                                                                             \
-        }                                                                                          \
-    } while (0)
 
 extern void __libc_free(void *block);
 extern void *__libc_realloc(void *block, size_t size);

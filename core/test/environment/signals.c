@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+//
+// Signal handlers that copy, fork, or jump out of a copy.
+#include "program.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static unsigned char *signal_from, *signal_to;
+static volatile sig_atomic_t signals_seen;
+static sigjmp_buf jump;
+
+static void start_timer(void (*handler)(int), int flags, int microseconds) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    struct itimerval timer = {{0, microseconds}, {0, microseconds}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void stop_timer(void) {
+    struct itimerval timer = {{0, 0}, {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void copy_in_handler(int number) {
+    (void)number;
+    int saved = errno;
+    size_t size = 300 << 10;
+    memcpy(signal_to, signal_from, size);
+    memmove(signal_to + PAGE, signal_to, size);
+    memset(signal_to + 100, 0, size);
+    memcpy(signal_to, signal_from, size);
+    if (memcmp(signal_from, signal_to, size) != 0) {
+        _exit(98);
+    }
+    signals_seen++;
+    errno = saved;
+}
+
+static int signals_with(void (*handler)(int), int flags, int microseconds) {
+    signal_from = malloc(400 << 10);
+    signal_to = malloc(400 << 10);
+    fill(signal_from, 400 << 10, 1);
+    start_timer(handler, flags | SA_RESTART, microseconds);
+    for (int i = 0; i < 10 || signals_seen < 200; i++) {
+        uint64_t total = work(60, MEGABYTE);
+        if (i < 3) {
+            printf("%016llx\n", (unsigned long long)total);
+        }
+    }
+    stop_timer();
+    return 0;
+}
+
+static int case_signals(char **arguments) {
+    (void)arguments;
+    return signals_with(copy_in_handler, 0, 700);
+}
+
+static int case_small_signal_stack(char **arguments) {
+    (void)arguments;
+    stack_t stack = {.ss_size = 16384};
+    stack.ss_sp = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(sigaltstack(&stack, NULL) == 0);
+    return signals_with(copy_in_handler, SA_ONSTACK, 700);
+}
+
+static void fork_in_handler(int number) {
+    (void)number;
+    int saved = errno;
+    pid_t child = fork();
+    if (child == 0) {
+        copy_in_handler(0);
+        _exit(0);
+    }
+    int status = -1;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        _exit(97);
+    }
+    signals_seen += 10;
+    errno = saved;
+}
+
+static int case_fork_in_handler(char **arguments) {
+    (void)arguments;
+    return signals_with(fork_in_handler, 0, 20000);
+}
+
+static void jump_out(int number) {
+    (void)number;
+    signals_seen++;
+    siglongjmp(jump, 1);
+}
+
+static void *use_memory(void *unused) {
+    printf("thread: %016llx\n", (unsigned long long)work(20, MEGABYTE));
+    return unused;
+}
+
+// memcpy and memset may be left by a jump at any moment; what follows must not hang or differ.
+static int case_jump_out(char **arguments) {
+    (void)arguments;
+    size_t size = 3 * MEGABYTE;
+    unsigned char *volatile from = malloc(size), *volatile to = malloc(size);
+    unsigned char *volatile zeros = calloc(1, size);
+    fill(from, size, 3);
+    volatile int round = 0;
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    volatile bool started = false;
+    while (signals_seen < 1500) {
+        if (sigsetjmp(jump, 1) == 0) {
+            if (!started) { // there is a place to jump to only now
+                started = true;
+                start_timer(jump_out, 0, 700);
+            }
+            for (;; round++) {
+                memcpy(to, from, size);
+                from[(size_t)(round % 500) * PAGE] ^= 0; // dirty again
+                memset(zeros, 0, size);
+                memmove(zeros, to, size - (size_t)(round % 7) * PAGE);
+            }
+        }
+    }
+    stop_timer();
+    signal(SIGALRM, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
+    alarm(60);
+    memcpy(to, from, size);
+    printf("%016llx\n", (unsigned long long)sum(from, size));
+    printf("%016llx\n", (unsigned long long)sum(to, size));
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, use_memory, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    bool (*owns)(const void *) = (bool (*)(const void *))dlsym(RTLD_DEFAULT, "pw_owns");
+    void *block = malloc(MEGABYTE);
+    CHECK(!owns || owns(block)); // still served
+    say_work("after the jumps");
+    return 0;
+}
+
+const struct program_case signal_cases[] = {
+    {"signals", case_signals},
+    {"small-signal-stack", case_small_signal_stack},
+    {"fork-in-handler", case_fork_in_handler},
+    {"jump-out", case_jump_out},
+    {NULL, NULL},
+};

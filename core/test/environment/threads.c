@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+//
+// Threads: at work, forking, ending the program or outliving its main.
+#include "program.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *thread_work(void *argument) {
+    uint64_t *total = argument;
+    *total = work(40, 300 << 10);
+    return NULL;
+}
+
+static int case_threads(char **arguments) {
+    (void)arguments;
+    pthread_t threads[8];
+    uint64_t totals[8];
+    for (int i = 0; i < 8; i++) {
+        CHECK(pthread_create(&threads[i], NULL, thread_work, &totals[i]) == 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(work(20, 300 << 10) == 0);
+        }
+        wait_well(child);
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        printf("%016llx\n", (unsigned long long)totals[i]);
+    }
+    return 0;
+}
+
+static void *fork_thread(void *unused) {
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(work(10, 300 << 10) == 0);
+        }
+        wait_well(child);
+    }
+    return unused;
+}
+
+static int case_fork_in_threads(char **arguments) {
+    (void)arguments;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, fork_thread, NULL) == 0);
+    }
+    say_work("meanwhile");
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return 0;
+}
+
+static void *exit_from_thread(void *unused) {
+    (void)unused;
+    say_work("thread");
+    exit(7);
+}
+
+static int case_exit_in_thread(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    say_work("main");
+    CHECK(pthread_create(&thread, NULL, exit_from_thread, NULL) == 0);
+    for (;;) {
+        work(5, 300 << 10);
+    }
+}
+
+static void *outlive_main(void *unused) {
+    usleep(200000);
+    say_work("main has gone");
+    return unused;
+}
+
+static int case_pthread_exit(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    say_work("main");
+    CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
+    pthread_exit(NULL);
+}
+
+static int case_small_stack(char **arguments) {
+    (void)arguments;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
+    uint64_t total;
+    CHECK(pthread_create(&thread, &attributes, thread_work, &total) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    printf("%016llx\n", (unsigned long long)total);
+    return 0;
+}
+
+const struct program_case thread_cases[] = {
+    {"threads", case_threads},
+    {"fork-in-threads", case_fork_in_threads},
+    {"exit-in-thread", case_exit_in_thread},
+    {"pthread-exit", case_pthread_exit},
+    {"small-stack", case_small_stack},
+    {NULL, NULL},
+};

@@ -32,9 +32,27 @@ static void the_wait_is_bounded_and_comes_back(void **state) {
     assert_int_equal(pw_zero_wait(&learner, pages), shortest);
 }
 
+static void sizes_without_zeros_are_searched_less_often(void **state) {
+    (void)state;
+    struct pw_zero_learner learner = {0};
+    uint32_t shortest = pw_zero_wait(&learner, pages);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pw_zero_wait(&learner, pages), shortest);
+        pw_zero_report_nothing(&learner, pages);
+    }
+    assert_true(pw_zero_wait(&learner, pages) > shortest);
+    for (int i = 0; i < 1000; i++) {
+        pw_zero_report_nothing(&learner, pages);
+    }
+    assert_true(pw_zero_wait(&learner, pages) <= 256);
+    assert_true(pw_zero_report(&learner, pages, zeros, 50, zeros)); // one that pays is enough
+    assert_int_equal(pw_zero_wait(&learner, pages), shortest);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wasted_work_makes_the_wait_longer),
+        cmocka_unit_test(sizes_without_zeros_are_searched_less_often),
         cmocka_unit_test(the_wait_is_bounded_and_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

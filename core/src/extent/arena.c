@@ -9,10 +9,14 @@
 #define PW_ARENA_LOWEST 0x100000000000
 #define PW_ARENA_PLACES 32
 #endif
-#define ARENA_LOWEST  ((uintptr_t)PW_ARENA_LOWEST)
-#define ARENA_PLACES  PW_ARENA_PLACES
-#define ARENA_SPACING ((uintptr_t)1 << 40) // as much as one arena can grow
-#define TABLE_CHUNK   ((size_t)1 << 18)
+#define ARENA_LOWEST     ((uintptr_t)PW_ARENA_LOWEST)
+#define ARENA_PLACES     PW_ARENA_PLACES
+#define ARENA_SPACING    ((uintptr_t)1 << 40) // as much as one arena can grow
+#define TABLE_CHUNK      ((size_t)1 << 18)
+#define SMALLEST_SURPLUS 256u // 1 MB
+// In units of the clock, so at least 256 ms: a page that is given back too early costs a fault, and
+// so costs at most that much a quarter of a second.
+#define SHORTEST_CYCLE 2u
 // Below this a purge would cost more system calls than it returns pages.
 #define PURGE_EXTRA_PAGES 512u
 
@@ -134,6 +138,9 @@ static struct pw_bins *bins_of(struct pw_arena *arena, enum pw_extent_state stat
 
 static void count_warm(struct pw_arena *arena, int64_t pages) {
     arena->warm_pages += (uint64_t)pages;
+    if (arena->warm_pages < arena->warm_low) {
+        arena->warm_low = arena->warm_pages;
+    }
     PW_GAUGE(arena->stats, cached_bytes, arena->warm_pages * PW_PAGE);
 }
 
@@ -554,6 +561,19 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
         }
         done += size;
     }
+    return done;
+}
+
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
+    uint32_t now = pw_arena_clock();
+    if (now - arena->trimmed_at < SHORTEST_CYCLE) {
+        return 0;
+    }
+    uint64_t unused = arena->warm_low;
+    uint64_t done = unused >= SMALLEST_SURPLUS ? pw_arena_purge(arena, unused) : 0;
+    arena->trimmed_at = now;
+    arena->warm_low = arena->warm_pages;
+    PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
     return done;
 }
 

@@ -83,6 +83,8 @@ struct pw_arena {
     uint32_t extent_count, free_extent;
     struct pw_bins warm, cold;
     uint64_t warm_pages;     // pages in the warm pool
+    uint64_t warm_low;       // fewest of them since the last trim
+    uint32_t trimmed_at;     // on the clock
     uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
     struct pw_mappings mappings;
@@ -152,6 +154,10 @@ bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
 uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp);
+
+// A collection ended: give back as many warm pages as were not needed since the last one that was
+// at least a quarter of a second ago. Returns pages.
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena);
 
 // Clock of pw_extent.stamp.
 static inline uint32_t pw_arena_clock(void) {

@@ -61,6 +61,7 @@ static void reject(const char *function) {
 
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
+    pw_collection_before_peak(pages);
     bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
     bool pool = pw_heap.options.pool;
     struct pw_extent *extent = NULL;
@@ -180,6 +181,9 @@ static bool is_mostly_absent(const struct pw_extent *extent) {
 // which of its pages are absent.
 static void report_zero_pages(const struct pw_extent *extent) {
     uint64_t resident = 0;
+    if (!extent->zero_given && !extent->zero_young) {
+        pw_zero_report_nothing(&pw_heap.zero_learner, extent->pages);
+    }
     if (extent->zero_given && !extent->snapshot &&
         pw_share_count_private(&pw_heap.share, extent, 0, extent->pages, &resident)) {
         pw_zero_report(&pw_heap.zero_learner, extent->pages, extent->zero_given,

@@ -13,7 +13,8 @@
 
 #include <dlfcn.h>
 
-#define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
+#define SMALLEST_RISE 2048u // 8 MB: a search costs little against filling that much
+#define BURST_BLOCKS  4u    // fewer managed frees in a row are no collection
 
 // --- switching gc.time on ----------------------------------------------------
 
@@ -97,6 +98,9 @@ static uint64_t collect(bool quiet) {
         freed = pw_share_reclaim_zero(&pw_heap.share, pw_heap.options.zero == PW_ZERO_ALWAYS);
     }
     freed += pw_share_reclaim_sole(&pw_heap.share);
+    if (pw_heap.options.decay_seconds > 0) {
+        freed += pw_arena_trim_surplus(&pw_heap.arena) * PW_PAGE;
+    }
     pw_heap.freed_since = 0;
     return freed;
 }
@@ -122,6 +126,16 @@ void pw_collection_getrusage(const void *site) {
         collect(threads_are_quiet());
     }
     pw_heap_leave();
+}
+
+// A matrix of zeros that is filled later need not be there in full until the next collection.
+void pw_collection_before_peak(uint32_t pages) {
+    const struct pw_arena *arena = &pw_heap.arena;
+    bool rises = arena->live_pages + arena->foreign_pages + pages > arena->highest_pages;
+    if (pages >= SMALLEST_RISE && rises && pw_heap.options.zero != PW_ZERO_OFF &&
+        threads_are_quiet()) {
+        pw_share_reclaim_young(&pw_heap.share);
+    }
 }
 
 void pw_collection_block_freed(void) {

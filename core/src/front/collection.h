@@ -12,6 +12,10 @@ PW_API void pw_collection_find_runtime(void);
 // getrusage was called from `site`.
 PW_API void pw_collection_getrusage(const void *site);
 
+// The peak is about to rise by so many pages: look for zeros in blocks that were never searched.
+// Callers hold the heap's lock.
+void pw_collection_before_peak(uint32_t pages);
+
 // A managed block was released or is about to be allocated. Callers hold the heap's lock.
 void pw_collection_block_freed(void);
 void pw_collection_block_allocated(void);

@@ -3,6 +3,7 @@
 
 #define SHORTEST_WAIT 4u
 #define HIGHEST_LEVEL 6
+#define FRUITLESS     4u // so many blocks searched in vain double the wait
 #define WORTH_KEEPING 4u // collections for which pages must have stayed away
 
 static uint32_t slot(uint32_t pages) {
@@ -10,12 +11,14 @@ static uint32_t slot(uint32_t pages) {
 }
 
 uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages) {
-    return SHORTEST_WAIT << learner->level[slot(pages)];
+    unsigned level = learner->level[slot(pages)] + learner->fruitless[slot(pages)] / FRUITLESS;
+    return SHORTEST_WAIT << (level > HIGHEST_LEVEL ? HIGHEST_LEVEL : level);
 }
 
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
                     uint64_t absent) {
     uint8_t *level = &learner->level[slot(pages)];
+    learner->fruitless[slot(pages)] = 0;
     bool worth = absent * 2 >= given && since >= WORTH_KEEPING;
     if (worth) {
         *level -= *level > 0;
@@ -23,4 +26,9 @@ bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t gi
         *level = (uint8_t)(*level + 2 > HIGHEST_LEVEL ? HIGHEST_LEVEL : *level + 2);
     }
     return worth;
+}
+
+void pw_zero_report_nothing(struct pw_zero_learner *learner, uint32_t pages) {
+    uint8_t *fruitless = &learner->fruitless[slot(pages)];
+    *fruitless += *fruitless < HIGHEST_LEVEL * FRUITLESS;
 }

@@ -13,7 +13,8 @@
 
 // Zeroed memory is a valid start.
 struct pw_zero_learner {
-    uint8_t level[PW_ZERO_SIZES]; // log2 of the wait beyond the shortest one, by hashed size
+    uint8_t level[PW_ZERO_SIZES];     // log2 of the wait beyond the shortest one, by hashed size
+    uint8_t fruitless[PW_ZERO_SIZES]; // blocks in a row in which nothing was found
 };
 
 // Collections until all zero pages of a block are looked for.
@@ -30,5 +31,8 @@ static inline uint32_t pw_zero_first_wait(uint32_t wait) {
 // worth it.
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
                     uint64_t absent);
+
+// A block is freed that was searched in vain.
+void pw_zero_report_nothing(struct pw_zero_learner *learner, uint32_t pages);
 
 #endif

@@ -93,6 +93,9 @@ bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
 // `always`: check every block, else back off from blocks in which nothing was found.
 // Returns the bytes given back.
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
+
+// The same between collections, for blocks that have never been searched: long runs only.
+uint64_t pw_share_reclaim_young(struct pw_share *share);
 uint64_t pw_share_reclaim_sole(struct pw_share *share);
 
 #endif

@@ -112,6 +112,20 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
     extent->zero_young = false;
 }
 
+uint64_t pw_share_reclaim_young(struct pw_share *share) {
+    uint64_t freed = 0;
+    for (uint32_t number = 1; number < share->arena->extent_count; number++) {
+        struct pw_extent *extent = pw_extent_at(share->arena, number);
+        if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young) {
+            uint64_t got = reclaim_extent(share, extent, YOUNG_RUN);
+            reschedule(extent, share->collections, got);
+            freed += got;
+        }
+    }
+    PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
+    return freed;
+}
+
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     uint64_t freed = 0;
     share->collections++;

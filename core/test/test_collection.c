@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//
+// Zero reclaim at the end of a collection: only while no thread of the program's could write.
+#include "front/collection.h"
+#include "front/heap.h"
+#include "support.h"
+
+#include <pthread.h>
+#include <time.h>
+
+static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
+
+static void *wait_at_the_door(void *unused) {
+    pthread_mutex_lock(&door);
+    pthread_mutex_unlock(&door);
+    return unused;
+}
+
+static uint64_t scans(void) {
+    return PW_READ(&pw_heap.stats, zero_scans);
+}
+
+static uint64_t skipped(void) {
+    return PW_READ(&pw_heap.stats, fallback_threads);
+}
+
+// As R calls it with gc.time(TRUE): at the start and at the end.
+static void collect(void) {
+    pw_free(pw_allocate(1 << 20));
+    pw_collection_getrusage(NULL);
+    pw_collection_getrusage(NULL);
+}
+
+static bool keeper_works(void) {
+    for (int i = 0; i < 2000; i++) {
+        if (__atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST) == 1) {
+            return true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+static void a_lone_thread_searches(void **state) {
+    (void)state;
+    uint64_t before = scans();
+    collect();
+    assert_true(scans() > before);
+    assert_int_equal(skipped(), 0);
+}
+
+static void beside_another_thread_it_does_not(void **state) {
+    (void)state;
+    pthread_t thread;
+    pthread_mutex_lock(&door);
+    assert_int_equal(pthread_create(&thread, NULL, wait_at_the_door, NULL), 0);
+    uint64_t before = scans(), skips = skipped();
+    collect();
+    pthread_mutex_unlock(&door);
+    pthread_join(thread, NULL);
+    assert_int_equal(scans(), before);
+    assert_true(skipped() > skips);
+}
+
+// Our own thread must not stand for one of the program's.
+static void nor_beside_another_thread_and_the_keeper(void **state) {
+    char *large = pw_allocate(32 << 20);
+    assert_non_null(large);
+    memset(large, 1, 32 << 20);
+    pw_free(large);
+    assert_true(keeper_works());
+    uint64_t before = scans();
+    collect();
+    assert_true(scans() > before);
+    beside_another_thread_it_does_not(state);
+}
+
+int main(void) {
+    CHECK(pw_start("modules=all,collect=getrusage"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lone_thread_searches),
+        cmocka_unit_test(beside_another_thread_it_does_not),
+        cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

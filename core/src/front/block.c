@@ -61,7 +61,6 @@ static void reject(const char *function) {
 
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
-    pw_collection_before_peak(pages);
     bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
     bool pool = pw_heap.options.pool;
     struct pw_extent *extent = NULL;
@@ -130,6 +129,9 @@ static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bo
     size_t pages = pw_pages_for(size + offset);
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
         return NULL;
+    }
+    if (collected) {
+        pw_collection_before_peak((uint32_t)pages);
     }
     struct pw_extent *extent = take((uint32_t)pages, zeroed);
     if (!extent) {

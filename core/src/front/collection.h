@@ -12,7 +12,8 @@ PW_API void pw_collection_find_runtime(void);
 // getrusage was called from `site`.
 PW_API void pw_collection_getrusage(const void *site);
 
-// The peak is about to rise by so many pages: look for zeros in blocks that were never searched.
+// The runtime or a package asks for so many pages: if the peak is about to rise, look for zeros in
+// blocks that were never searched. Not for other callers: a BLAS allocates while its threads work.
 // Callers hold the heap's lock.
 void pw_collection_before_peak(uint32_t pages);
 

@@ -2,5 +2,6 @@
 //! (`heap`, `metis`). The file format is documented in docs/reference/trace-format.md.
 
 pub mod event;
+pub mod heap;
 
 pub use event::{Event, ObjectId, SiteId, ThreadId};

@@ -1,0 +1,3 @@
+//! Simulated heaps.
+
+pub mod free_space;

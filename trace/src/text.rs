@@ -24,20 +24,27 @@ pub fn write<R: Read + Seek>(trace: &mut TraceReader<R>, mut out: impl Write) ->
         writeln!(out, "property {} {}", escape(name), escape_value(value))?;
     }
     trace.rewind();
+    let mut time = 0;
     while let Some(batch) = trace.next_batch()? {
-        write_batch(batch, usize::MAX, &mut out)?;
+        write_batch(batch, usize::MAX, &mut time, &mut out)?;
     }
     write_sites(trace.sites(), &mut out)
 }
 
-/// Writes up to `count` events of a batch, with the times between them.
-pub fn write_batch(batch: &Batch, count: usize, mut out: impl Write) -> Result<()> {
+/// Writes up to `count` events of a batch, with the times between them that are later than `latest`.
+pub fn write_batch(
+    batch: &Batch,
+    count: usize,
+    latest: &mut u64,
+    mut out: impl Write,
+) -> Result<()> {
     let mut addresses = batch.addresses.iter();
     let mut times = batch.times.iter().peekable();
     for (index, event) in batch.events.iter().take(count).enumerate() {
         while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
-            if *time > 0 {
+            if *time > *latest {
                 writeln!(out, "time {time}")?;
+                *latest = *time;
             }
         }
         let address = match event {
@@ -343,7 +350,10 @@ impl<W: Write> Reading<W> {
 
     fn frame(&mut self, rest: &str) -> Result<(), String> {
         let (offset, fields) = rest.split_once(' ').unwrap_or((rest, ""));
-        let site = self.site.as_mut().ok_or("a frame without a site before it")?;
+        let site = self
+            .site
+            .as_mut()
+            .ok_or("a frame without a site before it")?;
         site.frames.push(OwnedFrame {
             offset: number(offset)?,
             symbol: text_field(fields, "symbol")?,

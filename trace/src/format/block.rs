@@ -100,7 +100,10 @@ impl Header {
             return Err(Error::damaged(offset, "no block begins here"));
         }
         if crc32fast::hash(&bytes[..44]) != u32_at(44) {
-            return Err(Error::damaged(offset, "wrong check sum of a block's header"));
+            return Err(Error::damaged(
+                offset,
+                "wrong check sum of a block's header",
+            ));
         }
         let header = Self {
             kind: Kind::of(bytes[4]),
@@ -114,10 +117,16 @@ impl Header {
             time: u64_at(32),
         };
         if header.stored as usize > MAX_STORED || header.payload as usize > MAX_PAYLOAD {
-            return Err(Error::damaged(offset, "a block is larger than the format allows"));
+            return Err(Error::damaged(
+                offset,
+                "a block is larger than the format allows",
+            ));
         }
         if header.kind == Kind::Events && header.records > MAX_EVENTS {
-            return Err(Error::damaged(offset, "a block has more events than the format allows"));
+            return Err(Error::damaged(
+                offset,
+                "a block has more events than the format allows",
+            ));
         }
         Ok(header)
     }
@@ -201,7 +210,11 @@ impl Packer {
 
     fn compress(&mut self, payload: &[u8], kind: Kind) -> Result<Codec> {
         // The end block must be found without decompressing.
-        let codec = if kind == Kind::End { Codec::None } else { self.codec };
+        let codec = if kind == Kind::End {
+            Codec::None
+        } else {
+            self.codec
+        };
         match codec {
             Codec::None => self.block.extend_from_slice(payload),
             Codec::Zstd => {

@@ -192,7 +192,9 @@ impl Encoder {
 
     fn switch_to(&mut self, thread: ThreadId) -> Result<()> {
         if thread >= MAX_THREADS {
-            return Err(Error::Invalid(format!("thread number {thread} is too large")));
+            return Err(Error::Invalid(format!(
+                "thread number {thread} is too large"
+            )));
         }
         if thread != self.thread {
             self.operation(THREAD, u64::from(thread));
@@ -295,7 +297,9 @@ impl Decoder {
                 if self.has_addresses {
                     let step = unzigzag(cursor.varint().ok_or(CUT)?);
                     self.address = self.address.wrapping_add(step as u64);
-                    batch.addresses.push(self.address.wrapping_mul(ADDRESS_UNIT));
+                    batch
+                        .addresses
+                        .push(self.address.wrapping_mul(ADDRESS_UNIT));
                 }
                 self.latest += 1;
                 Event::Allocate {
@@ -342,7 +346,10 @@ impl Decoder {
             }
             // TIME: there are no more operations.
             _ => {
-                self.time = self.time.checked_add(operand).ok_or("a time is too large")?;
+                self.time = self
+                    .time
+                    .checked_add(operand)
+                    .ok_or("a time is too large")?;
                 // Of several at one place the last one counts.
                 let place = batch.events.len();
                 match batch.times.last_mut() {

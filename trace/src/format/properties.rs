@@ -36,7 +36,9 @@ impl Properties {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     pub fn len(&self) -> usize {
@@ -92,5 +94,8 @@ pub fn expect_end(cursor: &Cursor, offset: u64) -> Result<()> {
     if cursor.is_at_end() {
         return Ok(());
     }
-    Err(Error::damaged(offset, "a block holds more than its records"))
+    Err(Error::damaged(
+        offset,
+        "a block holds more than its records",
+    ))
 }

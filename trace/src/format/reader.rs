@@ -192,7 +192,9 @@ impl<R: Read + Seek> TraceReader<R> {
                 continue;
             }
             let header = self.load(&entry)?;
-            let is_continued = self.expected_first.is_none_or(|first| first == header.first);
+            let is_continued = self
+                .expected_first
+                .is_none_or(|first| first == header.first);
             if !is_continued || header.first == 0 || header.first > MAX_OBJECT {
                 let what = "the numbers of objects do not go on from the block before";
                 return Err(Error::damaged(entry.offset, what));
@@ -224,7 +226,10 @@ impl<R: Read + Seek> TraceReader<R> {
     }
 
     fn header_at(&mut self, offset: u64) -> Result<Header> {
-        if offset.checked_add(HEADER as u64).is_none_or(|end| end > self.length) {
+        if offset
+            .checked_add(HEADER as u64)
+            .is_none_or(|end| end > self.length)
+        {
             return Err(Error::damaged(offset, "a block ends after the file"));
         }
         self.input.seek(SeekFrom::Start(offset))?;
@@ -267,7 +272,10 @@ impl<R: Read + Seek> TraceReader<R> {
     }
 
     fn check_entries(&self) -> Result<()> {
-        let is_rising = self.entries.windows(2).all(|two| two[0].offset < two[1].offset);
+        let is_rising = self
+            .entries
+            .windows(2)
+            .all(|two| two[0].offset < two[1].offset);
         if is_rising {
             return Ok(());
         }

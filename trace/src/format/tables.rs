@@ -110,7 +110,11 @@ impl SiteTable {
             kind: self.string(record.kind),
             depth: record.depth.checked_sub(1),
             size_class: record.size_class.checked_sub(1),
-            frames: self.frames_of(record).iter().map(|&id| self.frame(id)).collect(),
+            frames: self
+                .frames_of(record)
+                .iter()
+                .map(|&id| self.frame(id))
+                .collect(),
         })
     }
 
@@ -360,7 +364,9 @@ impl SiteTable {
 }
 
 fn number(cursor: &mut Cursor) -> Result<u64, &'static str> {
-    cursor.varint().ok_or("a block holds fewer than its records")
+    cursor
+        .varint()
+        .ok_or("a block holds fewer than its records")
 }
 
 fn reference(cursor: &mut Cursor, known: usize) -> Result<u32, &'static str> {
@@ -394,30 +400,54 @@ impl SiteTable {
     /// The parts that are new since the last call, in the order in which they must be written.
     pub(super) fn new_parts(&self, written: &mut Written) -> Vec<Part> {
         let mut parts = Vec::new();
-        split(&mut parts, Kind::Strings, &mut written.strings, &self.strings, |out, text| {
-            put_text(out, text);
-        });
-        split(&mut parts, Kind::Modules, &mut written.modules, &self.modules, |out, module| {
-            varint::put(out, u64::from(module.path));
-            varint::put(out, u64::from(module.build_id));
-        });
-        split(&mut parts, Kind::Frames, &mut written.frames, &self.frames, |out, frame| {
-            varint::put(out, u64::from(frame.module));
-            varint::put(out, frame.offset);
-            varint::put(out, u64::from(frame.symbol));
-            varint::put(out, u64::from(frame.file));
-            varint::put(out, u64::from(frame.line));
-        });
-        split(&mut parts, Kind::Sites, &mut written.sites, &self.sites, |out, site| {
-            varint::put(out, u64::from(site.kind));
-            varint::put(out, site.depth);
-            varint::put(out, site.size_class);
-            let frames = self.frames_of(site);
-            varint::put(out, frames.len() as u64);
-            for &frame in frames {
-                varint::put(out, u64::from(frame));
-            }
-        });
+        split(
+            &mut parts,
+            Kind::Strings,
+            &mut written.strings,
+            &self.strings,
+            |out, text| {
+                put_text(out, text);
+            },
+        );
+        split(
+            &mut parts,
+            Kind::Modules,
+            &mut written.modules,
+            &self.modules,
+            |out, module| {
+                varint::put(out, u64::from(module.path));
+                varint::put(out, u64::from(module.build_id));
+            },
+        );
+        split(
+            &mut parts,
+            Kind::Frames,
+            &mut written.frames,
+            &self.frames,
+            |out, frame| {
+                varint::put(out, u64::from(frame.module));
+                varint::put(out, frame.offset);
+                varint::put(out, u64::from(frame.symbol));
+                varint::put(out, u64::from(frame.file));
+                varint::put(out, u64::from(frame.line));
+            },
+        );
+        split(
+            &mut parts,
+            Kind::Sites,
+            &mut written.sites,
+            &self.sites,
+            |out, site| {
+                varint::put(out, u64::from(site.kind));
+                varint::put(out, site.depth);
+                varint::put(out, site.size_class);
+                let frames = self.frames_of(site);
+                varint::put(out, frames.len() as u64);
+                for &frame in frames {
+                    varint::put(out, u64::from(frame));
+                }
+            },
+        );
         parts
     }
 }

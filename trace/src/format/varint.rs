@@ -57,7 +57,11 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         // Most have one to three bytes: no loop for those.
-        if let Some(&[a, b, c]) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+        if let Some(&[a, b, c]) = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk())
+        {
             if a < 0x80 {
                 self.at += 1;
                 return Some(u64::from(a));

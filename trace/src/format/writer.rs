@@ -175,12 +175,18 @@ impl<W: Write> TraceWriter<W> {
         let encoder = &self.encoder;
         let description = Description {
             kind: Kind::Events,
-            flags: if self.options.with_addresses { WITH_ADDRESSES } else { 0 },
+            flags: if self.options.with_addresses {
+                WITH_ADDRESSES
+            } else {
+                0
+            },
             records: encoder.events(),
             first: encoder.first(),
             time: encoder.start(),
         };
-        let length = self.packer.write(&mut self.out, description, encoder.payload())?;
+        let length = self
+            .packer
+            .write(&mut self.out, description, encoder.payload())?;
         self.note(&description, length);
         self.encoder.begin();
         Ok(())

@@ -15,6 +15,7 @@
 pub mod event;
 pub mod format;
 pub mod heap;
+pub mod metis;
 pub mod metrics;
 pub mod text;
 

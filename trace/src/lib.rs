@@ -18,5 +18,6 @@ pub mod heap;
 pub mod metis;
 pub mod metrics;
 pub mod text;
+pub mod workload;
 
 pub use event::{Event, ObjectId, SiteId, ThreadId};

@@ -13,7 +13,9 @@
 //! Tests make traces most easily from text, with [`text::read`].
 
 pub mod event;
+pub mod experiment;
 pub mod format;
+pub mod grouping;
 pub mod heap;
 pub mod metis;
 pub mod metrics;

@@ -1,0 +1,38 @@
+//! Past the paper: other ways to learn which sites belong together, all ending in the same kind of plan.
+//!
+//! `profile` is what a training run shows of each site, `learn` makes groups of it, `spans` is the heap of native
+//! programs in which groups are tried, `selection` switches grouping off where it would not help.
+
+pub mod learn;
+pub mod profile;
+pub mod selection;
+pub mod spans;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to learn groups from a training trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grouping {
+    /// The paper's: the group that most sites of a dead graph are in.
+    Metis,
+    /// Sites whose objects are found in the same dead components, each in most of the other's.
+    Components,
+    /// Sites of similar lifetime, in factors of eight (after LLAMA).
+    Lifetimes,
+    /// Every site for itself.
+    Sites,
+}
+
+impl Grouping {
+    pub const ALL: [Self; 4] = [Self::Metis, Self::Components, Self::Lifetimes, Self::Sites];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metis => "metis",
+            Self::Components => "components",
+            Self::Lifetimes => "lifetimes",
+            Self::Sites => "sites",
+        }
+    }
+}

@@ -19,6 +19,7 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define OWN_THREAD          __thread __attribute__((tls_model("initial-exec")))
 #define EARLY_BYTES         (256 << 10)
+#define MOST_NESTED         64
 #define SAME_STACK          ((uintptr_t)64 << 20)
 
 // --- the allocator behind us -----------------------------------------------------
@@ -41,6 +42,7 @@ static struct {
 
 // Where the outermost of our functions began that is at work in this thread; 0: none is.
 static OWN_THREAD uintptr_t inside;
+static OWN_THREAD uintptr_t nested_calls; // since it began
 
 static bool is_early(const void *block) {
     return (uintptr_t)block - (uintptr_t)next.early < EARLY_BYTES;
@@ -106,15 +108,24 @@ __attribute__((destructor)) static void end_recorder(void) {
 // --- what counts ---------------------------------------------------------------
 
 // An allocator may be built of its own malloc and free, and so may ours be called from within: only
-// what the program called counts. A signal's handler may also have left one of our functions by a
-// jump: then we are further up the same stack than the function that is said to be at work.
+// what the program called counts. A signal's handler may have left one of our functions by a jump,
+// which then seems to be at work for ever: but a call from within is further down the stack, and
+// there are never many.
 static inline bool is_nested(void) {
+    if (LIKELY(inside == 0)) {
+        return false;
+    }
     uintptr_t here = (uintptr_t)FRAME;
-    return UNLIKELY(inside != 0) && !(here > inside && here - inside < SAME_STACK);
+    bool is_above = here >= inside && here - inside < SAME_STACK;
+    if (is_above || ++nested_calls > MOST_NESTED) {
+        nested_calls = 0;
+        return false;
+    }
+    return true;
 }
 
 #define ENTER() (inside = (uintptr_t)FRAME)
-#define LEAVE() (inside = 0)
+#define LEAVE() (inside = nested_calls = 0)
 
 API void *malloc(size_t size) {
     if (UNLIKELY(!has_next())) {

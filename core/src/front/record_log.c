@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
@@ -64,7 +65,7 @@ static bool read_options(void) {
 // --- a process ----------------------------------------------------------------
 
 static void stop(enum pw_spool_stop reason, int error) {
-    pw_log.is_off = true;
+    pw_log.is_on = false;
     if (pw_log.header && pw_log.header->stop == PW_STOP_NONE) {
         pw_log.header->error = (uint32_t)error;
         pw_log.header->stop = reason;
@@ -126,16 +127,19 @@ static bool begin_process(void) {
 static void end_thread(void *lane);
 
 void pw_log_start(void) {
-    pw_log.is_off = true;
+    if (pw_log.is_started || !environ) {
+        return;
+    }
+    pw_log.is_started = true;
     if (!read_options() || (pw_log.sample_bytes && !pw_sample_start())) {
         return;
     }
     has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
     pw_log.epoch = pw_os_fork_marker();
     if (pw_log.epoch && begin_process()) {
-        pw_log.is_off = false;
         pw_log.last_epoch = 1;
         *pw_log.epoch = 1;
+        pw_log.is_on = true;
     }
 }
 
@@ -162,13 +166,13 @@ static bool enter_process(void) {
         pw_log.spare = NULL;
         pw_log.header = NULL;
         if (!pw_log.has_children || !begin_process()) {
-            pw_log.is_off = true;
+            pw_log.is_on = false;
         }
         pw_log.last_epoch++;
         __atomic_store_n(pw_log.epoch, pw_log.last_epoch, __ATOMIC_RELEASE);
     }
     while (__atomic_load_n(pw_log.epoch, __ATOMIC_ACQUIRE) == IN_THE_MAKING) {}
-    return !pw_log.is_off;
+    return pw_log.is_on;
 }
 
 // --- a thread -----------------------------------------------------------------
@@ -265,8 +269,9 @@ static struct pw_lane *enter(void) {
 // NULL: this thread does not record.
 static inline struct pw_lane *lane_here(void) {
     struct pw_lane *lane = own_lane;
-    if (UNLIKELY(pw_log.is_off)) {
-        return NULL;
+    if (UNLIKELY(!pw_log.is_on)) {
+        pw_log_start();
+        return pw_log.is_on ? enter() : NULL;
     }
     if (UNLIKELY(!lane || lane->epoch != *pw_log.epoch)) {
         return enter();
@@ -286,7 +291,7 @@ static bool new_chunk(struct pw_lane *lane) {
     struct pw_os_signals signals;
     int error = 0;
     size_t size = next_chunk_size(lane);
-    if (pw_log.is_off) {
+    if (!pw_log.is_on) {
         return false;
     }
     pw_os_signals_block(&signals);

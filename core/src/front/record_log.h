@@ -37,7 +37,8 @@ struct pw_log {
     // forks, 0 when it has not begun to record. NULL: never.
     uint32_t *epoch;
     uint32_t last_epoch;
-    bool is_off; // nothing is recorded in this process, nor in its children
+    bool is_started; // the options have been read
+    bool is_on;      // events are written down
     bool has_stacks;
     bool has_children; // children record as well
     uint64_t sample_bytes;
@@ -59,7 +60,8 @@ struct pw_log {
 
 extern struct pw_log pw_log;
 
-// Reads the options from PAGEWISE_RECORD. Until then nothing is recorded.
+// Reads the options from PAGEWISE_RECORD. Happens at the first event, if that is earlier: other
+// libraries' constructors may run before ours.
 void pw_log_start(void);
 
 // The program comes to its end.

@@ -2,29 +2,23 @@
 
 use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput};
 use pagewise_trace::grouping::Grouping;
-use pagewise_trace::metis::MetisOptions;
 use pagewise_trace::metrics::Averages;
 use pagewise_trace::workload::{Kind, Style, generate};
 
 fn main() {
     let mut arms = Arm::DEFAULT.to_vec();
     for grouping in [Grouping::Components, Grouping::Lifetimes, Grouping::Sites] {
-        arms.extend([Arm::Elsewhere(grouping), Arm::ElsewhereRandom(grouping)]);
+        arms.extend([Arm::Chunks(grouping), Arm::ChunksRandom(grouping)]);
     }
-    let elsewhere = MetisOptions {
-        regions_per_group: usize::MAX,
-        ..MetisOptions::default()
-    };
     let mut options = ExperimentOptions {
         arms,
-        elsewhere,
         ..ExperimentOptions::default()
     };
     options.repeat.repetitions = 4;
     println!(
-        "| workload | arm | groups | FR | total free | holes | all holes | hole size | RGE | RGS | heap |"
+        "| workload | arm | groups | FR | total free | holes | all holes | after | hole size | RGE | RGS | heap |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for kind in Kind::ALL {
         let testing = generate(kind, Style::Managed, 1, options.repeat.block);
         let training = generate(kind, Style::Managed, 2, options.repeat.block);
@@ -52,7 +46,7 @@ fn print(report: &experiment::Report) {
                 values.iter().sum::<f64>() / values.len() as f64
             };
             println!(
-                "| {} | {} | {} | {:.4} | {:.4} | {:.1} | {:.1} | {:.0} | {:.2} | {:.2} | {:.0} |",
+                "| {} | {} | {} | {:.4} | {:.4} | {:.1} | {:.1} | {:.1} | {:.0} | {:.2} | {:.2} | {:.0} |",
                 trace.name,
                 arm.name,
                 arm.runs[0].groups,
@@ -60,6 +54,7 @@ fn print(report: &experiment::Report) {
                 mean(|averages| averages.total_free_ratio),
                 mean(|averages| averages.global_holes),
                 mean(|averages| averages.all_holes),
+                mean(|averages| averages.holes_after),
                 mean(|averages| averages.hole_size),
                 mean(|averages| averages.region_group_efficiency),
                 mean(|averages| averages.region_group_significance),
@@ -68,7 +63,7 @@ fn print(report: &experiment::Report) {
         }
         for one in &trace.comparisons {
             if one.to != "no-groups"
-                && ["total-free-ratio", "all-holes"].contains(&one.metric.as_str())
+                && ["total-free-ratio", "all-holes", "holes-after"].contains(&one.metric.as_str())
             {
                 let verdict = if one.difference.excludes_zero() {
                     ""

@@ -8,6 +8,7 @@ pub mod statistics;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
+use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::{Grouping, learn};
 use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
@@ -40,6 +41,9 @@ pub enum Arm {
     Elsewhere(Grouping),
     /// Random groups of the sizes learned there.
     ElsewhereRandom(Grouping),
+    /// Groups learned from the training trace, in chunks that reserve nothing instead of region groups.
+    Chunks(Grouping),
+    ChunksRandom(Grouping),
 }
 
 impl Arm {
@@ -59,6 +63,8 @@ impl Arm {
             Self::MetisRandom => "metis-random".to_owned(),
             Self::Elsewhere(grouping) => format!("{}-elsewhere", grouping.name()),
             Self::ElsewhereRandom(grouping) => format!("{}-elsewhere-random", grouping.name()),
+            Self::Chunks(grouping) => format!("{}-chunks", grouping.name()),
+            Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
         }
     }
 
@@ -67,6 +73,7 @@ impl Arm {
         match self {
             Self::Metis => Some(Self::MetisRandom),
             Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
+            Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
             _ => None,
         }
     }
@@ -74,7 +81,8 @@ impl Arm {
     fn grouping(self) -> Option<Grouping> {
         match self {
             Self::Elsewhere(grouping) | Self::ElsewhereRandom(grouping) => Some(grouping),
-            _ => None,
+            Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
+            Self::NoGroups | Self::Metis | Self::MetisRandom => None,
         }
     }
 }
@@ -84,8 +92,10 @@ impl Arm {
 pub struct ExperimentOptions {
     pub heap: HeapOptions,
     pub metis: MetisOptions,
-    /// Region groups of the groupings past the paper.
-    pub elsewhere: MetisOptions,
+    /// Region groups of `Arm::Elsewhere`'s groupings past the paper.
+    pub region_groups: MetisOptions,
+    /// Placement of `Arm::Chunks`.
+    pub chunks: ChunkOptions,
     pub repeat: RepeatOptions,
     pub seeds: Vec<u64>,
     pub arms: Vec<Arm>,
@@ -96,7 +106,11 @@ impl Default for ExperimentOptions {
         Self {
             heap: HeapOptions::default(),
             metis: MetisOptions::default(),
-            elsewhere: MetisOptions::default(),
+            region_groups: MetisOptions {
+                regions_per_group: usize::MAX,
+                ..MetisOptions::default()
+            },
+            chunks: ChunkOptions::default(),
             repeat: RepeatOptions::default(),
             seeds: (1..=10).collect(),
             arms: Arm::DEFAULT.to_vec(),
@@ -157,11 +171,12 @@ pub struct Comparison {
     pub ratio: Option<f64>,
 }
 
-/// The metrics compared, smaller being better for the first four.
+/// The metrics compared, smaller being better for all but the last.
 type Metric = (&'static str, fn(&Averages) -> Option<f64>);
-const COMPARED: [Metric; 5] = [
+const COMPARED: [Metric; 6] = [
     ("total-free-ratio", |averages| averages.total_free_ratio),
     ("all-holes", |averages| averages.all_holes),
+    ("holes-after", |averages| averages.holes_after),
     ("fragmentation-ratio", |averages| {
         averages.fragmentation_ratio
     }),
@@ -265,12 +280,11 @@ fn run_arm(
     seed: u64,
 ) -> Result<(Run, Series), Stopped> {
     let granule = options.heap.granule_bytes;
-    let region_groups = match arm.grouping() {
-        Some(Grouping::Metis) | None => options.metis,
-        Some(_) => options.elsewhere,
-    };
-    let planned = |plan: Plan| Metis::with_plan(region_groups, plan, granule);
     let plan = plan.cloned().unwrap_or_default();
+    let plan = match arm {
+        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) => plan.randomized(seed),
+        _ => plan,
+    };
     match arm {
         Arm::NoGroups => replay(NoGroups, options, trace, seed, |_| (0, 0)),
         Arm::Metis => {
@@ -281,14 +295,26 @@ fn run_arm(
             let metis = Metis::new(options.metis, Control::Random { seed }, granule);
             replay(metis, options, trace, seed, size_of_plan)
         }
-        Arm::Elsewhere(_) => replay(planned(plan), options, trace, seed, size_of_plan),
-        Arm::ElsewhereRandom(_) => replay(
-            planned(plan.randomized(seed)),
-            options,
-            trace,
-            seed,
-            size_of_plan,
-        ),
+        Arm::Elsewhere(_) | Arm::ElsewhereRandom(_) => {
+            let paper = arm.grouping() == Some(Grouping::Metis);
+            let region_groups = if paper {
+                options.metis
+            } else {
+                options.region_groups
+            };
+            let metis = Metis::with_plan(region_groups, plan, granule);
+            replay(metis, options, trace, seed, size_of_plan)
+        }
+        Arm::Chunks(_) | Arm::ChunksRandom(_) => {
+            let size = (plan.groups.len(), plan.group_of.len());
+            replay(
+                Chunks::new(plan, options.chunks, granule),
+                options,
+                trace,
+                seed,
+                |_| size,
+            )
+        }
     }
 }
 

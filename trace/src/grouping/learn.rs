@@ -30,6 +30,7 @@ pub fn learn(
     let group_of = match grouping {
         Grouping::Components => by_components(profiler),
         Grouping::Lifetimes => by_lifetime(profiler),
+        Grouping::Deaths => by_deaths(profiler),
         Grouping::Sites | Grouping::Metis => by_site(profiler),
     };
     Ok(plan(profiler, group_of))
@@ -59,6 +60,9 @@ pub(super) fn ignore_out_of_memory(outcome: Result<(), Stopped>) -> Result<(), S
     }
 }
 
+/// Cosine of two sites' deaths over time from which they count as the same.
+const ALIKE: f64 = 0.7;
+
 type GroupOf = BTreeMap<SiteId, u32>;
 
 fn known_sites(profiler: &Profiler) -> BTreeMap<SiteId, &SiteProfile> {
@@ -86,6 +90,44 @@ fn by_lifetime(profiler: &Profiler) -> GroupOf {
         .into_iter()
         .map(|(site, profile)| (site, number(class(profile))))
         .collect()
+}
+
+/// Each site, those that free most first, joins the group whose deaths are most like its own, or begins one.
+fn by_deaths(profiler: &Profiler) -> GroupOf {
+    let mut sites: Vec<(SiteId, &SiteProfile)> = known_sites(profiler).into_iter().collect();
+    sites.sort_by_key(|(site, profile)| (std::cmp::Reverse(profile.bytes), *site));
+    let mut groups: Vec<Vec<f64>> = Vec::new();
+    let mut group_of = GroupOf::new();
+    for (site, profile) in sites {
+        let deaths: Vec<f64> = profile.deaths.iter().map(|bytes| *bytes as f64).collect();
+        let alike = |group: &Vec<f64>| cosine(group, &deaths);
+        let best =
+            (0..groups.len()).max_by(|a, b| alike(&groups[*a]).total_cmp(&alike(&groups[*b])));
+        let group = match best.filter(|group| alike(&groups[*group]) >= ALIKE) {
+            Some(group) => group,
+            None => {
+                groups.push(Vec::new());
+                groups.len() - 1
+            }
+        };
+        let sum = &mut groups[group];
+        sum.resize(sum.len().max(deaths.len()), 0.0);
+        sum.iter_mut()
+            .zip(&deaths)
+            .for_each(|(sum, bytes)| *sum += bytes);
+        group_of.insert(site, group as u32);
+    }
+    group_of
+}
+
+fn cosine(one: &[f64], other: &[f64]) -> f64 {
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let lengths = (product(one, one) * product(other, other)).sqrt();
+    if lengths > 0.0 {
+        product(one, other) / lengths
+    } else {
+        0.0
+    }
 }
 
 /// Joins two sites when each is in most of the components that hold the other.

@@ -1,8 +1,10 @@
 //! Past the paper: other ways to learn which sites belong together, all ending in the same kind of plan.
 //!
-//! `profile` is what a training run shows of each site, `learn` makes groups of it, `spans` is the heap of native
+//! `profile` is what a training run shows of each site, `learn` makes groups of it, `chunks` places objects by
+//! them in a collected heap; `spans` is the heap of native
 //! programs in which groups are tried, `selection` switches grouping off where it would not help.
 
+pub mod chunks;
 pub mod learn;
 pub mod profile;
 pub mod selection;
@@ -20,18 +22,27 @@ pub enum Grouping {
     Components,
     /// Sites of similar lifetime, in factors of eight (after LLAMA).
     Lifetimes,
+    /// Sites whose objects die at the same times, whether or not they refer to each other.
+    Deaths,
     /// Every site for itself.
     Sites,
 }
 
 impl Grouping {
-    pub const ALL: [Self; 4] = [Self::Metis, Self::Components, Self::Lifetimes, Self::Sites];
+    pub const ALL: [Self; 5] = [
+        Self::Metis,
+        Self::Components,
+        Self::Lifetimes,
+        Self::Deaths,
+        Self::Sites,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Metis => "metis",
             Self::Components => "components",
             Self::Lifetimes => "lifetimes",
+            Self::Deaths => "deaths",
             Self::Sites => "sites",
         }
     }

@@ -10,6 +10,8 @@ use crate::heap::placement::{NoGroups, Phase, Place, Placement, Request};
 
 /// Of a component's sites no more than this are paired: the pairs grow with the square.
 const SITES_PAIRED: usize = 64;
+/// Deaths are told apart by time in at least half as many bins as this, once there was so much time.
+const BINS: u64 = 512;
 
 #[derive(Clone, Debug)]
 pub struct SiteProfile {
@@ -18,13 +20,22 @@ pub struct SiteProfile {
     /// By the logarithm to base 2 of the bytes allocated during an object's life.
     pub lifetimes: [u64; 64],
     pub died: u64,
+    /// Bytes that died, by time: `Profiler::bin_bytes` of allocation a bin.
+    pub deaths: Vec<u64>,
     /// Dead components that held an object of this site.
     pub components: u64,
 }
 
 impl Default for SiteProfile {
     fn default() -> Self {
-        Self { objects: 0, bytes: 0, lifetimes: [0; 64], died: 0, components: 0 }
+        Self {
+            objects: 0,
+            bytes: 0,
+            lifetimes: [0; 64],
+            died: 0,
+            deaths: Vec::new(),
+            components: 0,
+        }
     }
 }
 
@@ -43,13 +54,13 @@ impl SiteProfile {
 }
 
 /// Watches a heap without groups.
-#[derive(Default)]
 pub struct Profiler {
     pub sites: FxHashMap<SiteId, SiteProfile>,
     /// How many dead components held both sites, the smaller first.
     pub together: FxHashMap<(SiteId, SiteId), u64>,
     pub component_bytes: u64,
     pub components: u64,
+    bin_bytes: u64,
     born: Vec<u64>,
     clock: u64,
     granule_bytes: u64,
@@ -58,8 +69,26 @@ pub struct Profiler {
 impl Profiler {
     pub fn new(granule_bytes: u32) -> Self {
         Self {
+            sites: FxHashMap::default(),
+            together: FxHashMap::default(),
+            component_bytes: 0,
+            components: 0,
+            bin_bytes: 4096,
+            born: Vec::new(),
+            clock: 0,
             granule_bytes: u64::from(granule_bytes),
-            ..Self::default()
+        }
+    }
+
+    /// Joins bins in pairs when the time has become too long for them.
+    fn widen_bins(&mut self) {
+        self.bin_bytes *= 2;
+        for site in self.sites.values_mut() {
+            site.deaths = site
+                .deaths
+                .chunks(2)
+                .map(|pair| pair.iter().sum())
+                .collect();
         }
     }
 
@@ -107,10 +136,18 @@ impl Placement for Profiler {
     }
 
     fn dying(&mut self, objects: &Objects, dead: &[Slot]) {
+        while self.clock / self.bin_bytes >= BINS {
+            self.widen_bins();
+        }
+        let bin = (self.clock / self.bin_bytes) as usize;
         for slot in dead {
             let lived = self.clock - self.born[*slot as usize];
             let site = self.sites.entry(objects[*slot].site).or_default();
             site.died += 1;
+            if bin >= site.deaths.len() {
+                site.deaths.resize(bin + 1, 0);
+            }
+            site.deaths[bin] += u64::from(objects[*slot].size) * self.granule_bytes;
             site.lifetimes[lived.checked_ilog2().unwrap_or(0) as usize] += 1;
         }
         for component in components(objects, dead) {

@@ -455,7 +455,9 @@ impl<P: Placement> Simulator<P> {
         self.placement.collected(&mut self.global);
         self.occupied -= reclaimed;
         record.reclaimed = reclaimed * u64::from(self.options.granule_bytes);
-        record.regions_after = u64::from(self.placement.census().regions);
+        let left = self.placement.census();
+        record.regions_after = u64::from(left.regions);
+        record.holes_after = u64::from(left.holes) + u64::from(self.global.holes());
         self.series.push(record);
     }
 
@@ -499,6 +501,7 @@ impl<P: Placement> Simulator<P> {
             region_holes: u64::from(regions.holes),
             reclaimed: 0,
             regions_after: 0,
+            holes_after: 0,
         }
     }
 

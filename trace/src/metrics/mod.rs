@@ -25,6 +25,8 @@ pub struct Collection {
     pub region_holes: u64,
     pub reclaimed: u64,
     pub regions_after: u64,
+    /// Holes anywhere after the collection.
+    pub holes_after: u64,
 }
 
 impl Collection {
@@ -146,6 +148,7 @@ impl Series {
             total_free_ratio: mean(&Collection::total_free_ratio),
             global_holes: mean(&|collection| Some(collection.global_holes as f64)),
             all_holes: mean(&|collection| Some(collection.holes() as f64)),
+            holes_after: mean(&|collection| Some(collection.holes_after as f64)),
             global_hole_size: mean(&Collection::global_hole_size),
             hole_size: mean(&Collection::hole_size),
             region_group_efficiency: mean(&Collection::region_group_efficiency),
@@ -164,6 +167,8 @@ pub struct Averages {
     pub total_free_ratio: Option<f64>,
     pub global_holes: Option<f64>,
     pub all_holes: Option<f64>,
+    /// Not in the paper: what the collection left for the next allocations.
+    pub holes_after: Option<f64>,
     pub global_hole_size: Option<f64>,
     pub hole_size: Option<f64>,
     pub region_group_efficiency: Option<f64>,
@@ -189,6 +194,7 @@ mod tests {
             region_holes: 2,
             reclaimed: 360,
             regions_after: 1,
+            holes_after: 7,
         }
     }
 

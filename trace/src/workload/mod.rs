@@ -25,16 +25,20 @@ pub enum Kind {
     Threads,
     /// Sites differ in lifetime, not in whom they die with: temporaries, caches, permanent tables.
     Lifetimes,
+    /// Batches: each builds many objects from its kind's sites and frees them all at its end, while a cache that outlives
+    /// batches is filled on the side. Quiet times between.
+    Phases,
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Requests,
         Self::Survivors,
         Self::Uncorrelated,
         Self::Structures,
         Self::Threads,
         Self::Lifetimes,
+        Self::Phases,
     ];
 
     pub fn name(self) -> &'static str {
@@ -45,6 +49,7 @@ impl Kind {
             Self::Structures => "structures",
             Self::Threads => "threads",
             Self::Lifetimes => "lifetimes",
+            Self::Phases => "phases",
         }
     }
 
@@ -83,6 +88,9 @@ pub struct Generator {
     open: Vec<Request>,
     /// Objects that die by themselves, by the time of their death.
     mortal: BTreeMap<(u64, ObjectId), ThreadId>,
+    batch_kind: u32,
+    batch_end: u64,
+    batch_left: u64,
     out: Vec<Event>,
 }
 
@@ -103,6 +111,9 @@ impl Generator {
             clock: 0,
             open: Vec::new(),
             mortal: BTreeMap::new(),
+            batch_kind: 0,
+            batch_end: 0,
+            batch_left: 0,
             out: Vec::new(),
         }
     }
@@ -113,6 +124,7 @@ impl Generator {
             match self.kind {
                 Kind::Uncorrelated => self.uncorrelated_object(),
                 Kind::Lifetimes => self.object_of_a_lifetime(),
+                Kind::Phases => self.piece_of_a_batch(),
                 _ => self.step_of_a_request(),
             }
             self.bury();
@@ -245,6 +257,28 @@ impl Generator {
         self.root(object, thread);
         let until = self.clock + self.random.u64(1_000..300_000);
         self.mortal.insert((until, object), thread);
+    }
+
+    /// `batch_left` counts down through a batch and then through the quiet time after it.
+    fn piece_of_a_batch(&mut self) {
+        if self.batch_left == 0 {
+            self.batch_kind = self.random.u32(0..REQUEST_KINDS);
+            self.batch_end = self.clock + self.random.u64(2_000..6_000);
+            self.batch_left = 2 * (self.batch_end - self.clock);
+        }
+        self.batch_left -= 1;
+        if self.random.u32(0..16) == 0 {
+            let site = REQUEST_KINDS * STEPS + self.random.u32(0..SHARED_SITES);
+            let lifetime = self.random.u64(5_000..40_000);
+            self.mortal_object(site, lifetime);
+        } else if self.clock < self.batch_end {
+            let site = self.batch_kind * STEPS + self.random.u32(0..STEPS);
+            self.mortal_object(site, self.batch_end - self.clock);
+        } else {
+            let site = (REQUEST_KINDS + 1) * STEPS + self.random.u32(0..STEPS);
+            let lifetime = self.random.u64(0..20);
+            self.mortal_object(site, lifetime);
+        }
     }
 
     fn uncorrelated_object(&mut self) {

@@ -121,9 +121,12 @@ pub struct RecordArguments {
 pub struct StatArguments {
     /// The trace
     pub file: PathBuf,
-    /// Number of sites to show
+    /// Number of places to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
+    /// Show the sites of a place (or a stack) one by one: by size class and stack depth
+    #[arg(long)]
+    pub split: bool,
     /// The moment for which live and pinned bytes are given
     #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
     pub at: Moment,

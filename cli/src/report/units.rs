@@ -27,6 +27,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// "1 site", "1,639 sites"
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
 pub fn seconds(seconds: f64) -> String {
     if seconds < 0.0995 {
         return format!("{} ms", three_digits(seconds * 1000.0));

@@ -48,6 +48,18 @@ pub struct SiteFigures {
     pub pinned_bytes: f64,
 }
 
+impl SiteFigures {
+    pub fn add(&mut self, other: &Self) {
+        self.allocations += other.allocations;
+        self.allocated_bytes += other.allocated_bytes;
+        self.frees += other.frees;
+        self.lifetimes += other.lifetimes;
+        self.live_objects += other.live_objects;
+        self.live_bytes += other.live_bytes;
+        self.pinned_bytes += other.pinned_bytes;
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Point {
     pub event: u64,

@@ -26,7 +26,7 @@ pub fn unreadable(path: &Path, error: &Error) -> Failure {
     let file = path.display();
     let next = match error {
         Error::Foreign(_) => {
-            format!("file {file}; pagewise trace record -o {file} -- COMMAND makes a trace")
+            format!("file {file}; traces are made by pagewise trace record -o FILE -- COMMAND")
         }
         Error::Version(_) => "a newer pagewise".into(),
         Error::Damaged { .. } => format!(

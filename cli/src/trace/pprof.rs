@@ -6,7 +6,7 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pagewise_trace::SiteId;
-use pagewise_trace::format::{Frame, FrameId, Properties, SiteTable};
+use pagewise_trace::format::{Frame, FrameId, Module, Properties, SiteTable};
 use prost::Message;
 use rustc_hash::FxHashMap;
 
@@ -118,6 +118,9 @@ pub struct Function {
     pub filename: i64,
 }
 
+/// Modules are laid out side by side: where each one was loaded is not in a trace.
+const MODULE_ROOM: u64 = 1 << 40;
+
 /// Writes the profile, compressed as its readers expect it.
 pub fn write(
     found: &Analysis,
@@ -199,6 +202,11 @@ impl Builder {
         let comment = format!("inuse and pinned: {at}, after event {}", found.moment.event);
         let comment = self.string(&comment);
         self.profile.comment.push(comment);
+        // Readers take the first module for the program.
+        self.mapping(&Module {
+            path: properties.get("program").unwrap_or_default(),
+            build_id: properties.get("build-id").unwrap_or_default(),
+        });
         if let Some(command) = properties.get("command") {
             let command = self.string(command);
             self.profile.comment.push(command);
@@ -269,18 +277,27 @@ impl Builder {
         if let Some(&location) = self.frames.get(&id) {
             return location;
         }
-        let mapping = self.mapping(frame);
-        let line = (!frame.symbol.is_empty()).then(|| Line {
-            function_id: self.function(frame.symbol, frame.file),
+        let mapping = self.mapping(&frame.module);
+        // Readers show nothing but the module for a place without a function.
+        let bare = Frame {
+            file: "",
+            line: 0,
+            ..frame.clone()
+        };
+        let line = Line {
+            function_id: match frame.symbol {
+                "" => self.function(&bare.to_string(), ""),
+                symbol => self.function(symbol, frame.file),
+            },
             line: i64::from(frame.line),
-        });
+        };
         let location = self.profile.location.len() as u64 + 1;
         self.profile.location.push(Location {
             id: location,
             mapping_id: mapping,
             // The call, not what comes after it.
-            address: frame.offset.saturating_sub(1),
-            line: line.into_iter().collect(),
+            address: mapping * MODULE_ROOM + frame.offset.saturating_sub(1),
+            line: vec![line],
         });
         self.frames.insert(id, location);
         location
@@ -305,8 +322,7 @@ impl Builder {
         location
     }
 
-    fn mapping(&mut self, frame: &Frame) -> u64 {
-        let module = &frame.module;
+    fn mapping(&mut self, module: &Module) -> u64 {
         if module.path.is_empty() {
             return 0;
         }
@@ -316,17 +332,13 @@ impl Builder {
         if id == next {
             let mapping = Mapping {
                 id,
-                // Addresses are those of the file, each module's from 0.
-                memory_start: 0,
-                memory_limit: u64::MAX >> 1,
+                memory_start: id * MODULE_ROOM,
+                memory_limit: (id + 1) * MODULE_ROOM,
                 filename: self.string(module.path),
                 build_id: self.string(module.build_id),
-                has_functions: false,
+                has_functions: true,
             };
             self.profile.mapping.push(mapping);
-        }
-        if !frame.symbol.is_empty() {
-            self.profile.mapping[id as usize - 1].has_functions = true;
         }
         id
     }

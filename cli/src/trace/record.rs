@@ -243,10 +243,10 @@ fn summary(
         Some(trace) => {
             let size = fs::metadata(&arguments.output).map_or(0, |file| file.len());
             line.push(format!(
-                "{file}: {} allocations and {} frees at {} sites, {}",
-                units::count(trace.allocations),
-                units::count(trace.events - trace.allocations),
-                units::count(trace.sites as u64),
+                "{file}: {} and {} at {}, {}",
+                units::counted(trace.allocations, "allocation"),
+                units::counted(trace.events - trace.allocations, "free"),
+                units::counted(trace.sites as u64, "site"),
                 units::bytes(size as f64)
             ));
             if trace.dropped > 0 {

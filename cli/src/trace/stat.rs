@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use pagewise_trace::SiteId;
-use pagewise_trace::format::{Properties, SiteTable};
+use pagewise_trace::format::{FrameId, Properties, SiteTable};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
 
@@ -61,13 +62,13 @@ fn head(found: &Analysis, properties: &Properties) -> String {
     }
     let _ = writeln!(
         text,
-        "{:<10}{}: {} allocations of {}, {} frees; {} threads, {}",
+        "{:<10}{}: {} of {}, {}; {}, {}",
         "events",
         units::count(found.events),
-        units::count(found.total.allocations as u64),
+        units::counted(found.total.allocations as u64, "allocation"),
         units::bytes(found.total.allocated_bytes),
-        units::count(found.total.frees as u64),
-        found.threads,
+        units::counted(found.total.frees as u64, "free"),
+        units::counted(u64::from(found.threads), "thread"),
         units::seconds(found.seconds),
     );
     if found.assigns + found.roots + found.jumps > 0 {
@@ -231,20 +232,60 @@ fn bar(name: &str, share: f64) -> String {
     format!("{name:>11} {:>5.1} % {blocks}", share * 100.0)
 }
 
-/// Sites by what they allocated, most first.
-pub fn ranking(found: &Analysis, worth: impl Fn(&SiteFigures) -> f64) -> Vec<SiteId> {
-    let mut order: Vec<SiteId> = (0..found.sites.len() as SiteId)
-        .filter(|site| worth(&found.sites[*site as usize]) > 0.0)
-        .collect();
-    order.sort_by(|a, b| {
-        let worth = |site: &SiteId| worth(&found.sites[*site as usize]);
-        worth(b).total_cmp(&worth(a))
+/// Sites that are shown as one.
+pub struct Group {
+    pub site: SiteId,
+    pub sites: usize,
+    pub figures: SiteFigures,
+}
+
+/// Sites in order of what they allocated, those at one place (or with one stack) together unless `is_split`.
+pub fn groups(found: &Analysis, known: &SiteTable, is_split: bool) -> Vec<Group> {
+    let mut places: FxHashMap<(String, Vec<FrameId>), usize> = FxHashMap::default();
+    let mut groups: Vec<Group> = Vec::new();
+    for (site, figures) in found.sites.iter().enumerate() {
+        if figures.allocations <= 0.0 {
+            continue;
+        }
+        let site = site as SiteId;
+        let frames = known.frame_ids(site);
+        let kind = known
+            .get(site)
+            .map_or_else(String::new, |site| site.kind.to_owned());
+        let next = groups.len();
+        let place = if is_split || (frames.is_empty() && kind.is_empty()) {
+            next
+        } else {
+            *places.entry((kind, frames.to_vec())).or_insert(next)
+        };
+        if place == next {
+            groups.push(Group {
+                site,
+                sites: 0,
+                figures: SiteFigures::default(),
+            });
+        }
+        groups[place].sites += 1;
+        groups[place].figures.add(figures);
+    }
+    groups.sort_by(|a, b| {
+        b.figures
+            .allocated_bytes
+            .total_cmp(&a.figures.allocated_bytes)
     });
-    order
+    groups
+}
+
+fn describe(group: &Group, known: &SiteTable, is_split: bool) -> String {
+    if is_split {
+        known.describe(group.site)
+    } else {
+        known.describe_place(group.site)
+    }
 }
 
 fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> String {
-    let order = ranking(found, |site| site.allocated_bytes);
+    let groups = groups(found, known, arguments.split);
     let has_ends = found.has_ends();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -259,8 +300,8 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
     }
     header.push("site");
     table.set_header(header);
-    for &site in order.iter().take(arguments.top) {
-        let figures = &found.sites[site as usize];
+    for group in groups.iter().take(arguments.top) {
+        let figures = &group.figures;
         let share = figures.allocated_bytes / found.total.allocated_bytes.max(1.0);
         let mut row = vec![
             units::bytes(figures.allocated_bytes),
@@ -277,7 +318,7 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
                 "-".into()
             });
         }
-        row.push(shortened(&known.describe(site)));
+        row.push(shortened(&describe(group, known, arguments.split)));
         table.add_row(row);
     }
     let last = table.column_count().saturating_sub(1);
@@ -286,10 +327,17 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    let what = if arguments.split { "site" } else { "place" };
+    let all: usize = groups.iter().map(|group| group.sites).sum();
+    let of = if arguments.split {
+        String::new()
+    } else {
+        format!(" with {}", units::counted(all as u64, "site"))
+    };
     format!(
-        "\n{} of {} sites, by what they allocated\n{}\n",
-        order.len().min(arguments.top),
-        units::count(order.len() as u64),
+        "\n{} of {}{of}, by what was allocated there\n{}\n",
+        groups.len().min(arguments.top),
+        units::counted(groups.len() as u64, what),
         table.trim_fmt()
     )
 }
@@ -325,16 +373,18 @@ struct Report<'a> {
     at: Moment,
     moment: Point,
     pages: Option<PageFigures>,
-    sites: Vec<SiteReport<'a>>,
+    sites: Vec<SiteReport>,
     curve: &'a [Point],
 }
 
 #[derive(Serialize)]
-struct SiteReport<'a> {
+struct SiteReport {
+    /// One of them, where several were put together.
     site: SiteId,
+    sites: usize,
     description: String,
     #[serde(flatten)]
-    figures: &'a SiteFigures,
+    figures: SiteFigures,
 }
 
 fn report<'a>(
@@ -343,7 +393,7 @@ fn report<'a>(
     known: &SiteTable,
     arguments: &StatArguments,
 ) -> Report<'a> {
-    let order = ranking(found, |site| site.allocated_bytes);
+    let groups = groups(found, known, arguments.split);
     Report {
         schema: 1,
         properties: properties.iter().collect(),
@@ -361,13 +411,14 @@ fn report<'a>(
         at: arguments.at,
         moment: found.moment,
         pages: found.pages,
-        sites: order
-            .iter()
+        sites: groups
+            .into_iter()
             .take(arguments.top)
-            .map(|&site| SiteReport {
-                site,
-                description: known.describe(site),
-                figures: &found.sites[site as usize],
+            .map(|group| SiteReport {
+                site: group.site,
+                sites: group.sites,
+                description: describe(&group, known, arguments.split),
+                figures: group.figures,
             })
             .collect(),
         curve: &found.curve,

@@ -138,18 +138,22 @@ impl SiteTable {
         })
     }
 
+    /// Where a site is, in one line: "make_list (list.c:12)".
+    pub fn describe_place(&self, site: SiteId) -> String {
+        let known = self.get(site).unwrap_or_default();
+        let frame = known.frames.first().map(ToString::to_string);
+        match (known.kind, frame) {
+            ("", Some(frame)) => frame,
+            ("", None) => format!("site {site}"),
+            (kind, Some(frame)) => format!("{kind} in {frame}"),
+            (kind, None) => kind.to_owned(),
+        }
+    }
+
     /// A site in one line: "make_list (list.c:12), class 32, depth 3".
     pub fn describe(&self, site: SiteId) -> String {
-        let Some(known) = self.get(site) else {
-            return format!("site {site}");
-        };
-        let mut line = known
-            .frames
-            .first()
-            .map_or_else(|| format!("site {site}"), ToString::to_string);
-        if !known.kind.is_empty() {
-            line = format!("{} in {line}", known.kind);
-        }
+        let mut line = self.describe_place(site);
+        let known = self.get(site).unwrap_or_default();
         if let Some(class) = known.size_class {
             let _ = write!(line, ", class {class}");
         }

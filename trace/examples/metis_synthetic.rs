@@ -7,9 +7,11 @@ use pagewise_trace::workload::{Kind, Style, generate};
 
 fn main() {
     let mut arms = Arm::DEFAULT.to_vec();
-    for grouping in [Grouping::Components, Grouping::Lifetimes, Grouping::Sites] {
+    for grouping in [Grouping::Components, Grouping::Deaths, Grouping::Lifetimes] {
+        arms.extend([Arm::Elsewhere(grouping), Arm::ElsewhereRandom(grouping)]);
         arms.extend([Arm::Chunks(grouping), Arm::ChunksRandom(grouping)]);
     }
+    arms.extend([Arm::Ends, Arm::EndsRandom]);
     let mut options = ExperimentOptions {
         arms,
         ..ExperimentOptions::default()

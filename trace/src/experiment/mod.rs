@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 use crate::grouping::chunks::{ChunkOptions, Chunks};
+use crate::grouping::ends::Ends;
 use crate::grouping::{Grouping, learn};
 use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
@@ -44,6 +45,9 @@ pub enum Arm {
     /// Groups learned from the training trace, in chunks that reserve nothing instead of region groups.
     Chunks(Grouping),
     ChunksRandom(Grouping),
+    /// Sites whose objects survive collections fill the heap from its end; learned from the training trace.
+    Ends,
+    EndsRandom,
 }
 
 impl Arm {
@@ -65,6 +69,8 @@ impl Arm {
             Self::ElsewhereRandom(grouping) => format!("{}-elsewhere-random", grouping.name()),
             Self::Chunks(grouping) => format!("{}-chunks", grouping.name()),
             Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
+            Self::Ends => "ends".to_owned(),
+            Self::EndsRandom => "ends-random".to_owned(),
         }
     }
 
@@ -74,6 +80,7 @@ impl Arm {
             Self::Metis => Some(Self::MetisRandom),
             Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
             Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
+            Self::Ends => Some(Self::EndsRandom),
             _ => None,
         }
     }
@@ -82,6 +89,7 @@ impl Arm {
         match self {
             Self::Elsewhere(grouping) | Self::ElsewhereRandom(grouping) => Some(grouping),
             Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
+            Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
             Self::NoGroups | Self::Metis | Self::MetisRandom => None,
         }
     }
@@ -282,7 +290,7 @@ fn run_arm(
     let granule = options.heap.granule_bytes;
     let plan = plan.cloned().unwrap_or_default();
     let plan = match arm {
-        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) => plan.randomized(seed),
+        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom => plan.randomized(seed),
         _ => plan,
     };
     match arm {
@@ -304,6 +312,10 @@ fn run_arm(
             };
             let metis = Metis::with_plan(region_groups, plan, granule);
             replay(metis, options, trace, seed, size_of_plan)
+        }
+        Arm::Ends | Arm::EndsRandom => {
+            let size = (plan.groups.len(), plan.group_of.len());
+            replay(Ends::new(plan), options, trace, seed, |_| size)
         }
         Arm::Chunks(_) | Arm::ChunksRandom(_) => {
             let size = (plan.groups.len(), plan.group_of.len());

@@ -31,9 +31,10 @@ pub fn learn(
         Grouping::Components => by_components(profiler),
         Grouping::Lifetimes => by_lifetime(profiler),
         Grouping::Deaths => by_deaths(profiler),
+        Grouping::Survival => by_survival(profiler),
         Grouping::Sites | Grouping::Metis => by_site(profiler),
     };
-    Ok(plan(profiler, group_of))
+    Ok(plan(grouping, profiler, group_of))
 }
 
 fn learn_as_the_paper(
@@ -77,6 +78,13 @@ fn known_sites(profiler: &Profiler) -> BTreeMap<SiteId, &SiteProfile> {
 
 fn by_site(profiler: &Profiler) -> GroupOf {
     known_sites(profiler).into_keys().zip(0..).collect()
+}
+
+fn by_survival(profiler: &Profiler) -> GroupOf {
+    let sites = known_sites(profiler).into_iter();
+    sites
+        .map(|(site, profile)| (site, u32::from(profile.survives())))
+        .collect()
 }
 
 fn by_lifetime(profiler: &Profiler) -> GroupOf {
@@ -160,7 +168,7 @@ fn find(leader: &BTreeMap<SiteId, SiteId>, mut site: SiteId) -> SiteId {
     site
 }
 
-fn plan(profiler: &Profiler, group_of: GroupOf) -> Plan {
+fn plan(grouping: Grouping, profiler: &Profiler, group_of: GroupOf) -> Plan {
     let count = group_of
         .values()
         .max()
@@ -173,6 +181,7 @@ fn plan(profiler: &Profiler, group_of: GroupOf) -> Plan {
         let profile = &profiler.sites[site];
         objects[*group as usize] += profile.objects;
         bytes[*group as usize] += profile.bytes;
+        groups[*group as usize].survives |= grouping == Grouping::Survival && *group == 1;
         deaths[*group as usize] = deaths[*group as usize].max(profile.components);
     }
     for (group, planned) in groups.iter_mut().enumerate() {

@@ -1,10 +1,11 @@
 //! Past the paper: other ways to learn which sites belong together, all ending in the same kind of plan.
 //!
-//! `profile` is what a training run shows of each site, `learn` makes groups of it, `chunks` places objects by
-//! them in a collected heap; `spans` is the heap of native
+//! `profile` is what a training run shows of each site, `learn` makes groups of it, `chunks` and `ends` place
+//! objects by them in a collected heap; `spans` is the heap of native
 //! programs in which groups are tried, `selection` switches grouping off where it would not help.
 
 pub mod chunks;
+pub mod ends;
 pub mod learn;
 pub mod profile;
 pub mod selection;
@@ -24,16 +25,19 @@ pub enum Grouping {
     Lifetimes,
     /// Sites whose objects die at the same times, whether or not they refer to each other.
     Deaths,
+    /// Sites half of whose objects survive a collection, and the others.
+    Survival,
     /// Every site for itself.
     Sites,
 }
 
 impl Grouping {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Metis,
         Self::Components,
         Self::Lifetimes,
         Self::Deaths,
+        Self::Survival,
         Self::Sites,
     ];
 
@@ -43,6 +47,7 @@ impl Grouping {
             Self::Components => "components",
             Self::Lifetimes => "lifetimes",
             Self::Deaths => "deaths",
+            Self::Survival => "survival",
             Self::Sites => "sites",
         }
     }

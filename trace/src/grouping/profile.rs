@@ -20,6 +20,8 @@ pub struct SiteProfile {
     /// By the logarithm to base 2 of the bytes allocated during an object's life.
     pub lifetimes: [u64; 64],
     pub died: u64,
+    /// Of these, how many outlived a collection.
+    pub survived: u64,
     /// Bytes that died, by time: `Profiler::bin_bytes` of allocation a bin.
     pub deaths: Vec<u64>,
     /// Dead components that held an object of this site.
@@ -33,6 +35,7 @@ impl Default for SiteProfile {
             bytes: 0,
             lifetimes: [0; 64],
             died: 0,
+            survived: 0,
             deaths: Vec::new(),
             components: 0,
         }
@@ -40,6 +43,11 @@ impl Default for SiteProfile {
 }
 
 impl SiteProfile {
+    /// Whether most objects outlive a collection; those that have not died yet do.
+    pub fn survives(&self) -> bool {
+        2 * (self.survived + self.objects - self.died) >= self.objects
+    }
+
     /// The logarithm of the median lifetime; objects that never died live longest.
     pub fn median_lifetime(&self) -> u32 {
         let mut seen = 0;
@@ -62,6 +70,8 @@ pub struct Profiler {
     pub components: u64,
     bin_bytes: u64,
     born: Vec<u64>,
+    born_collection: Vec<u64>,
+    collections: u64,
     clock: u64,
     granule_bytes: u64,
 }
@@ -75,6 +85,8 @@ impl Profiler {
             components: 0,
             bin_bytes: 4096,
             born: Vec::new(),
+            born_collection: Vec::new(),
+            collections: 0,
             clock: 0,
             granule_bytes: u64::from(granule_bytes),
         }
@@ -123,13 +135,19 @@ impl Placement for Profiler {
         Phase::Profiling
     }
 
+    fn collected(&mut self, _global: &mut FreeSpace) {
+        self.collections += 1;
+    }
+
     fn allocated(&mut self, objects: &Objects, slot: Slot) {
         let bytes = u64::from(objects[slot].size) * self.granule_bytes;
         self.clock += bytes;
         if slot as usize >= self.born.len() {
             self.born.resize(slot as usize + 1, 0);
+            self.born_collection.resize(slot as usize + 1, 0);
         }
         self.born[slot as usize] = self.clock;
+        self.born_collection[slot as usize] = self.collections;
         let site = self.sites.entry(objects[slot].site).or_default();
         site.objects += 1;
         site.bytes += bytes;
@@ -144,6 +162,7 @@ impl Placement for Profiler {
             let lived = self.clock - self.born[*slot as usize];
             let site = self.sites.entry(objects[*slot].site).or_default();
             site.died += 1;
+            site.survived += u64::from(self.born_collection[*slot as usize] < self.collections);
             if bin >= site.deaths.len() {
                 site.deaths.resize(bin + 1, 0);
             }

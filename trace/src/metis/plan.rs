@@ -12,6 +12,8 @@ pub struct PlannedGroup {
     pub average_object: u64,
     /// Objects that escape their thread: shared by all threads (section 7).
     pub escaped: bool,
+    /// Objects that outlive collections (grouping past the paper).
+    pub survives: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

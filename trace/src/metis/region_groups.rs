@@ -226,7 +226,7 @@ mod tests {
         let planned = PlannedGroup {
             bytes: 40,
             average_object: 10,
-            escaped: false,
+            ..PlannedGroup::default()
         };
         let plan = Plan {
             groups: vec![planned; 2],

@@ -111,6 +111,7 @@ impl Trainer {
                     bytes: group.region_bytes(options.region_size),
                     average_object: group.average_object(),
                     escaped: false,
+                    survives: false,
                 })
                 .collect(),
             group_of: self
@@ -190,6 +191,7 @@ impl Escapes {
             bytes: self.bytes.div_ceil(collections.max(1)),
             average_object: self.bytes.div_ceil(self.objects.max(1)),
             escaped: true,
+            survives: false,
         });
     }
 }

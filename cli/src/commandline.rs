@@ -90,6 +90,23 @@ pub enum TraceAction {
     Show(ShowArguments),
     /// Turn a trace into text, a pprof profile or CSV, and text or a kept recording into a trace
     Convert(ConvertArguments),
+    /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
+    Report(ReportArguments),
+}
+
+#[derive(Args)]
+pub struct ReportArguments {
+    /// The trace
+    pub file: PathBuf,
+    /// Write a page of HTML to OUT instead of text to standard output
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+    /// Number of places to try
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    pub top: usize,
+    /// The moment that is looked at
+    #[arg(long, value_enum, value_name = "MOMENT", default_value_t = Moment::Pinned)]
+    pub at: Moment,
 }
 
 #[derive(Args)]

@@ -5,15 +5,18 @@ mod assemble;
 mod clock;
 mod convert;
 mod input;
+mod model;
 mod output;
 mod pages;
 mod pprof;
 mod progress;
 mod record;
+mod report;
 mod show;
 mod spool;
 mod stat;
 mod symbols;
+mod what_if;
 
 use anyhow::Result;
 
@@ -26,5 +29,6 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Stat(arguments) => stat::stat(arguments),
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
+        TraceAction::Report(arguments) => report::report(arguments),
     }
 }

@@ -139,7 +139,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
 }
 
 /// Live bytes over time, in braille.
-fn curve(found: &Analysis) -> String {
+pub fn curve(found: &Analysis) -> String {
     if !found.has_ends() || found.curve.len() < 3 || found.peak_bytes <= 0.0 {
         return String::new();
     }
@@ -287,8 +287,6 @@ fn describe(group: &Group, known: &SiteTable, is_split: bool) -> String {
 fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> String {
     let groups = groups(found, known, arguments.split);
     let has_ends = found.has_ends();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let mut header = vec!["allocated", "", "allocations", "mean"];
     let at = match arguments.at {
         Moment::Peak => "live at peak",
@@ -299,7 +297,7 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
         header.extend([at, "pins", "lives"]);
     }
     header.push("site");
-    table.set_header(header);
+    let mut rows = Vec::new();
     for group in groups.iter().take(arguments.top) {
         let figures = &group.figures;
         let share = figures.allocated_bytes / found.total.allocated_bytes.max(1.0);
@@ -319,13 +317,7 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
             });
         }
         row.push(shortened(&describe(group, known, arguments.split)));
-        table.add_row(row);
-    }
-    let last = table.column_count().saturating_sub(1);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index < last {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        rows.push(row);
     }
     let what = if arguments.split { "site" } else { "place" };
     let all: usize = groups.iter().map(|group| group.sites).sum();
@@ -338,8 +330,23 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
         "\n{} of {}{of}, by what was allocated there\n{}\n",
         groups.len().min(arguments.top),
         units::counted(groups.len() as u64, what),
-        table.trim_fmt()
+        table(header, rows)
     )
+}
+
+/// Columns of figures and, last, of text.
+pub fn table(header: Vec<&str>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table.add_rows(rows);
+    let last = table.column_count().saturating_sub(1);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index < last {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
 }
 
 pub fn shortened(text: &str) -> String {

@@ -253,7 +253,7 @@ impl SpanHeap {
         let slots = (self.options.span_bytes / key.1) as u32;
         let pages = self.options.span_bytes.div_ceil(self.options.page_bytes) as usize;
         let mut used = vec![0u64; slots.div_ceil(64) as usize];
-        if slots % 64 != 0
+        if !slots.is_multiple_of(64)
             && let Some(last) = used.last_mut()
         {
             *last = u64::MAX << (slots % 64);

@@ -4,8 +4,10 @@
 //! One bit a granule says used or free; a hole is a maximal run of free granules. Granules are grouped in
 //! pages of 64, and a page keeps what its bits alone cannot tell quickly: the length of a hole that starts
 //! in it and crosses its end, and the start of a hole that began earlier and ends in it. A tree over the pages
-//! holds the longest hole that starts below each node, so a fit is found in O(log pages), and memory is three
-//! words for 64 granules however the holes lie.
+//! holds a length that no hole below a node exceeds, so a fit is found in O(log pages), and memory is three words
+//! for 64 granules however the holes lie. Only growing holes are noted in the tree at once: a bound that has become
+//! too high is corrected by the first search that it misleads, which keeps the common allocation, from the front
+//! of a hole, out of the tree.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,8 +63,8 @@ pub struct FreeSpace {
     crossing: Vec<u32>,
     /// Start of the hole that began in an earlier page and ends in this one; stale where there is none.
     began: Vec<u32>,
-    /// Longest hole that starts in the pages below a node; node 1 is the root, page p is leaf `leaves + p`.
-    longest: Vec<u32>,
+    /// No hole that starts in the pages below a node is longer; node 1 is the root, page p is leaf `leaves + p`.
+    bound: Vec<u32>,
     leaves: usize,
 }
 
@@ -83,10 +85,6 @@ impl FreeSpace {
 
     pub fn holes(&self) -> u32 {
         self.holes
-    }
-
-    pub fn longest_hole(&self) -> u32 {
-        self.longest.get(1).copied().unwrap_or(0)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -158,11 +156,7 @@ impl FreeSpace {
         }
         self.holes += 1;
         self.note(merged);
-        self.refresh(merged.page());
-        let right_page = (end / PAGE) as usize;
-        if right_page != merged.page() && right_page < self.used.len() {
-            self.refresh(right_page);
-        }
+        self.raise_bound(merged);
     }
 
     /// Gives granules back without looking for neighbours: `rebuild` must follow before anything else.
@@ -175,7 +169,7 @@ impl FreeSpace {
         self.free = 0;
         self.holes = 0;
         self.crossing.fill(0);
-        self.longest.fill(0);
+        self.bound.fill(0);
         let mut open: Option<u32> = None;
         for page in 0..self.used.len() {
             let first = page as u32 * PAGE;
@@ -212,7 +206,7 @@ impl FreeSpace {
             });
         }
         for node in (1..self.leaves).rev() {
-            self.longest[node] = self.longest[2 * node].max(self.longest[2 * node + 1]);
+            self.bound[node] = self.bound[2 * node].max(self.bound[2 * node + 1]);
         }
     }
 
@@ -234,7 +228,7 @@ impl FreeSpace {
         self.holes += 1;
         self.free += hole.length;
         self.note(hole);
-        let leaf = &mut self.longest[self.leaves + hole.page()];
+        let leaf = &mut self.bound[self.leaves + hole.page()];
         *leaf = (*leaf).max(hole.length);
     }
 
@@ -329,9 +323,8 @@ impl FreeSpace {
                 self.note(rest);
             }
         }
-        self.refresh(hole.page());
         if right.length > 0 && right.page() != hole.page() {
-            self.refresh(right.page());
+            self.raise_bound(right);
         }
     }
 
@@ -356,7 +349,16 @@ impl FreeSpace {
         free
     }
 
-    fn refresh(&mut self, page: usize) {
+    fn raise_bound(&mut self, hole: Hole) {
+        let mut node = self.leaves + hole.page();
+        while node > 0 && self.bound[node] < hole.length {
+            self.bound[node] = hole.length;
+            node /= 2;
+        }
+    }
+
+    /// Makes the bounds above a page exact, as far as they depend on it.
+    fn correct_bound(&mut self, page: usize) {
         let mut longest = self.crossing[page];
         let mut free = self.inner_holes(page);
         while free != 0 {
@@ -366,53 +368,60 @@ impl FreeSpace {
             free = free.checked_shr(run).unwrap_or(0);
         }
         let mut node = self.leaves + page;
-        self.longest[node] = longest;
+        self.bound[node] = longest;
         while node > 1 {
             node /= 2;
-            let below = self.longest[2 * node].max(self.longest[2 * node + 1]);
-            if self.longest[node] == below {
+            let below = self.bound[2 * node].max(self.bound[2 * node + 1]);
+            if self.bound[node] == below {
                 break;
             }
-            self.longest[node] = below;
+            self.bound[node] = below;
         }
     }
 
     fn widen_tree(&mut self, pages: usize) {
         let leaves = pages.next_power_of_two();
         let mut longest = vec![0; 2 * leaves];
-        let old = self.leaves.min(self.longest.len());
-        longest[leaves..leaves + old].copy_from_slice(&self.longest[self.longest.len() - old..]);
+        let old = self.leaves.min(self.bound.len());
+        longest[leaves..leaves + old].copy_from_slice(&self.bound[self.bound.len() - old..]);
         for node in (1..leaves).rev() {
             longest[node] = longest[2 * node].max(longest[2 * node + 1]);
         }
-        self.longest = longest;
+        self.bound = longest;
         self.leaves = leaves;
     }
 
-    fn first_hole_of(&self, length: u32) -> Option<Hole> {
-        let page = self.descend(length, 0)?;
-        self.inner_fits(page, length)
-            .next()
-            .or_else(|| self.crossing_hole(page))
-    }
-
-    fn last_hole_of(&self, length: u32) -> Option<Hole> {
-        let page = self.descend(length, 1)?;
-        if self.crossing[page] >= length {
-            return self.crossing_hole(page);
+    fn first_hole_of(&mut self, length: u32) -> Option<Hole> {
+        loop {
+            let page = self.descend(length, 0)?;
+            let inner = self.inner_fits(page, length).next();
+            if let Some(hole) = inner.or_else(|| self.crossing_fit(page, length)) {
+                return Some(hole);
+            }
+            self.correct_bound(page);
         }
-        self.inner_fits(page, length).last()
     }
 
-    /// The first page from one side (0 left, 1 right) in which a hole of that length starts.
+    fn last_hole_of(&mut self, length: u32) -> Option<Hole> {
+        loop {
+            let page = self.descend(length, 1)?;
+            let crossing = self.crossing_fit(page, length);
+            if let Some(hole) = crossing.or_else(|| self.inner_fits(page, length).last()) {
+                return Some(hole);
+            }
+            self.correct_bound(page);
+        }
+    }
+
+    /// The first page from one side (0 left, 1 right) in which a hole of that length may start.
     fn descend(&self, length: u32, side: usize) -> Option<usize> {
-        if self.longest_hole() < length {
+        if self.bound.get(1).is_none_or(|bound| *bound < length) {
             return None;
         }
         let mut node = 1;
         while node < self.leaves {
             node = 2 * node + side;
-            if self.longest[node] < length {
+            if self.bound[node] < length {
                 node ^= 1;
             }
         }
@@ -437,12 +446,13 @@ impl FreeSpace {
         })
     }
 
-    fn crossing_hole(&self, page: usize) -> Option<Hole> {
-        let length = self.crossing[page];
+    fn crossing_fit(&self, page: usize, length: u32) -> Option<Hole> {
+        let crossing = self.crossing[page];
         let run = (!self.used[page]).leading_ones();
-        (length > 0).then_some(Hole {
-            start: (page as u32 + 1) * PAGE - run,
-            length,
+        let start = (page as u32 + 1) * PAGE - run;
+        (crossing >= length && crossing > 0).then_some(Hole {
+            start,
+            length: crossing,
         })
     }
 }
@@ -496,8 +506,6 @@ mod tests {
             holes.iter().map(|hole| hole.length).sum(),
             "{context}"
         );
-        let longest = holes.iter().map(|hole| hole.length).max().unwrap_or(0);
-        assert_eq!(space.longest_hole(), longest, "{context}");
     }
 
     #[test]
@@ -567,9 +575,6 @@ mod tests {
         let mut space = FreeSpace::default();
         assert_eq!(space.allocate(1, Direction::Forward), None);
         assert_eq!(space.allocate_from(0, 1), None);
-        assert_eq!(
-            (space.holes(), space.free(), space.longest_hole()),
-            (0, 0, 0)
-        );
+        assert_eq!((space.holes(), space.free()), (0, 0));
     }
 }

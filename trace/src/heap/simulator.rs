@@ -66,8 +66,7 @@ pub struct Simulator<P> {
     global: FreeSpace,
     placement: P,
     counts: ReferenceCounts,
-    /// The newest object of each thread, which may be in a register and nowhere else.
-    newest: FxHashMap<ThreadId, ObjectId>,
+    newest: Newest,
     highest_object: ObjectId,
     events: u64,
     allocations: u64,
@@ -76,6 +75,35 @@ pub struct Simulator<P> {
     malformed: Malformed,
     series: Series,
     stopped: Option<Stopped>,
+}
+
+/// The newest object of each thread, which may be in a register and nowhere else.
+#[derive(Default)]
+struct Newest {
+    /// Of the thread that allocated last; 0 at the start.
+    last: (ThreadId, ObjectId),
+    others: FxHashMap<ThreadId, ObjectId>,
+}
+
+impl Newest {
+    /// Says which object the thread held before.
+    #[inline]
+    fn replace(&mut self, thread: ThreadId, object: ObjectId) -> Option<ObjectId> {
+        let (last_thread, last) = std::mem::replace(&mut self.last, (thread, object));
+        if last_thread == thread {
+            return Some(last);
+        }
+        self.others.insert(last_thread, last);
+        self.others.remove(&thread)
+    }
+
+    fn is(&self, thread: ThreadId, object: ObjectId) -> bool {
+        self.last == (thread, object) || self.others.get(&thread) == Some(&object)
+    }
+
+    fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.others.values().copied().chain([self.last.1])
+    }
 }
 
 /// Wrong with an event; the count that it belongs to is found by the caller.
@@ -109,7 +137,7 @@ impl<P: Placement> Simulator<P> {
             objects: Objects::default(),
             placement,
             counts: ReferenceCounts::default(),
-            newest: FxHashMap::default(),
+            newest: Newest::default(),
             highest_object: 0,
             events: 0,
             allocations: 0,
@@ -255,7 +283,7 @@ impl<P: Placement> Simulator<P> {
         if object == 0 {
             return Err(Fault::Nothing.into());
         }
-        if self.objects.find(object).is_some() {
+        if object <= self.highest_object && self.objects.find(object).is_some() {
             return Err(Fault::Duplicate.into());
         }
         if size > self.options.max_heap_bytes {
@@ -291,10 +319,10 @@ impl<P: Placement> Simulator<P> {
         match self.options.collector {
             Collector::Explicit => {}
             Collector::MarkSweep => {
-                self.newest.insert(thread, object);
+                self.newest.replace(thread, object);
             }
             Collector::ReferenceCounting => {
-                let before = self.newest.insert(thread, object);
+                let before = self.newest.replace(thread, object);
                 if let Some(slot) = before.and_then(|before| self.objects.find(before)) {
                     self.counts.let_go(&mut self.objects, slot);
                 }
@@ -385,7 +413,7 @@ impl<P: Placement> Simulator<P> {
         let (newest, protect) = (&self.newest, self.options.protect_newest);
         let is_held = |objects: &Objects, slot: Slot| {
             let object = &objects[slot];
-            protect && newest.get(&object.thread) == Some(&object.id)
+            protect && newest.is(object.thread, object.id)
         };
         let held = is_held(&self.objects, slot);
         if !self.counts.decrement(&mut self.objects, slot, held) {
@@ -480,8 +508,8 @@ impl<P: Placement> Simulator<P> {
         }
         let mut held: Vec<Slot> = self
             .newest
-            .values()
-            .filter_map(|object| self.objects.find(*object))
+            .objects()
+            .filter_map(|object| self.objects.find(object))
             .collect();
         held.sort_unstable();
         held

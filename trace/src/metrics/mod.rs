@@ -111,7 +111,7 @@ impl Default for Series {
 
 impl Series {
     pub fn push(&mut self, collection: Collection) {
-        if self.count % self.stride == 0 {
+        if self.count.is_multiple_of(self.stride) {
             if self.collections.len() == LONGEST_SERIES {
                 let mut at = 0;
                 self.collections.retain(|_| {
@@ -120,7 +120,7 @@ impl Series {
                 });
                 self.stride *= 2;
             }
-            if self.count % self.stride == 0 {
+            if self.count.is_multiple_of(self.stride) {
                 self.collections.push(collection);
             }
         }

@@ -394,7 +394,7 @@ impl FreeSpace {
     fn first_hole_of(&mut self, length: u32) -> Option<Hole> {
         loop {
             let page = self.descend(length, 0)?;
-            let inner = self.inner_fits(page, length).next();
+            let inner = self.first_inner_fit(page, length);
             if let Some(hole) = inner.or_else(|| self.crossing_fit(page, length)) {
                 return Some(hole);
             }
@@ -406,7 +406,7 @@ impl FreeSpace {
         loop {
             let page = self.descend(length, 1)?;
             let crossing = self.crossing_fit(page, length);
-            if let Some(hole) = crossing.or_else(|| self.inner_fits(page, length).last()) {
+            if let Some(hole) = crossing.or_else(|| self.last_inner_fit(page, length)) {
                 return Some(hole);
             }
             self.correct_bound(page);
@@ -428,21 +428,19 @@ impl FreeSpace {
         Some(node - self.leaves)
     }
 
-    fn inner_fits(&self, page: usize, length: u32) -> impl Iterator<Item = Hole> + use<> {
-        let mut free = self.inner_holes(page);
-        std::iter::from_fn(move || {
-            while free != 0 {
-                let start = free.trailing_zeros();
-                let run = (free >> start).trailing_ones();
-                free &= !((u64::MAX >> (PAGE - run)) << start);
-                if run >= length {
-                    return Some(Hole {
-                        start: page as u32 * PAGE + start,
-                        length: run,
-                    });
-                }
-            }
-            None
+    fn first_inner_fit(&self, page: usize, length: u32) -> Option<Hole> {
+        let free = self.inner_holes(page);
+        let fits = starts_of_runs(free, length);
+        (fits != 0).then(|| run_at(page, free, fits.trailing_zeros()))
+    }
+
+    fn last_inner_fit(&self, page: usize, length: u32) -> Option<Hole> {
+        let free = self.inner_holes(page);
+        let fits = starts_of_runs(free, length);
+        (fits != 0).then(|| {
+            let last = PAGE - 1 - fits.leading_zeros();
+            let before = (free << (PAGE - 1 - last)).leading_ones() - 1;
+            run_at(page, free, last - before)
         })
     }
 
@@ -454,6 +452,27 @@ impl FreeSpace {
             start,
             length: crossing,
         })
+    }
+}
+
+/// The bits at which `length` set bits begin.
+fn starts_of_runs(mut bits: u64, length: u32) -> u64 {
+    if length > PAGE {
+        return 0;
+    }
+    let mut wanted = length;
+    while wanted > 1 {
+        let half = wanted / 2;
+        bits &= bits >> half;
+        wanted -= half;
+    }
+    bits
+}
+
+fn run_at(page: usize, free: u64, start: u32) -> Hole {
+    Hole {
+        start: page as u32 * PAGE + start,
+        length: (free >> start).trailing_ones(),
     }
 }
 

@@ -525,3 +525,71 @@ fn a_collectors_trace_has_no_live_bytes() {
     );
     assert_eq!(bench.stat("j.trace")["peak_live_bytes"], Value::Null);
 }
+
+/// The survivors would fit on 4 pages and hold 100.
+#[test]
+fn the_report_says_who_pins_and_what_grouping_frees() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let shown = text(&bench.run(&["report", "sparse.trace"]));
+    assert!(
+        shown.contains("pinned   397 kB (97 %) by few survivors: 100 pages"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("Most would be freed by keeping the blocks of survivor (x)"),
+        "{shown}"
+    );
+    assert!(shown.contains("393 kB of 410 kB (96 %)"), "{shown}");
+    let output = bench.run(&["report", "--html", "x.html", "sparse.trace"]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    let html = fs::read_to_string(bench.path("x.html")).unwrap();
+    assert!(html.contains("<svg") && html.contains("survivor (x)") && html.ends_with("</html>\n"));
+}
+
+/// Every second block survives, of whatever site: no site is to blame.
+#[test]
+fn the_report_says_when_grouping_would_not_help() {
+    let bench = Bench::new();
+    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
+    for object in 1..=20_000_u64 {
+        let address = 0x10_0000 + object * 128;
+        lines.push(format!(
+            "allocate {object} {} 128 0 {address:#x}",
+            object * 7 / 3 % 4
+        ));
+    }
+    let dies = |object: &u64| object.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 != 0;
+    lines.extend(
+        (1..=20_000)
+            .filter(dies)
+            .map(|object| format!("free {object}")),
+    );
+    fs::write(bench.path("x.txt"), lines.join("\n")).unwrap();
+    bench.run(&["convert", "x.txt", "-o", "x.trace"]);
+    let shown = text(&bench.run(&["report", "x.trace"]));
+    assert!(
+        shown.contains("grouping by call site would not help here"),
+        "{shown}"
+    );
+    assert!(shown.contains("(no help)"), "{shown}");
+}
+
+#[test]
+fn a_report_needs_addresses() {
+    let bench = Bench::new();
+    fs::write(
+        bench.path("x.txt"),
+        "pagewise-trace 1\nallocate 1 0 16 0\nfree 1\n",
+    )
+    .unwrap();
+    bench.run(&["convert", "x.txt", "-o", "x.trace"]);
+    let output = bench.run(&["report", "--html", "x.html", "x.trace"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        errors(&output).contains("it has no addresses"),
+        "{}",
+        errors(&output)
+    );
+    assert_eq!(bench.names(), ["x.trace", "x.txt"]);
+}

@@ -11,7 +11,12 @@ fn main() {
         arms.extend([Arm::Elsewhere(grouping), Arm::ElsewhereRandom(grouping)]);
         arms.extend([Arm::Chunks(grouping), Arm::ChunksRandom(grouping)]);
     }
-    arms.extend([Arm::Ends, Arm::EndsRandom]);
+    arms.extend([
+        Arm::Ends,
+        Arm::EndsRandom,
+        Arm::Selected,
+        Arm::SelectedRandom,
+    ]);
     let mut options = ExperimentOptions {
         arms,
         ..ExperimentOptions::default()

@@ -1,7 +1,7 @@
 //! The experiment as its callers see it: arms, controls, comparisons, and the same figures for the same seeds.
 
 use pagewise_trace::Event;
-use pagewise_trace::experiment::{self, Arm, ExperimentOptions, Report, TraceInput};
+use pagewise_trace::experiment::{self, Arm, Comparison, ExperimentOptions, Report, TraceInput};
 use pagewise_trace::grouping::Grouping;
 use pagewise_trace::heap::HeapOptions;
 use pagewise_trace::heap::placement::Phase;
@@ -195,4 +195,42 @@ fn a_report_survives_json() {
     let back: Report = serde_json::from_str(&text).expect("parses");
     assert_eq!(back.options, report.options);
     assert_eq!(back.traces[0].arms.len(), 5);
+}
+
+fn selected(kind: Kind) -> (Vec<String>, Vec<Comparison>) {
+    let testing = generate(kind, Style::Managed, 1, 120_000);
+    let training = generate(kind, Style::Managed, 2, 120_000);
+    let mut options = options(vec![Arm::NoGroups, Arm::Selected, Arm::SelectedRandom]);
+    options.repeat.block = 120_000;
+    let report = run(&options, &testing, Some(&training));
+    let trace = &report.traces[0];
+    let layouts = trace.arms.iter().map(|arm| arm.layout.clone()).collect();
+    (layouts, trace.comparisons.clone())
+}
+
+#[test]
+fn a_profile_that_predicts_no_gain_switches_itself_off() {
+    let (layouts, comparisons) = selected(Kind::Uncorrelated);
+    assert_eq!(layouts, ["no-groups"; 3]);
+    assert!(comparisons.iter().all(|one| one.ratio == Some(1.0)));
+}
+
+#[test]
+fn where_sites_tell_survivors_apart_the_selection_beats_both_controls_on_another_input() {
+    let (layouts, comparisons) = selected(Kind::Phases);
+    assert_eq!(layouts, ["no-groups", "ends", "ends-random"]);
+    let selected = comparisons.iter().filter(|one| one.arm == "selected");
+    let decisive = selected.filter(|one| ["total-free-ratio", "all-holes"].contains(&&*one.metric));
+    let decisive: Vec<&Comparison> = decisive.collect();
+    assert_eq!(decisive.len(), 4);
+    for one in decisive {
+        assert!(
+            one.difference.high < 0.0,
+            "{} to {}: {:?}",
+            one.metric,
+            one.to,
+            one.difference
+        );
+        assert!(one.ratio.is_some_and(|ratio| ratio < 0.8), "{one:?}");
+    }
 }

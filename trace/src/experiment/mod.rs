@@ -48,6 +48,9 @@ pub enum Arm {
     /// Sites whose objects survive collections fill the heap from its end; learned from the training trace.
     Ends,
     EndsRandom,
+    /// Whichever of the layouts past the paper promises a gain on the training trace, or no groups.
+    Selected,
+    SelectedRandom,
 }
 
 impl Arm {
@@ -71,6 +74,8 @@ impl Arm {
             Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
             Self::Ends => "ends".to_owned(),
             Self::EndsRandom => "ends-random".to_owned(),
+            Self::Selected => "selected".to_owned(),
+            Self::SelectedRandom => "selected-random".to_owned(),
         }
     }
 
@@ -81,6 +86,7 @@ impl Arm {
             Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
             Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
             Self::Ends => Some(Self::EndsRandom),
+            Self::Selected => Some(Self::SelectedRandom),
             _ => None,
         }
     }
@@ -91,6 +97,7 @@ impl Arm {
             Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
             Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
             Self::NoGroups | Self::Metis | Self::MetisRandom => None,
+            Self::Selected | Self::SelectedRandom => None,
         }
     }
 }
@@ -146,6 +153,8 @@ pub struct TraceReport {
 pub struct ArmReport {
     pub arm: Arm,
     pub name: String,
+    /// What was run under that name: another arm where one was selected.
+    pub layout: String,
     pub runs: Vec<Run>,
     /// The first seed's collections, for the figures over time.
     pub series: Vec<Collection>,
@@ -224,8 +233,8 @@ fn run_trace(
     let mut arms: Vec<(ArmReport, Vec<Series>)> = Vec::new();
     let mut left_out = Vec::new();
     for arm in &options.arms {
-        let plan = match learn_for(*arm, options, trace)? {
-            Ok(plan) => plan,
+        let (layout, plan) = match learn_for(*arm, options, trace)? {
+            Ok(learned) => learned,
             Err(why) => {
                 left_out.push(format!("{}: {why}", arm.name()));
                 continue;
@@ -235,7 +244,7 @@ fn run_trace(
         let mut series = Vec::new();
         for seed in &options.seeds {
             progress();
-            let (run, collections) = run_arm(*arm, plan.as_ref(), options, trace, *seed)?;
+            let (run, collections) = run_arm(layout, plan.as_ref(), options, trace, *seed)?;
             runs.push(run);
             series.push(collections);
         }
@@ -247,6 +256,7 @@ fn run_trace(
             ArmReport {
                 arm: *arm,
                 name: arm.name(),
+                layout: layout.name(),
                 runs,
                 series: first,
             },
@@ -264,20 +274,96 @@ fn run_trace(
     })
 }
 
-/// The outer error is one of the options, the inner one a reason to leave the arm out.
+/// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
+/// to leave the arm out.
 fn learn_for(
     arm: Arm,
     options: &ExperimentOptions,
     trace: &TraceInput<'_>,
-) -> Result<Result<Option<Plan>, String>, Stopped> {
-    let Some(grouping) = arm.grouping() else {
-        return Ok(Ok(None));
-    };
+) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
+    let selecting = matches!(arm, Arm::Selected | Arm::SelectedRandom);
+    if arm.grouping().is_none() && !selecting {
+        return Ok(Ok((arm, None)));
+    }
     let Some(training) = trace.training else {
         return Ok(Err("there is no other trace to learn from".to_owned()));
     };
     let block = &training[..options.repeat.block.min(training.len())];
-    learn::learn(grouping, block, &options.heap, &options.metis).map(|plan| Ok(Some(plan)))
+    let layout = if selecting {
+        select_layout(arm, options, block)?
+    } else {
+        arm
+    };
+    let Some(grouping) = layout.grouping() else {
+        return Ok(Ok((layout, None)));
+    };
+    let plan = learn::learn(grouping, block, &options.heap, &options.metis)?;
+    Ok(Ok((layout, Some(plan))))
+}
+
+/// Layouts that `Arm::Selected` chooses among, with their controls.
+const CANDIDATES: [(Arm, Arm); 3] = [
+    (Arm::Ends, Arm::EndsRandom),
+    (
+        Arm::Elsewhere(Grouping::Components),
+        Arm::ElsewhereRandom(Grouping::Components),
+    ),
+    (
+        Arm::Elsewhere(Grouping::Deaths),
+        Arm::ElsewhereRandom(Grouping::Deaths),
+    ),
+];
+/// Predicted score over that of either control from which grouping is not worth it.
+const WORTH_IT: f64 = 0.95;
+const SELECTION_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+
+/// Learns from the first half of the training trace, tries on the whole of it, and keeps what promises most.
+fn select_layout(
+    arm: Arm,
+    options: &ExperimentOptions,
+    training: &[Event],
+) -> Result<Arm, Stopped> {
+    let half = &training[..training.len() / 2];
+    let trace = TraceInput {
+        name: "",
+        testing: training,
+        training: None,
+    };
+    let score = |layout: Arm, plan: Option<&Plan>| -> Result<f64, Stopped> {
+        let mut sum = 0.0;
+        for seed in SELECTION_SEEDS {
+            let (run, series) = run_arm(layout, plan, options, &trace, seed)?;
+            let averages = series.averages(run.allocations / 2);
+            let both = averages.total_free_ratio.zip(averages.all_holes);
+            sum += both.map_or(f64::INFINITY, |(free, holes)| free * holes);
+        }
+        Ok(sum)
+    };
+    let plain = score(Arm::NoGroups, None)?;
+    if !plain.is_finite() {
+        // Too short to have been collected: nothing can be predicted.
+        return Ok(Arm::NoGroups);
+    }
+    let mut best = (WORTH_IT * plain, Arm::NoGroups);
+    for (learned, random) in CANDIDATES {
+        let Some(grouping) = learned.grouping() else {
+            continue;
+        };
+        let plan = learn::learn(grouping, half, &options.heap, &options.metis)?;
+        let grouped = score(learned, Some(&plan))?;
+        // A gain that random groups have too is not the profile's.
+        if grouped < best.0 && grouped < WORTH_IT * score(random, Some(&plan))? {
+            best = (
+                grouped,
+                if arm == Arm::Selected {
+                    learned
+                } else {
+                    random
+                },
+            );
+        }
+    }
+    Ok(best.1)
 }
 
 fn run_arm(
@@ -294,7 +380,10 @@ fn run_arm(
         _ => plan,
     };
     match arm {
-        Arm::NoGroups => replay(NoGroups, options, trace, seed, |_| (0, 0)),
+        // A selection has become another arm by now.
+        Arm::NoGroups | Arm::Selected | Arm::SelectedRandom => {
+            replay(NoGroups, options, trace, seed, |_| (0, 0))
+        }
         Arm::Metis => {
             let metis = Metis::new(options.metis, Control::Learned, granule);
             replay(metis, options, trace, seed, size_of_plan)

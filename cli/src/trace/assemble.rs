@@ -285,9 +285,9 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
 
 pub fn in_words(stop: Stop) -> &'static str {
     match stop {
-        Stop::NoRoom => "the disk or the limit on file sizes left no room for what was recorded",
-        Stop::NoFile => "the program could no longer reach what it recorded into",
-        Stop::NoMemory => "the program had no address space left for what was recorded",
+        Stop::Room => "the disk or the limit on file sizes left no room for what was recorded",
+        Stop::File => "the program could no longer reach what it recorded into",
+        Stop::Memory => "the program had no address space left for what was recorded",
     }
 }
 

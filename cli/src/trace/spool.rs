@@ -24,13 +24,14 @@ const WINDOW: usize = 4096;
 /// Sites by return address and depth, and stacks: more than any program has, fewer than memory holds.
 const MAX_PLACES: usize = 1 << 20;
 const MAX_MODULES: usize = 1 << 16;
+const MAX_FRAMES: usize = 64;
 
-/// Why the recorder ended before the program did.
+/// What the recorder was short of, so that it ended before the program did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    NoRoom,
-    NoFile,
-    NoMemory,
+    Room,
+    File,
+    Memory,
 }
 
 #[derive(Clone, Debug)]
@@ -62,9 +63,9 @@ impl Header {
         Some(Self {
             stop: match u32_at(12) {
                 0 => None,
-                1 => Some(Stop::NoRoom),
-                3 => Some(Stop::NoMemory),
-                _ => Some(Stop::NoFile),
+                1 => Some(Stop::Room),
+                3 => Some(Stop::Memory),
+                _ => Some(Stop::File),
             },
             process: u32_at(16),
             sample_bytes: u64_at(24),
@@ -297,8 +298,7 @@ fn find_lanes(file: &File, bytes: u64) -> io::Result<Vec<Lane>> {
             |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| head[at * 8 + i]));
         let size = word(1);
         let is_chunk = word(0) == CHUNK_MAGIC
-            && size >= STEP
-            && size <= LARGEST_CHUNK
+            && (STEP..=LARGEST_CHUNK).contains(&size)
             && size.is_multiple_of(STEP)
             && offset + size <= bytes;
         if !is_chunk {
@@ -451,26 +451,185 @@ impl Lane {
                 };
                 self.slots[operand % SLOTS] = tables.number(place, self.stamp);
             }
-            (3, stack) => {
+            (3, stack) if stack.len() <= MAX_FRAMES => {
                 let place = Place::Stack(stack.into());
                 self.slots[operand % SLOTS] = tables.number(place, self.stamp);
             }
-            (4, &[start, end, bias, stamp, ref text @ ..]) => {
-                if tables.modules.len() < MAX_MODULES {
-                    let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
-                    let (id, path) = bytes.split_at(operand.min(bytes.len()));
-                    tables.modules.push(Module {
-                        start,
-                        end,
-                        bias,
-                        stamp,
-                        build_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
-                        path: text_of(path),
-                    });
-                }
+            (4, &[start, end, bias, stamp, ref text @ ..])
+                if tables.modules.len() < MAX_MODULES =>
+            {
+                let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let (id, path) = bytes.split_at(operand.min(bytes.len()));
+                tables.modules.push(Module {
+                    start,
+                    end,
+                    bias,
+                    stamp,
+                    build_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+                    path: text_of(path),
+                });
             }
             (5, &[thread]) => self.thread = thread as u32,
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const ADDRESS_A: u64 = 0x7f00_0000_1000;
+
+    fn other(kind: u64, operand: u64, words: &[u64]) -> Vec<u64> {
+        let mut out = vec![3 | kind << 2 | (words.len() as u64) << 8 | operand << 32];
+        out.extend(words);
+        out
+    }
+
+    fn allocate(step: u64, address: u64, size: u64, slot: u64) -> Vec<u64> {
+        let mut out = vec![
+            1 | step << 2 | size.min(0xffff_ffff) << 32,
+            address | slot << 48,
+        ];
+        out.extend((size >= 0xffff_ffff).then_some(size));
+        out
+    }
+
+    fn free(step: u64, address: u64) -> Vec<u64> {
+        vec![2 | step << 2 | address << 16]
+    }
+
+    fn chunk(lane: u64, sequence: u64, stamp: u64, records: &[Vec<u64>]) -> Vec<u8> {
+        let mut words = vec![CHUNK_MAGIC, STEP, lane | sequence << 32, stamp, 0, 0, 0, 0];
+        words.extend(records.iter().flatten());
+        words.resize((STEP / 8) as usize, 0);
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn header() -> Vec<u8> {
+        let mut page = vec![0; STEP as usize];
+        page[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        page[8] = VERSION as u8;
+        page[16] = 42;
+        page[104..108].copy_from_slice(b"/bin");
+        page[1128..1134].copy_from_slice(b"a\0b c\0");
+        page
+    }
+
+    /// Two lanes; the second frees what the first has allocated.
+    fn sample() -> Vec<u8> {
+        let place = 0x1000 | 7 << 48;
+        let path = u64::from_le_bytes(*b"\xab\xcd/x\0\0\0\0");
+        let mut bytes = header();
+        bytes.extend(chunk(
+            0,
+            0,
+            100,
+            &[
+                other(5, 0, &[11]),
+                other(4, 2, &[0x1000, 0x2000, 0x400, 100, path]),
+                other(2, 3, &[place]),
+                allocate(5, ADDRESS_A, 24, 3),
+            ],
+        ));
+        bytes.extend(vec![0; STEP as usize]); // a chunk that was never begun
+        bytes.extend(chunk(
+            1,
+            0,
+            90,
+            &[other(5, 0, &[12]), other(1, 0, &[110]), free(1, ADDRESS_A)],
+        ));
+        bytes.extend(chunk(0, 1, 105, &[allocate(7, ADDRESS_A, 5 << 30, 3)]));
+        bytes
+    }
+
+    fn open(bytes: &[u8]) -> Option<Spool> {
+        let mut file = tempfile::NamedTempFile::new().expect("file");
+        file.write_all(bytes).expect("written");
+        Spool::open(file.path()).expect("readable")
+    }
+
+    fn all(spool: &mut Spool) -> Vec<Record> {
+        let mut records = Vec::new();
+        while let Some(record) = spool.next().expect("readable") {
+            records.push(record);
+        }
+        records
+    }
+
+    #[test]
+    fn lanes_are_merged_by_their_stamps() {
+        let mut spool = open(&sample()).expect("a spool");
+        assert_eq!(spool.header.process, 42);
+        assert_eq!(spool.header.command, "a b c");
+        let records = all(&mut spool);
+        let actions: Vec<(u64, u32, Action)> = records
+            .iter()
+            .map(|record| (record.stamp, record.thread, record.action))
+            .collect();
+        let allocate = |size| Action::Allocate {
+            address: ADDRESS_A,
+            size,
+            place: 1,
+        };
+        let free = Action::Free { address: ADDRESS_A };
+        assert_eq!(
+            actions,
+            [
+                (105, 11, allocate(24)),
+                (111, 12, free),
+                (112, 11, allocate(5 << 30))
+            ]
+        );
+        let (place, stamp) = spool.tables.place(1).expect("known");
+        assert_eq!(
+            (place, *stamp),
+            (
+                &Place::Caller {
+                    address: 0x1000,
+                    depth: 7
+                },
+                100
+            )
+        );
+        let module = spool.tables.module_of(0x1000, 100).expect("known");
+        assert_eq!(
+            (module.path.as_str(), module.build_id.as_str()),
+            ("/x", "abcd")
+        );
+        assert_eq!(spool.tables.module_of(0x2000, 100), None);
+        assert_eq!(spool.tables.place(0), None);
+    }
+
+    #[test]
+    fn other_files_are_none() {
+        assert!(open(b"").is_none());
+        assert!(open(&[0; 70_000]).is_none());
+        let mut later = header();
+        later[8] = 2;
+        assert!(open(&later).is_none());
+    }
+
+    #[test]
+    fn a_damaged_spool_is_survived() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let whole = sample();
+        for _ in 0..300 {
+            let mut bytes = whole.clone();
+            for _ in 0..random.usize(1..8) {
+                let near = STEP as usize * random.usize(..5);
+                let at = near + random.usize(..256);
+                bytes[at] = random.u8(..);
+            }
+            bytes.truncate(random.usize(..bytes.len() * 2).min(bytes.len()));
+            if let Some(mut spool) = open(&bytes) {
+                // No word is read twice.
+                assert!(all(&mut spool).len() <= bytes.len() / 8);
+            }
         }
     }
 }

@@ -123,6 +123,9 @@ pub struct RecordArguments {
     /// Record the command's own process alone
     #[arg(long)]
     pub no_children: bool,
+    /// Keep the traces of other processes that have fewer than 1000 events as well
+    #[arg(long, conflicts_with = "no_children")]
+    pub every_process: bool,
     /// Where to keep the recording until the command ends [default: FILE's folder]
     #[arg(long, value_name = "FOLDER")]
     pub spool: Option<PathBuf>,

@@ -170,14 +170,14 @@ fn a_crash_loses_nothing() {
 #[test]
 fn children_have_traces_of_their_own() {
     let bench = Bench::new();
-    let output = bench.record_program(&[], "fork");
+    let output = bench.record_program(&["--every-process"], "fork");
     assert!(output.status.success(), "{}", errors(&output));
     check_expectations(&bench, &output);
     // Child, grandchild, and system()'s shell, which may allocate or not.
     let others = bench.names().len() - 1;
     assert!(others >= 2, "{:?}", bench.names());
     assert!(
-        errors(&output).contains("other processes"),
+        errors(&output).contains(" other traces: "),
         "{}",
         errors(&output)
     );
@@ -196,6 +196,15 @@ fn children_have_traces_of_their_own() {
         (1, 1, 1)
     );
 
+    // The child made some 2000 events, the others few.
+    let few = Bench::new();
+    let said = errors(&few.record_program(&[], "fork"));
+    assert_eq!(few.names().len(), 2, "{:?}", few.names());
+    assert!(
+        said.contains("1 other trace: ") && said.contains(" left out (--every-process)"),
+        "{said}"
+    );
+
     let alone = Bench::new();
     alone.record_program(&["--no-children"], "fork");
     assert_eq!(alone.names(), ["x.trace"]);
@@ -204,7 +213,7 @@ fn children_have_traces_of_their_own() {
 #[test]
 fn the_last_program_of_the_command_gets_the_name() {
     let bench = Bench::new();
-    let output = bench.record_program(&[], "exec");
+    let output = bench.record_program(&["--every-process"], "exec");
     assert!(output.status.success());
     check_expectations(&bench, &output);
     assert_eq!(bench.names().len(), 2, "{:?}", bench.names());
@@ -226,6 +235,52 @@ fn stacks_lead_to_main() {
     let chain = ["third", "second", "first", "stacks"];
     let is_there = frames.windows(4).any(|window| window == chain);
     assert!(is_there, "{frames:?}");
+}
+
+/// C++'s new is seen where it is used, and exceptions pass.
+#[test]
+fn new_is_counted_where_it_is_called() {
+    let bench = Bench::new();
+    let source = bench.path("x.cpp");
+    fs::write(
+        &source,
+        "#include <cstdio>\n#include <new>\nstruct alignas(128) Wide { char c[256]; };\n\
+         __attribute__((noinline)) int *make() { return new int[100]; }\n\
+         int main() { for (int i = 0; i < 50; i++) delete[] make();\n\
+         delete new Wide; delete new (std::nothrow) Wide;\n\
+         volatile size_t huge = 1ull << 60;\n\
+         for (int i = 0; i < 3; i++) try { delete[] new char[huge]; } catch (std::bad_alloc &) { puts(\"caught\"); }\n\
+         if (new (std::nothrow) char[huge]) return 1;\n\
+         delete[] make(); }\n",
+    )
+    .unwrap();
+    let program = bench.path("x");
+    let built = Command::new("c++")
+        .args(["-std=c++17", "-g", "-O0", "-w", "-o"])
+        .args([&program, &source])
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        return; // no C++ compiler
+    }
+    let output = bench.record(&[], &[program.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(text(&output), "caught\ncaught\ncaught\n");
+    let figures = bench.stat("x.trace");
+    let of = |name: &str| {
+        let sites = figures["sites"].as_array().unwrap().iter();
+        let found = sites.filter(|site| site["description"].as_str().unwrap().starts_with(name));
+        found
+            .map(|site| {
+                (
+                    site["allocations"].as_f64().unwrap(),
+                    site["frees"].as_f64().unwrap(),
+                )
+            })
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    };
+    assert_eq!(of("make() (x.cpp:4)"), (51.0, 51.0));
+    assert_eq!(of("main (x.cpp:6)"), (2.0, 2.0));
+    assert_eq!(of("operator new"), (0.0, 0.0));
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::trial;
 use crate::{Ending, tell};
 
 const VARIABLE: &str = "PAGEWISE_RECORD";
+/// Scripts start dozens of processes of which nobody wants a trace.
+const FEW_EVENTS: u64 = 1000;
 
 pub fn record(arguments: &RecordArguments) -> Result<Ending> {
     let program = executable::find(&arguments.command[0])?;
@@ -164,7 +166,7 @@ fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &En
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     let names = names(&spools, main, &arguments.output);
     let mut symbols = Symbols::default();
-    let mut others = 0;
+    let mut others = Others::default();
     let mut seen_main = None;
     for (key, path) in &spools {
         let is_main = names[key] == arguments.output;
@@ -175,18 +177,28 @@ fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &En
                 (false, _) => None,
             },
         };
-        if let Some(assembled) = make_trace(path, &names[key], &known, is_main, &mut symbols)? {
-            if is_main {
-                seen_main = Some(assembled);
-            } else {
-                others += 1;
-            }
+        let fewest = match (is_main, arguments.every_process) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => FEW_EVENTS,
+        };
+        match make_trace(path, &names[key], &known, fewest, &mut symbols)? {
+            Some(assembled) if is_main => seen_main = Some(assembled),
+            Some(_) => others.kept += 1,
+            None => others.left_out += 1,
         }
     }
     if !arguments.quiet {
-        tell(&summary(arguments, seen_main.as_ref(), others, ended));
+        tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
     Ok(())
+}
+
+/// Traces of other processes than the command's, and of what its process executed before.
+#[derive(Default)]
+struct Others {
+    kept: u64,
+    left_out: u64,
 }
 
 fn in_words(end: End) -> String {
@@ -196,12 +208,12 @@ fn in_words(end: End) -> String {
     }
 }
 
-/// None: there is nothing in it, and nobody needs to know.
+/// None: it has fewer than `fewest` events, or is no recording.
 pub fn make_trace(
     spool: &Path,
     target: &Path,
     known: &Known,
-    even_if_empty: bool,
+    fewest: u64,
     symbols: &mut Symbols,
 ) -> Result<Option<Assembled>> {
     let Some(mut spool) = Spool::open(spool).with_context(|| spool.display().to_string())? else {
@@ -218,7 +230,7 @@ pub fn make_trace(
     })
     .with_context(|| format!("cannot write {}", target.display()))?;
     bar.finish_and_clear();
-    if assembled.events > 0 || even_if_empty {
+    if assembled.events >= fewest {
         out.finish()?;
         return Ok(Some(assembled));
     }
@@ -228,7 +240,7 @@ pub fn make_trace(
 fn summary(
     arguments: &RecordArguments,
     main: Option<&Assembled>,
-    others: usize,
+    others: &Others,
     ended: &Ended,
 ) -> String {
     let file = arguments.output.display();
@@ -264,12 +276,13 @@ fn summary(
         }
         None => line.push("the command allocated nothing that could be seen".into()),
     }
-    match others {
-        0 => {}
-        1 => line.push(format!("1 other process or program: {file}.PROCESS")),
-        more => line.push(format!(
-            "{more} other processes and programs: {file}.PROCESS"
-        )),
+    if others.kept > 0 {
+        let kept = units::counted(others.kept, "other trace");
+        line.push(format!("{kept}: {file}.PROCESS"));
+    }
+    if others.left_out > 0 {
+        let few = units::counted(others.left_out, "small one");
+        line.push(format!("{few} left out (--every-process)"));
     }
     match ended.left_over {
         0 => {}
@@ -294,9 +307,9 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let mut symbols = Symbols::default();
     let mut made = Vec::new();
     for (key, name) in names(&spools, main, target) {
-        let is_main = name == target;
+        let fewest = u64::from(name != target);
         let known = Known::default();
-        if make_trace(&spools[&key], &name, &known, is_main, &mut symbols)?.is_some() {
+        if make_trace(&spools[&key], &name, &known, fewest, &mut symbols)?.is_some() {
             made.push(name);
         }
     }

@@ -52,6 +52,7 @@ pub fn recorder() -> &'static Path {
         let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core");
         let sources = [
             "front/record.c",
+            "front/record_new.c",
             "front/record_log.c",
             "front/record_site.c",
             "front/record_sample.c",

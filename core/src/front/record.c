@@ -4,6 +4,7 @@
 // write down who allocates what and when it is freed. `pagewise trace record` preloads it and makes
 // a trace of what it leaves. It needs no other library of ours.
 
+#include "front/record.h"
 #include "front/record_log.h"
 
 #include <dlfcn.h>
@@ -285,4 +286,36 @@ API void *pvalloc(size_t size) {
     }
     bool nested = enter_unless_nested(FRAME);
     return count_aligned(next.pvalloc(size), size, nested, SITE, FRAME);
+}
+
+// --- for the other entrances --------------------------------------------------------
+
+void *pw_record_allocate(size_t alignment, size_t size, const void *site, const void *frame) {
+    if (UNLIKELY(!has_next())) {
+        return allocate_early(alignment ? alignment : 16, size);
+    }
+    bool nested = enter_unless_nested(frame);
+    void *block = alignment ? next.memalign(alignment, size) : next.malloc(size);
+    return count_aligned(block, size, nested, site, frame);
+}
+
+void pw_record_free(void *block) {
+    free(block);
+}
+
+static const char *module_of(const void *function) {
+    Dl_info info;
+    return dladdr(function, &info) ? info.dli_fname : NULL;
+}
+
+bool pw_record_is_behind(const void *function) {
+    const char *one = module_of(function);
+    const char *other = has_next() ? module_of((const void *)(uintptr_t)next.malloc) : NULL;
+    return one && other && strcmp(one, other) == 0;
+}
+
+bool pw_record_is_in(const void *function, const char *module) {
+    const char *path = module_of(function);
+    const char *name = path ? strrchr(path, '/') : NULL;
+    return path && strncmp(name ? name + 1 : path, module, strlen(module)) == 0;
 }

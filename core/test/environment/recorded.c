@@ -282,6 +282,17 @@ static void jump_out(int signal) {
     siglongjmp(back, 1);
 }
 
+// Where the allocation that was left seems to be still at work.
+__attribute__((noinline)) static void further_down(void) {
+    volatile char stack[8192];
+    stack[0] = 1;
+    for (int i = 0; i < 100; i++) {
+        free(malloc(19004)); // one of them is the first to be recorded again
+    }
+    churn(1000, 19001);
+    stack[8191] = 1;
+}
+
 // recorded_behind.c raises the signal within malloc(19000), and calls malloc and free within
 // realloc.
 static void jumps_out(void) {
@@ -292,10 +303,7 @@ static void jumps_out(void) {
             CHECK(!malloc(19000)); // does not return
         }
     }
-    for (int i = 0; i < 100; i++) {
-        free(malloc(19004)); // one of them is the first to be recorded again
-    }
-    churn(1000, 19001);
+    further_down();
     free(realloc(malloc(19002), 19003));
     expect(22002, 1, 1);
     expect(19001, 1000, 1000);

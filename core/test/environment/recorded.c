@@ -290,7 +290,8 @@ __attribute__((noinline)) static void further_down(void) {
         free(malloc(19004)); // one of them is the first to be recorded again
     }
     churn(1000, 19001);
-    stack[8191] = 1;
+    stack[8191] = stack[0];
+    CHECK(stack[8191] == 1);
 }
 
 // recorded_behind.c raises the signal within malloc(19000), and calls malloc and free within

@@ -62,8 +62,11 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let members = members(&found, trace.sites(), &groups);
     let outcome = what_if::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
     let rows = rows(&groups, trace.sites(), &outcome);
+    let mut head = head(&found, &pages, trace.properties(), arguments.at);
+    let held = units::bytes(outcome.ungrouped_bytes as f64);
+    head.push(("model", format!("{held} of pages held without groups")));
     let report = Report {
-        head: head(&found, &pages, trace.properties(), arguments.at),
+        head,
         rows,
         model_bytes: outcome.ungrouped_bytes as f64,
         found,

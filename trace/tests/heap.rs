@@ -369,3 +369,22 @@ fn impossible_options_are_refused_with_what_to_do() {
     };
     assert!(refused(huge).contains("raise granule_bytes"));
 }
+
+#[test]
+fn heaps_larger_than_addresses_reach_are_refused() {
+    let granules = u64::from(u32::MAX) - 64;
+    let options = HeapOptions {
+        max_heap_bytes: granules * 4096,
+        granule_bytes: 4096,
+        ..HeapOptions::default()
+    };
+    let mut heap = heap(options);
+    heap.run(&[allocate(1, 1 << 20), add_root(1)])
+        .expect("fits");
+    assert_eq!(heap.objects().alive(), 1);
+    let larger = HeapOptions {
+        max_heap_bytes: (granules + 1) * 4096,
+        ..options
+    };
+    assert!(Simulator::new(larger, NoGroups).is_err());
+}

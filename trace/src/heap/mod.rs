@@ -78,6 +78,9 @@ impl Default for HeapOptions {
     }
 }
 
+/// Addresses are 32-bit numbers of granules, with a page of 64 to spare.
+const MOST_GRANULES: u64 = u32::MAX as u64 - 64;
+
 impl HeapOptions {
     /// Heaps for native traces: objects die when freed, and the heap grows only when it must.
     pub fn native() -> Self {
@@ -94,8 +97,8 @@ impl HeapOptions {
         if self.granule_bytes == 0 {
             return Err("granule_bytes is 0: try 8".to_owned());
         }
-        if self.max_heap_bytes.div_ceil(u64::from(self.granule_bytes)) > u64::from(u32::MAX) {
-            let largest = u64::from(u32::MAX) * u64::from(self.granule_bytes);
+        if self.max_heap_bytes.div_ceil(u64::from(self.granule_bytes)) > MOST_GRANULES {
+            let largest = MOST_GRANULES * u64::from(self.granule_bytes);
             return Err(format!(
                 "max_heap_bytes is above {largest}: raise granule_bytes"
             ));

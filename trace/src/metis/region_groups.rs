@@ -89,7 +89,7 @@ impl RegionGroups {
         group: u32,
         request: &Request,
     ) -> Option<Place> {
-        let planned = self.plan.groups[group as usize];
+        let planned = *self.plan.groups.get(group as usize)?;
         let apart = self.options.thread_aware && !planned.escaped;
         let key = (group, if apart { request.thread } else { 0 });
         let existing = self.by_key.get(&key).map_or(0, Vec::len);
@@ -123,7 +123,7 @@ impl RegionGroups {
         planned: PlannedGroup,
         at_least: u32,
     ) -> Option<u32> {
-        let granules = |bytes: u64| bytes.div_ceil(self.granule_bytes).min(1 << 31) as u32;
+        let granules = |bytes: u64| bytes.div_ceil(self.granule_bytes).min(1 << 30) as u32;
         let body = granules(planned.bytes).max(1);
         let buffered = self.created < self.options.buffered_regions;
         let buffer_bytes = self.options.buffer_objects.max(0.0) * planned.average_object as f64;

@@ -3,18 +3,20 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
+use crate::trace::analysis::Moment;
 
 const EXAMPLES: &str = "\
 Examples:
   pagewise run -- Rscript analysis.R
   pagewise compare -- Rscript analysis.R
   pagewise doctor
+  pagewise trace record -o server.trace -- ./server
 
-Exit codes: the command's own under run; 125 when pagewise itself fails, 126 and 127
+Exit codes: the command's own under run and trace record; 125 when pagewise itself fails, 126 and 127
 when the command cannot be executed or found. compare: 1 when outputs differ,
 2 when a run failed. docs/reference/command-line.md has the rest.";
 
@@ -35,6 +37,16 @@ Examples:
 Naming a configuration twice adds a control: what differs between the two is noise, and
 no difference as small as that is claimed. Ratios are to the first configuration.
 Standard input, if it is not a terminal, is read once and given to every run.";
+
+const TRACE_EXAMPLES: &str = "\
+Examples:
+  pagewise trace record -o server.trace -- ./server
+  pagewise trace stat server.trace
+  pagewise trace show --from 1000000 --count 20 server.trace
+  pagewise trace convert server.trace -o server.pb.gz
+  go tool pprof -http :8080 server.pb.gz
+
+docs/guide/traces.md shows how to find out who allocates and who holds memory.";
 
 #[derive(Parser)]
 #[command(
@@ -59,6 +71,129 @@ pub enum Action {
     Compare(CompareArguments),
     /// Show what this machine allows, and how to allow what it does not
     Doctor(DoctorArguments),
+    /// Record what a program allocates and frees, and look at it
+    #[command(after_help = TRACE_EXAMPLES, disable_help_subcommand = true)]
+    Trace {
+        #[command(subcommand)]
+        action: TraceAction,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum TraceAction {
+    /// Run a command and write down what it allocates and frees
+    #[command(override_usage = "pagewise trace record [OPTIONS] -o FILE -- COMMAND...")]
+    Record(RecordArguments),
+    /// Show what is in a trace: events, sizes, lifetimes, sites, live bytes over time
+    Stat(StatArguments),
+    /// Show events as text
+    Show(ShowArguments),
+    /// Turn a trace into text, a pprof profile or CSV, and text or a kept recording into a trace
+    Convert(ConvertArguments),
+    /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
+    Report(ReportArguments),
+}
+
+#[derive(Args)]
+pub struct ReportArguments {
+    /// The trace
+    pub file: PathBuf,
+    /// Write a page of HTML to OUT instead of text to standard output
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+    /// Number of places to try
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    pub top: usize,
+    /// The moment that is looked at
+    #[arg(long, value_enum, value_name = "MOMENT", default_value_t = Moment::Pinned)]
+    pub at: Moment,
+}
+
+#[derive(Args)]
+pub struct RecordArguments {
+    /// Write the trace to FILE; those of other processes go to FILE.PROCESS
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Tell sites apart by the whole stack, found by frame pointers
+    #[arg(long)]
+    pub stacks: bool,
+    /// Record a random sample: one allocation in BYTES bytes on average
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub sample: Option<u64>,
+    /// Record the command's own process alone
+    #[arg(long)]
+    pub no_children: bool,
+    /// Keep the traces of other processes that have fewer than 1000 events as well
+    #[arg(long, conflicts_with = "no_children")]
+    pub every_process: bool,
+    /// Where to keep the recording until the command ends [default: FILE's folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub spool: Option<PathBuf>,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct StatArguments {
+    /// The trace
+    pub file: PathBuf,
+    /// Number of places to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Show the sites of a place (or a stack) one by one: by size class and stack depth
+    #[arg(long)]
+    pub split: bool,
+    /// The moment for which live and pinned bytes are given
+    #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
+    pub at: Moment,
+    /// Write the figures to FILE as JSON (- for standard output, instead of the text)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ShowArguments {
+    /// The trace
+    pub file: PathBuf,
+    /// Number of the first event, counted from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub from: u64,
+    /// Number of events [default: all]
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Name the sites of these events at the end
+    #[arg(long)]
+    pub sites: bool,
+    /// Show how the trace was recorded instead
+    #[arg(long)]
+    pub properties: bool,
+}
+
+#[derive(Args)]
+pub struct ConvertArguments {
+    /// The trace, its text form, or the folder of a recording that was kept
+    pub file: PathBuf,
+    /// The file to write (- for standard output)
+    #[arg(long, short, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Its form [default: by its name: .pb.gz, .pprof, .csv, .txt, else binary]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub to: Option<TraceForm>,
+    /// The moment for which live and pinned bytes are given (pprof and csv)
+    #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
+    pub at: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceForm {
+    Text,
+    Binary,
+    Pprof,
+    Csv,
 }
 
 #[derive(Args)]

@@ -12,6 +12,7 @@ mod policy;
 mod report;
 mod run;
 mod statistics_block;
+mod trace;
 mod trial;
 
 use std::io::Write;
@@ -55,6 +56,7 @@ fn act(line: &CommandLine) -> Result<Ending> {
         Action::Run(arguments) => run::run(arguments),
         Action::Compare(arguments) => compare::compare(arguments),
         Action::Doctor(arguments) => doctor::doctor(arguments),
+        Action::Trace { action } => trace::trace(action),
     }
 }
 

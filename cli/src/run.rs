@@ -75,7 +75,7 @@ pub fn prepare<'a>(
     let mut library = None;
     if wants_library {
         match preload::check(&program) {
-            Ok(()) => library = Some(library::find_working()?),
+            Ok(()) => library = Some(library::PRELOAD.find_working()?),
             Err(refusal) => tell(&format!(
                 "{refusal}: it cannot be preloaded and runs as plain"
             )),

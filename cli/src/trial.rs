@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
 use crate::ksm::{self, Ksm};
 use crate::launch::environment::{merge_options, preload_list};
+use crate::launch::library::PRELOAD;
 use crate::launch::signals::Gate;
 use crate::launch::supervise::{Ended, Running};
 use crate::measure::SamplerKind;
@@ -113,7 +114,7 @@ fn prepare(
         .stdout(streams.stdout)
         .stderr(streams.stderr);
     let existing = std::env::var_os("LD_PRELOAD");
-    let preload = preload_list(library, existing.as_deref());
+    let preload = preload_list(&PRELOAD, library, existing.as_deref());
     // Set only where it differs: an unset variable and an empty one are not the same to a program.
     if preload != existing.unwrap_or_default() {
         command.env("LD_PRELOAD", preload);
@@ -172,7 +173,7 @@ fn start_merging(policy: Policy) -> Result<Option<Ksm>, Failure> {
         })
 }
 
-fn not_started(command: &OsStr, error: &io::Error) -> Failure {
+pub fn not_started(command: &OsStr, error: &io::Error) -> Failure {
     let name = command.to_string_lossy();
     let exit = match error.kind() {
         io::ErrorKind::NotFound => EXIT_NOT_FOUND,
@@ -187,7 +188,7 @@ fn not_started(command: &OsStr, error: &io::Error) -> Failure {
     Failure::new(format!("cannot execute {name}: {error}"), next).exit(exit)
 }
 
-fn lost(error: io::Error) -> Failure {
+pub fn lost(error: io::Error) -> Failure {
     Failure::new(
         format!("lost sight of the command: {error}"),
         "the same again; if it goes on, pagewise doctor",

@@ -15,7 +15,7 @@ pub fn findings() -> Vec<Finding> {
 /// Found, and loaded into a program that does nothing.
 pub fn library() -> Vec<Finding> {
     let why = "it is preloaded into the command";
-    let finding = match lookup::find() {
+    let finding = match lookup::PRELOAD.find() {
         Err(failure) => {
             Finding::new("library", State::Bad, failure.what, why).command(failure.next)
         }

@@ -4,16 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use super::library::FILE_NAME;
+use super::library::Library;
 
-/// LD_PRELOAD with `library` before what is there already; any Pagewise library in it is replaced.
-pub fn preload_list(library: Option<&Path>, existing: Option<&OsStr>) -> OsString {
+/// LD_PRELOAD with the library at `path` before what is there already; another copy of it is replaced.
+pub fn preload_list(library: &Library, path: Option<&Path>, existing: Option<&OsStr>) -> OsString {
     let existing = existing.unwrap_or_default().as_bytes();
-    let mut parts: Vec<&[u8]> = library.iter().map(|p| p.as_os_str().as_bytes()).collect();
+    let mut parts: Vec<&[u8]> = path.iter().map(|p| p.as_os_str().as_bytes()).collect();
     parts.extend(
         existing
             .split(|byte| b" :\t".contains(byte))
-            .filter(|part| !part.is_empty() && !part.ends_with(FILE_NAME.as_bytes())),
+            .filter(|part| !part.is_empty() && !part.ends_with(library.file_name.as_bytes())),
     );
     OsString::from_vec(parts.join(&b':'))
 }
@@ -55,9 +55,10 @@ fn option_name(pair: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::library::PRELOAD;
 
     fn list(library: Option<&str>, existing: Option<&str>) -> String {
-        preload_list(library.map(Path::new), existing.map(OsStr::new))
+        preload_list(&PRELOAD, library.map(Path::new), existing.map(OsStr::new))
             .into_string()
             .expect("text")
     }

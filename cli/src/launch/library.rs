@@ -1,4 +1,4 @@
-//! Where the library that is preloaded lies.
+//! Where the libraries that are preloaded lie.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,36 +6,97 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-pub const FILE_NAME: &str = "libpagewise-preload.so";
-const VARIABLE: &str = "PAGEWISE_LIBRARY";
-
-/// The library of the environment variable, or the one installed beside this executable.
-pub fn find() -> Result<PathBuf, Failure> {
-    if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return check(Path::new(&path));
-    }
-    let executable = env::current_exe()
-        .map_err(|error| missing(&format!("cannot tell where pagewise itself is: {error}")))?;
-    candidates(&executable)
-        .into_iter()
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            missing(&format!(
-                "{FILE_NAME} is not in ../lib or ../lib/pagewise beside {}",
-                executable.display()
-            ))
-        })
-        .and_then(|path| check(&path))
+/// A library of ours that goes into other programs.
+#[derive(Debug)]
+pub struct Library {
+    pub file_name: &'static str,
+    /// Environment variable with another place for it.
+    variable: &'static str,
 }
 
-fn candidates(executable: &Path) -> Vec<PathBuf> {
-    let Some(prefix) = executable.parent().and_then(Path::parent) else {
-        return Vec::new();
-    };
-    ["lib", "lib/pagewise"]
-        .iter()
-        .map(|folder| prefix.join(folder).join(FILE_NAME))
-        .collect()
+/// What `run` and `compare` preload.
+pub const PRELOAD: Library = Library {
+    file_name: "libpagewise-preload.so",
+    variable: "PAGEWISE_LIBRARY",
+};
+
+/// What `trace record` preloads.
+pub const RECORD: Library = Library {
+    file_name: "libpagewise-record.so",
+    variable: "PAGEWISE_RECORD_LIBRARY",
+};
+
+impl Library {
+    /// The library of the environment variable, or the one installed beside this executable.
+    pub fn find(&self) -> Result<PathBuf, Failure> {
+        if let Some(path) = env::var_os(self.variable).filter(|path| !path.is_empty()) {
+            return self.check(Path::new(&path));
+        }
+        let executable = env::current_exe().map_err(|error| {
+            self.missing(&format!("cannot tell where pagewise itself is: {error}"))
+        })?;
+        self.candidates(&executable)
+            .into_iter()
+            .find(|path| path.is_file())
+            .ok_or_else(|| {
+                self.missing(&format!(
+                    "{} is not in ../lib or ../lib/pagewise beside {}",
+                    self.file_name,
+                    executable.display()
+                ))
+            })
+            .and_then(|path| self.check(&path))
+    }
+
+    /// The library, once it is known that it can be loaded.
+    pub fn find_working(&self) -> Result<PathBuf, Failure> {
+        let path = self.find()?;
+        match try_loading(&path, "") {
+            Ok(()) => Ok(path),
+            Err(problem) => Err(Failure::new(
+                format!("the library cannot be loaded: {problem}"),
+                "make build, or make install: libraries of ours want each other beside them; or pagewise doctor",
+            )),
+        }
+    }
+
+    fn candidates(&self, executable: &Path) -> Vec<PathBuf> {
+        let Some(prefix) = executable.parent().and_then(Path::parent) else {
+            return Vec::new();
+        };
+        ["lib", "lib/pagewise"]
+            .iter()
+            .map(|folder| prefix.join(folder).join(self.file_name))
+            .collect()
+    }
+
+    /// The loader takes a relative path as relative to each process's own folder, and splits the list at
+    /// spaces and colons.
+    fn check(&self, path: &Path) -> Result<PathBuf, Failure> {
+        let absolute = path
+            .canonicalize()
+            .map_err(|error| self.missing(&format!("cannot use {}: {error}", path.display())))?;
+        if absolute.to_string_lossy().contains([' ', ':', '\t']) {
+            return Err(Failure::new(
+                format!(
+                    "{} cannot be preloaded: the loader splits paths at spaces and colons",
+                    absolute.display()
+                ),
+                "install to a folder without them: make install PREFIX=/usr/local",
+            ));
+        }
+        Ok(absolute)
+    }
+
+    fn missing(&self, what: &str) -> Failure {
+        Failure::new(
+            format!("the library is missing: {what}"),
+            format!(
+                "make build, or {}=/path/to/{} pagewise ...",
+                self.variable, self.file_name
+            ),
+        )
+    }
 }
 
 /// Loads the library into a program that does nothing. One that cannot be loaded would keep the command
@@ -57,50 +118,13 @@ pub fn try_loading(library: &Path, options: &str) -> Result<(), String> {
     ))
 }
 
-/// The library, once it is known that it can be loaded.
-pub fn find_working() -> Result<PathBuf, Failure> {
-    let path = find()?;
-    match try_loading(&path, "") {
-        Ok(()) => Ok(path),
-        Err(problem) => Err(Failure::new(
-            format!("the library cannot be loaded: {problem}"),
-            "make build, or make install: it wants libpagewise.so beside it; or pagewise doctor",
-        )),
-    }
-}
-
-/// The loader takes a relative path as relative to each process's own folder, and splits the list at
-/// spaces and colons.
-fn check(path: &Path) -> Result<PathBuf, Failure> {
-    let absolute = path
-        .canonicalize()
-        .map_err(|error| missing(&format!("cannot use {}: {error}", path.display())))?;
-    if absolute.to_string_lossy().contains([' ', ':', '\t']) {
-        return Err(Failure::new(
-            format!(
-                "{} cannot be preloaded: the loader splits paths at spaces and colons",
-                absolute.display()
-            ),
-            "install to a folder without them: make install PREFIX=/usr/local",
-        ));
-    }
-    Ok(absolute)
-}
-
-fn missing(what: &str) -> Failure {
-    Failure::new(
-        format!("the library is missing: {what}"),
-        format!("make build, or {VARIABLE}=/path/to/{FILE_NAME} pagewise ..."),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn looks_beside_the_executable() {
-        let found = candidates(Path::new("/usr/bin/pagewise"));
+        let found = PRELOAD.candidates(Path::new("/usr/bin/pagewise"));
         assert_eq!(
             found,
             [
@@ -124,9 +148,9 @@ mod tests {
             .prefix("a b")
             .tempdir()
             .expect("folder");
-        let path = folder.path().join(FILE_NAME);
+        let path = folder.path().join(PRELOAD.file_name);
         std::fs::write(&path, "").expect("file");
-        assert!(check(&path).is_err());
-        assert!(check(Path::new("/nonexistent/x.so")).is_err());
+        assert!(PRELOAD.check(&path).is_err());
+        assert!(PRELOAD.check(Path::new("/nonexistent/x.so")).is_err());
     }
 }

@@ -123,6 +123,11 @@ impl<'a> Running<'a> {
         })
     }
 
+    /// The command's own process.
+    pub fn process(&self) -> i32 {
+        self.process.as_raw()
+    }
+
     /// Sees the command to its end.
     pub fn wait(&mut self) -> io::Result<(End, Instant)> {
         loop {

@@ -14,6 +14,25 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
+/// 1,234,567
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// "1 site", "1,639 sites"
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
 pub fn seconds(seconds: f64) -> String {
     if seconds < 0.0995 {
         return format!("{} ms", three_digits(seconds * 1000.0));
@@ -58,6 +77,9 @@ mod tests {
         assert_eq!(bytes(999_600.0), "1.00 MB");
         assert_eq!(bytes(3_900_000_000.0), "3.90 GB");
         assert_eq!(bytes(210_400_000.0), "210 MB");
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(seconds(1.234), "1.23 s");
         assert_eq!(seconds(0.0021), "2.10 ms");
         assert_eq!(ratio(0.314), ".31");

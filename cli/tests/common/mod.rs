@@ -45,6 +45,88 @@ pub fn stand_in() -> &'static Path {
     LIBRARY.get_or_init(|| compiled("stand-in", &["-shared", "-fPIC"]))
 }
 
+/// The recorder, built from its sources: these tests do not need the core to be built.
+pub fn recorder() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core");
+        let sources = [
+            "front/record.c",
+            "front/record_new.c",
+            "front/record_log.c",
+            "front/record_site.c",
+            "front/record_sample.c",
+            "os/file.c",
+            "os/memory.c",
+            "os/process.c",
+            "os/spool.c",
+        ]
+        .map(|name| core.join("src").join(name));
+        let own = own_file("libpagewise-record.so");
+        let status = c_compiler()
+            .args([
+                "-shared",
+                "-fPIC",
+                "-O2",
+                "-D_GNU_SOURCE",
+                "-fvisibility=hidden",
+            ])
+            .args([
+                "-fno-builtin-malloc",
+                "-fno-builtin-calloc",
+                "-fno-omit-frame-pointer",
+            ])
+            .arg("-fno-optimize-sibling-calls")
+            .args(["-I".as_ref(), core.join("src").as_os_str()])
+            .args([
+                "-I".as_ref(),
+                core.join("include").as_os_str(),
+                "-o".as_ref(),
+                own.as_os_str(),
+            ])
+            .args(sources)
+            .status();
+        assert!(status.expect("a C compiler").success());
+        own
+    })
+}
+
+/// The program that the core's own tests of the recorder use: it says what it allocates.
+pub fn allocating_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/test/environment/recorded.c");
+        let own = own_file("recorded");
+        let status = c_compiler()
+            .args([
+                "-O1",
+                "-g",
+                "-w",
+                "-D_GNU_SOURCE",
+                "-fno-builtin",
+                "-fno-omit-frame-pointer",
+            ])
+            .args(["-pthread", "-o"])
+            .args([&own, &source])
+            .status();
+        assert!(status.expect("a C compiler").success());
+        own
+    })
+}
+
+fn c_compiler() -> Command {
+    Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+}
+
+/// A place for a file of this run of these tests alone.
+fn own_file(name: &str) -> PathBuf {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
 /// The pagewise command, with the stand-in for its library.
 pub fn pagewise() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));

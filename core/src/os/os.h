@@ -108,6 +108,24 @@ bool pw_os_punch(int fd, uint64_t offset, size_t size);
 // anywhere). NULL on failure.
 void *pw_os_map_statistics(const char *directory, size_t size, void *address);
 
+// --- files written by mapping them ---------------------------------------------
+
+// A new file that only its owner may read, out of the program's way. On failure fd is -1.
+struct pw_os_file pw_os_create(const char *path);
+
+// Map a part of the file for writing, after making sure of room on the disk. Not inherited by
+// children. The file is found again by `path` where the program has closed our descriptor. NULL:
+// *error says why.
+void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t offset, size_t size,
+                      int *error);
+
+// Both return the length, 0 on failure; the link's target ends in NUL.
+size_t pw_os_read_link(const char *path, char *target, size_t size);
+size_t pw_os_read_file(const char *path, char *content, size_t size);
+
+// The mapping that contains `address`. False: not known.
+bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end);
+
 // --- page tables -------------------------------------------------------------
 
 enum pw_os_pages {
@@ -160,6 +178,11 @@ uint64_t pw_os_random(void);
 uint64_t pw_os_max_map_count(void);
 size_t pw_os_program_break(void); // bytes from the start of the address space
 int pw_os_pid(void);
+int pw_os_thread_id(void);
+int pw_os_parent_pid(void);
+uint64_t pw_os_stack_limit(void); // bytes
+uint64_t pw_os_monotonic_ns(void);
+uint64_t pw_os_real_ns(void); // since 1970
 void pw_os_warn(const char *text, const char *detail);
 
 // A descriptor that poll finds ready under memory pressure; none where the kernel offers none.

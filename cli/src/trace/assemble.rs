@@ -1,0 +1,336 @@
+//! From what the recorder leaves of a process to its trace: addresses become objects, and places become sites.
+
+use std::io::Write;
+
+use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
+use pagewise_trace::format::{Frame, Module, Options, Properties, Site, TraceWriter};
+use rustc_hash::FxHashMap;
+
+use super::clock;
+use super::spool::{Action, Header, Place, PlaceId, Record, Spool, Stop, Tables};
+use super::symbols::Symbols;
+
+/// Times between events are written no more often.
+const TIME_STEP_NS: u64 = 100_000;
+/// One more site would not fit the format: all others share the last one.
+const MAX_SITES: usize = (1 << 22) - 1;
+
+/// How a process came to its end, where somebody knows.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub ended: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembled {
+    pub events: u64,
+    pub allocations: u64,
+    pub sites: usize,
+    pub dropped: u64,
+    pub stop: Option<Stop>,
+}
+
+struct Assembly<W: Write> {
+    writer: TraceWriter<W>,
+    live: FxHashMap<u64, ObjectId>,
+    sites: FxHashMap<(PlaceId, u64), SiteId>,
+    /// Place and size class of each site.
+    keys: Vec<(PlaceId, u64)>,
+    threads: FxHashMap<u32, ThreadId>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    allocations: u64,
+    /// Frees of blocks that are not in the trace.
+    foreign: u64,
+    /// Blocks that were allocated again although nobody had freed them.
+    lost: u64,
+}
+
+/// Writes the trace of one process. `progress` is told how many events there are so far, every now and then.
+pub fn assemble<W: Write>(
+    spool: &mut Spool,
+    out: W,
+    known: &Known,
+    symbols: &mut Symbols,
+    mut progress: impl FnMut(u64),
+) -> anyhow::Result<(W, Assembled)> {
+    let options = Options {
+        with_addresses: true,
+        ..Options::default()
+    };
+    let clock = clock::Clock::of(&spool.header);
+    let properties = properties_of(&spool.header, known);
+    let mut assembly = Assembly {
+        writer: TraceWriter::new(out, properties, options)?,
+        live: FxHashMap::default(),
+        sites: FxHashMap::default(),
+        keys: Vec::new(),
+        threads: FxHashMap::default(),
+        counts: Counts::default(),
+    };
+    let mut told = 0;
+    while let Some(record) = spool.next()? {
+        let time = clock.nanoseconds(record.stamp);
+        if time >= told + TIME_STEP_NS {
+            assembly.writer.time(time)?;
+            told = time;
+        }
+        assembly.record(&record)?;
+        if assembly.counts.events.is_multiple_of(1 << 18) {
+            progress(assembly.counts.events);
+        }
+    }
+    assembly.end(spool, symbols)
+}
+
+impl<W: Write> Assembly<W> {
+    fn record(&mut self, record: &Record) -> anyhow::Result<()> {
+        match record.action {
+            Action::Allocate {
+                address,
+                size,
+                place,
+            } => {
+                let object = self.writer.latest_object() + 1;
+                if let Some(lost) = self.live.insert(address, object) {
+                    self.counts.lost += 1;
+                    self.event(&Event::Free { object: lost }, 0)?;
+                }
+                let event = Event::Allocate {
+                    object,
+                    site: self.site_of(place, size),
+                    size,
+                    thread: self.thread_of(record.thread),
+                };
+                self.counts.allocations += 1;
+                self.event(&event, address)
+            }
+            Action::Free { address } => match self.live.remove(&address) {
+                Some(object) => self.event(&Event::Free { object }, 0),
+                None => {
+                    self.counts.foreign += 1;
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn event(&mut self, event: &Event, address: u64) -> anyhow::Result<()> {
+        self.counts.events += 1;
+        Ok(self.writer.allocate_at(event, address)?)
+    }
+
+    fn thread_of(&mut self, thread: u32) -> ThreadId {
+        let next = self.threads.len() as ThreadId;
+        *self.threads.entry(thread).or_insert(next)
+    }
+
+    fn site_of(&mut self, place: PlaceId, size: u64) -> SiteId {
+        let key = (place, size_class(size));
+        if let Some(&site) = self.sites.get(&key) {
+            return site;
+        }
+        if self.keys.len() >= MAX_SITES {
+            return self.keys.len() as SiteId - 1;
+        }
+        let site = self.keys.len() as SiteId;
+        self.keys.push(key);
+        self.sites.insert(key, site);
+        site
+    }
+
+    fn end(mut self, spool: &Spool, symbols: &mut Symbols) -> anyhow::Result<(W, Assembled)> {
+        for &(place, class) in &self.keys {
+            let mut resolved = Vec::new();
+            let depth = addresses_of(&spool.tables, place, &mut resolved);
+            let frames: Vec<Resolved> = resolved
+                .iter()
+                .map(|&(address, stamp)| Resolved::of(&spool.tables, address, stamp, symbols))
+                .collect();
+            self.writer.sites_mut().add(&Site {
+                kind: "",
+                depth,
+                size_class: Some(class),
+                frames: frames.iter().map(Resolved::frame).collect(),
+            })?;
+        }
+        let header = &spool.header;
+        let dropped = header.dropped_allocations + header.dropped_frees;
+        for (name, number) in [
+            ("dropped-allocations", header.dropped_allocations),
+            ("dropped-frees", header.dropped_frees),
+            ("foreign-frees", self.counts.foreign),
+            ("lost-frees", self.counts.lost),
+        ] {
+            self.writer.set_property(name, number.to_string());
+        }
+        if let Some(build_id) = build_id_of(spool) {
+            self.writer.set_property("build-id", build_id);
+        }
+        let assembled = Assembled {
+            events: self.counts.events,
+            allocations: self.counts.allocations,
+            sites: self.keys.len(),
+            dropped,
+            stop: header.stop,
+        };
+        Ok((self.writer.finish()?, assembled))
+    }
+}
+
+fn build_id_of(spool: &Spool) -> Option<&str> {
+    let modules = &spool.tables.modules;
+    let own = modules
+        .iter()
+        .find(|module| module.path == spool.header.program)?;
+    (!own.build_id.is_empty()).then_some(&own.build_id)
+}
+
+/// The return addresses of a place, each with the time at which it was seen; its depth.
+fn addresses_of(tables: &Tables, place: PlaceId, out: &mut Vec<(u64, u64)>) -> Option<u64> {
+    match tables.place(place)? {
+        (Place::Caller { address, depth }, stamp) => {
+            out.push((*address, *stamp));
+            // 0 is a stack that is not the thread's own.
+            u64::from(*depth).checked_sub(1)
+        }
+        (Place::Stack(stack), stamp) => {
+            out.extend(stack.iter().map(|&address| (address, *stamp)));
+            None
+        }
+    }
+}
+
+struct Resolved {
+    path: String,
+    build_id: String,
+    offset: u64,
+    symbol: String,
+    file: String,
+    line: u32,
+}
+
+impl Resolved {
+    fn of(tables: &Tables, address: u64, stamp: u64, symbols: &mut Symbols) -> Self {
+        let Some(module) = tables.module_of(address, stamp) else {
+            return Self {
+                path: String::new(),
+                build_id: String::new(),
+                offset: address,
+                symbol: String::new(),
+                file: String::new(),
+                line: 0,
+            };
+        };
+        let offset = address.wrapping_sub(module.bias);
+        let found = symbols.find(&module.path, &module.build_id, offset);
+        Self {
+            path: module.path.clone(),
+            build_id: module.build_id.clone(),
+            offset,
+            symbol: found.symbol,
+            file: found.file,
+            line: found.line,
+        }
+    }
+
+    fn frame(&self) -> Frame<'_> {
+        Frame {
+            module: Module {
+                path: &self.path,
+                build_id: &self.build_id,
+            },
+            offset: self.offset,
+            symbol: &self.symbol,
+            file: &self.file,
+            line: self.line,
+        }
+    }
+}
+
+fn properties_of(header: &Header, known: &Known) -> Properties {
+    let site = if header.has_stacks {
+        "stack size-class"
+    } else {
+        "return-address depth size-class"
+    };
+    let mut properties = Properties::new()
+        .with("recorder", concat!("pagewise ", env!("CARGO_PKG_VERSION")))
+        .with("runtime", "native")
+        .with("events", "allocate free")
+        .with("site", site)
+        .with(
+            "depth-unit",
+            "16 bytes of stack to 4 KB, then eight steps a doubling",
+        )
+        .with("program", &*header.program)
+        .with("command", &*header.command)
+        .with("process", header.process.to_string())
+        .with("start", clock::rfc_3339(header.start_real_ns));
+    if header.sample_bytes > 0 {
+        properties.set("sample-bytes", header.sample_bytes.to_string());
+    }
+    if let Some(ended) = &known.ended {
+        properties.set("ended", ended.as_str());
+    }
+    if let Some(stop) = header.stop {
+        properties.set("stopped", in_words(stop));
+    }
+    properties
+}
+
+pub fn in_words(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Room => "the disk or the limit on file sizes left no room for what was recorded",
+        Stop::File => "the program could no longer reach what it recorded into",
+        Stop::Memory => "the program had no address space left for what was recorded",
+    }
+}
+
+/// Largest size of the class: steps of 16 bytes up to 128, then four a doubling.
+pub fn size_class(size: u64) -> u64 {
+    if size <= 128 {
+        return size.max(1).next_multiple_of(16);
+    }
+    let step = 1_u64 << (62 - size.leading_zeros()).saturating_sub(1);
+    // A power of two is the last of its doubling.
+    let step = if size.is_power_of_two() { 1 } else { step };
+    size.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_waste_at_most_a_quarter() {
+        for (size, class) in [
+            (0, 16),
+            (1, 16),
+            (16, 16),
+            (17, 32),
+            (128, 128),
+            (129, 160),
+            (160, 160),
+            (161, 192),
+            (255, 256),
+            (256, 256),
+            (257, 320),
+            (1000, 1024),
+            (1024, 1024),
+            (1025, 1280),
+            (u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(size_class(size), class, "{size}");
+        }
+        for size in 129..100_000 {
+            let class = size_class(size);
+            assert!(class >= size && class * 4 <= size * 5, "{size} {class}");
+            assert_eq!(size_class(class), class, "{size}");
+        }
+    }
+}

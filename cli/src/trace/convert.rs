@@ -1,0 +1,185 @@
+//! `pagewise trace convert`: a trace in another form.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
+use pagewise_trace::{Event, SiteId, text};
+
+use super::analysis::{self, Analysis};
+use super::output::{Output, is_broken_pipe};
+use super::{input, pprof, record};
+use crate::commandline::{ConvertArguments, TraceForm};
+use crate::failure::Failure;
+use crate::{Ending, tell};
+
+pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
+    if arguments.file.is_dir() {
+        let made = record::recover(&arguments.file, &arguments.output)?;
+        for path in made {
+            tell(&format!("wrote {}", path.display()));
+        }
+        return Ok(Ending::Exit(0));
+    }
+    match write(arguments) {
+        Err(error) if is_broken_pipe(&error) => Ok(Ending::Exit(0)),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Ending::Exit(0)),
+    }
+}
+
+fn write(arguments: &ConvertArguments) -> Result<()> {
+    let form = arguments.to.unwrap_or_else(|| form_of(&arguments.output));
+    if is_text(&arguments.file) {
+        return from_text(arguments, form);
+    }
+    let mut trace = input::open(&arguments.file)?;
+    let mut out = Output::open(&arguments.output)?;
+    let unreadable = |error: Error| match error {
+        // What cannot be written is no fault of the file read.
+        Error::Io(error) => anyhow::Error::from(error).context("cannot write"),
+        other => input::unreadable(&arguments.file, &other).into(),
+    };
+    match form {
+        TraceForm::Text => text::write(&mut trace, &mut out).map_err(unreadable)?,
+        TraceForm::Binary => copy(&mut trace, &mut out).map_err(unreadable)?,
+        TraceForm::Pprof => {
+            let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
+            pprof::write(
+                &found,
+                arguments.at,
+                trace.properties(),
+                trace.sites(),
+                &mut out,
+            )?;
+        }
+        TraceForm::Csv => {
+            let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
+            write_csv(&found, &trace, &mut out)?;
+        }
+    }
+    Ok(out.finish()?)
+}
+
+/// By the name, as people name such files.
+fn form_of(path: &Path) -> TraceForm {
+    let name = path.to_string_lossy();
+    if name.ends_with(".pb.gz") || name.ends_with(".pprof") {
+        TraceForm::Pprof
+    } else if name.ends_with(".csv") {
+        TraceForm::Csv
+    } else if name.ends_with(".txt") || name.ends_with(".text") || name == "-" {
+        TraceForm::Text
+    } else {
+        TraceForm::Binary
+    }
+}
+
+fn is_text(path: &Path) -> bool {
+    let mut start = [0; 14];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start == b"pagewise-trace"
+}
+
+fn from_text(arguments: &ConvertArguments, form: TraceForm) -> Result<()> {
+    if form != TraceForm::Binary {
+        return Err(Failure::new(
+            "a trace's text can be turned into a binary trace only",
+            format!(
+                "pagewise trace convert {} -o x.trace, and then from x.trace",
+                arguments.file.display()
+            ),
+        )
+        .into());
+    }
+    let input = BufReader::new(File::open(&arguments.file)?);
+    let out = Output::open(&arguments.output)?;
+    let out = text::read(input, out, Options::default())
+        .map_err(|error| input::unreadable(&arguments.file, &error))?;
+    Ok(out.finish()?)
+}
+
+/// Written anew: with an index, where a crash left none.
+fn copy(trace: &mut TraceReader<File>, out: &mut Output) -> Result<(), Error> {
+    let options = Options {
+        with_addresses: trace.has_addresses(),
+        ..Options::default()
+    };
+    let mut writer = TraceWriter::new(out, trace.properties().clone(), options)?;
+    for number in 0..trace.sites().len() as SiteId {
+        let site = trace.sites().get(number).unwrap_or_default();
+        writer.sites_mut().add(&site)?;
+    }
+    while let Some(batch) = trace.next_batch()? {
+        let mut times = batch.times.iter().peekable();
+        let mut addresses = batch.addresses.iter();
+        for (index, event) in batch.events.iter().enumerate() {
+            while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
+                writer.time(*time)?;
+            }
+            let address = match event {
+                Event::Allocate { .. } => addresses.next().copied().unwrap_or(0),
+                _ => 0,
+            };
+            writer.allocate_at(event, address)?;
+        }
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// A line for each site.
+fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> Result<()> {
+    let write = |out: &mut Output| -> std::io::Result<()> {
+        writeln!(
+            out,
+            "site,type,symbol,file,line,module,offset,depth,size_class,allocations,allocated_bytes,\
+             frees,mean_lifetime_bytes,live_objects,live_bytes,pinned_bytes"
+        )?;
+        for (number, figures) in found.sites.iter().enumerate() {
+            if figures.allocations <= 0.0 {
+                continue;
+            }
+            let site: Site = trace.sites().get(number as SiteId).unwrap_or_default();
+            let frame = site.frames.first().cloned().unwrap_or_default();
+            let optional = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+            let lifetime = figures.lifetimes / figures.frees;
+            writeln!(
+                out,
+                "{number},{},{},{},{},{},{:#x},{},{},{:.0},{:.0},{:.0},{},{:.0},{:.0},{:.0}",
+                quoted(site.kind),
+                quoted(frame.symbol),
+                quoted(frame.file),
+                frame.line,
+                quoted(frame.module.path),
+                frame.offset,
+                optional(site.depth),
+                optional(site.size_class),
+                figures.allocations,
+                figures.allocated_bytes,
+                figures.frees,
+                if lifetime.is_finite() {
+                    format!("{lifetime:.0}")
+                } else {
+                    String::new()
+                },
+                figures.live_objects,
+                figures.live_bytes,
+                figures.pinned_bytes,
+            )?;
+        }
+        Ok(())
+    };
+    write(out).context("cannot write")
+}
+
+/// By RFC 4180.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,40 @@
+//! Opening a trace, with errors that say what to do.
+
+use std::fs::File;
+use std::path::Path;
+
+use pagewise_trace::format::{Error, TraceReader};
+
+use crate::failure::Failure;
+use crate::tell;
+
+pub fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
+    let trace = TraceReader::open(path).map_err(|error| unreadable(path, &error))?;
+    if let Some(offset) = trace.cut_off() {
+        tell(&format!(
+            "{} was cut off at byte {offset}: what is before it is used",
+            path.display()
+        ));
+    }
+    if let Some(reason) = trace.properties().get("stopped") {
+        tell(&format!("the recording ended before the program: {reason}"));
+    }
+    Ok(trace)
+}
+
+pub fn unreadable(path: &Path, error: &Error) -> Failure {
+    let file = path.display();
+    let next = match error {
+        Error::Foreign(_) => {
+            format!("file {file}; traces are made by pagewise trace record -o FILE -- COMMAND")
+        }
+        Error::Version(_) => "a newer pagewise".into(),
+        Error::Damaged { .. } => format!(
+            "recording it again; pagewise trace show --count 100 {file} shows what is before the damage"
+        ),
+        Error::Text { line, .. } => format!("sed -n {line}p {file}"),
+        Error::Invalid(_) => "reporting this as a mistake in pagewise".into(),
+        Error::Io(_) => format!("ls -l {file}"),
+    };
+    Failure::new(format!("cannot read {file}: {error}"), next).kept("the file is unchanged")
+}

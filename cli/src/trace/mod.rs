@@ -1,0 +1,34 @@
+//! `pagewise trace`: record what a program allocates, and look at it.
+
+pub mod analysis;
+mod assemble;
+mod clock;
+mod convert;
+mod input;
+mod model;
+mod output;
+mod pages;
+mod pprof;
+mod progress;
+mod record;
+mod report;
+mod show;
+mod spool;
+mod stat;
+mod symbols;
+mod what_if;
+
+use anyhow::Result;
+
+use crate::Ending;
+use crate::commandline::TraceAction;
+
+pub fn trace(action: &TraceAction) -> Result<Ending> {
+    match action {
+        TraceAction::Record(arguments) => record::record(arguments),
+        TraceAction::Stat(arguments) => stat::stat(arguments),
+        TraceAction::Show(arguments) => show::show(arguments),
+        TraceAction::Convert(arguments) => convert::convert(arguments),
+        TraceAction::Report(arguments) => report::report(arguments),
+    }
+}

@@ -1,0 +1,344 @@
+//! `pagewise trace record`: the command, unchanged, and what it allocated.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::assemble::{self, Assembled, Known};
+use super::output::{self, Output};
+use super::progress;
+use super::spool::Spool;
+use super::symbols::Symbols;
+use crate::commandline::RecordArguments;
+use crate::failure::Failure;
+use crate::launch::environment::preload_list;
+use crate::launch::signals::{self, Gate};
+use crate::launch::supervise::{self, End, Ended, Running};
+use crate::launch::{executable, library, preload};
+use crate::report::units;
+use crate::trial;
+use crate::{Ending, tell};
+
+const VARIABLE: &str = "PAGEWISE_RECORD";
+/// Scripts start dozens of processes of which nobody wants a trace.
+const FEW_EVENTS: u64 = 1000;
+
+pub fn record(arguments: &RecordArguments) -> Result<Ending> {
+    let program = executable::find(&arguments.command[0])?;
+    if let Err(refusal) = preload::check(&program) {
+        return Err(Failure::new(
+            format!("{refusal}: what it allocates cannot be seen"),
+            "a dynamically linked program of this processor, run as its own user",
+        )
+        .into());
+    }
+    let library = library::RECORD.find_working()?;
+    check_target(&arguments.output)?;
+    let spool = spool_folder(arguments)?;
+    let gate = Gate::close().context("cannot hold back signals")?;
+    supervise::adopt_orphans().context("cannot adopt orphans")?;
+    let (process, ended) = run(arguments, &library, spool.path(), &gate)?;
+    let keep = spool.path().to_owned();
+    let told = make_traces(arguments, spool.path(), process, &ended);
+    if let Err(error) = told {
+        // Hours of recording shall not be lost to a full disk.
+        let _ = spool.keep();
+        tell(&format!(
+            "what was recorded is kept: pagewise trace convert {} -o FILE",
+            keep.display()
+        ));
+        return Err(error);
+    }
+    Ok(match ended.end {
+        End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
+        End::Killed(signal) => Ending::Signal(signal),
+    })
+}
+
+/// Before anything runs: hours later would be late for this.
+fn check_target(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        return Err(Failure::new(
+            "a trace cannot go to standard output: that is the command's",
+            "-o FILE",
+        ));
+    }
+    // Dropped at once, and with it the file.
+    Output::open(path).map(|_| ())
+}
+
+/// Beside FILE, where there is room for it, unless told otherwise.
+fn spool_folder(arguments: &RecordArguments) -> Result<TempDir, Failure> {
+    let place = match &arguments.spool {
+        Some(place) => place.clone(),
+        None => output::folder_of(&arguments.output).to_owned(),
+    };
+    let failed = |error: io::Error| output::unwritable(&place.join("."), &error);
+    let place = place.canonicalize().map_err(failed)?;
+    if place.to_string_lossy().contains(',') || place.as_os_str().len() > 900 {
+        return Err(Failure::new(
+            format!("cannot record into {}: its name", place.display()),
+            "--spool /tmp",
+        ));
+    }
+    tempfile::Builder::new()
+        .prefix(".pagewise-recording-")
+        .tempdir_in(&place)
+        .map_err(|error| output::unwritable(&place.join("."), &error))
+}
+
+fn run(
+    arguments: &RecordArguments,
+    library: &Path,
+    spool: &Path,
+    gate: &Gate,
+) -> Result<(i32, Ended)> {
+    let existing = std::env::var_os("LD_PRELOAD");
+    let preload = preload_list(&library::RECORD, Some(library), existing.as_deref());
+    let mut options = format!("spool={},parent={}", spool.display(), std::process::id());
+    if arguments.stacks {
+        options.push_str(",stacks=1");
+    }
+    if let Some(bytes) = arguments.sample {
+        options.push_str(&format!(",sample={bytes}"));
+    }
+    if arguments.no_children {
+        options.push_str(",children=0");
+    }
+    let mut command = Command::new(&arguments.command[0]);
+    command
+        .args(&arguments.command[1..])
+        .env("LD_PRELOAD", preload)
+        .env(VARIABLE, options);
+    let mut running = Running::start(&mut command, gate, None, None)
+        .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
+    let process = running.process();
+    let (end, at) = running.wait().map_err(trial::lost)?;
+    Ok((process, running.settle(end, at, false)))
+}
+
+/// A process's spool, by its number and that of the program it had executed.
+type Spools = BTreeMap<(i32, u32), PathBuf>;
+
+fn spools_in(folder: &Path) -> io::Result<Spools> {
+    let mut found = Spools::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let numbers = name.and_then(|name| name.split_once('.'));
+        if let Some((process, program)) = numbers
+            && let (Ok(process), Ok(program)) = (process.parse(), program.parse())
+        {
+            found.insert((process, program), path);
+        }
+    }
+    Ok(found)
+}
+
+/// FILE is the trace of the command's process, and of the last program that it executed; all others are
+/// FILE.PROCESS, and FILE.PROCESS.N for the N-th program of a process but the last.
+fn names(spools: &Spools, main: i32, file: &Path) -> BTreeMap<(i32, u32), PathBuf> {
+    let with = |suffix: String| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    spools
+        .keys()
+        .map(|&(process, program)| {
+            let is_last = !spools.contains_key(&(process, program + 1));
+            let name = match (process == main, is_last) {
+                (true, true) => file.to_owned(),
+                (_, true) => with(format!(".{process}")),
+                (_, false) => with(format!(".{process}.{program}")),
+            };
+            ((process, program), name)
+        })
+        .collect()
+}
+
+fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &Ended) -> Result<()> {
+    let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
+    let names = names(&spools, main, &arguments.output);
+    let mut symbols = Symbols::default();
+    let mut others = Others::default();
+    let mut seen_main = None;
+    for (key, path) in &spools {
+        let is_main = names[key] == arguments.output;
+        let known = Known {
+            ended: match (is_main, spools.contains_key(&(key.0, key.1 + 1))) {
+                (_, true) => Some("exec".into()),
+                (true, _) => Some(in_words(ended.end)),
+                (false, _) => None,
+            },
+        };
+        let fewest = match (is_main, arguments.every_process) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => FEW_EVENTS,
+        };
+        match make_trace(path, &names[key], &known, fewest, &mut symbols)? {
+            Some(assembled) if is_main => seen_main = Some(assembled),
+            Some(_) => others.kept += 1,
+            None => others.left_out += 1,
+        }
+    }
+    if !arguments.quiet {
+        tell(&summary(arguments, seen_main.as_ref(), &others, ended));
+    }
+    Ok(())
+}
+
+/// Traces of other processes than the command's, and of what its process executed before.
+#[derive(Default)]
+struct Others {
+    kept: u64,
+    left_out: u64,
+}
+
+fn in_words(end: End) -> String {
+    match end {
+        End::Exited(status) => format!("exit {status}"),
+        End::Killed(signal) => format!("signal {signal}"),
+    }
+}
+
+/// None: it has fewer than `fewest` events, or is no recording.
+pub fn make_trace(
+    spool: &Path,
+    target: &Path,
+    known: &Known,
+    fewest: u64,
+    symbols: &mut Symbols,
+) -> Result<Option<Assembled>> {
+    let Some(mut spool) = Spool::open(spool).with_context(|| spool.display().to_string())? else {
+        return Ok(None);
+    };
+    let mut known = known.clone();
+    if known.ended.is_none() && spool.header.has_ended {
+        known.ended = Some("exit".into());
+    }
+    let bar = progress::bar("writing the trace", 0);
+    let out = Output::open(target)?;
+    let (out, assembled) = assemble::assemble(&mut spool, out, &known, symbols, |events| {
+        bar.set_position(events)
+    })
+    .with_context(|| format!("cannot write {}", target.display()))?;
+    bar.finish_and_clear();
+    if assembled.events >= fewest {
+        out.finish()?;
+        return Ok(Some(assembled));
+    }
+    Ok(None)
+}
+
+fn summary(
+    arguments: &RecordArguments,
+    main: Option<&Assembled>,
+    others: &Others,
+    ended: &Ended,
+) -> String {
+    let file = arguments.output.display();
+    let mut line = Vec::new();
+    if let Some(signal) = ended.end.signal() {
+        line.push(format!(
+            "the command was killed by {}",
+            signals::in_words(signal)
+        ));
+    }
+    match main {
+        Some(trace) => {
+            let size = fs::metadata(&arguments.output).map_or(0, |file| file.len());
+            line.push(format!(
+                "{file}: {} and {} at {}, {}",
+                units::counted(trace.allocations, "allocation"),
+                units::counted(trace.events - trace.allocations, "free"),
+                units::counted(trace.sites as u64, "site"),
+                units::bytes(size as f64)
+            ));
+            if trace.dropped > 0 {
+                line.push(format!(
+                    "{} events were dropped",
+                    units::count(trace.dropped)
+                ));
+            }
+            if let Some(stop) = trace.stop {
+                line.push(format!(
+                    "recording stopped early: {}",
+                    assemble::in_words(stop)
+                ));
+            }
+        }
+        None => line.push("the command allocated nothing that could be seen".into()),
+    }
+    if others.kept > 0 {
+        let kept = units::counted(others.kept, "other trace");
+        line.push(format!("{kept}: {file}.PROCESS"));
+    }
+    if others.left_out > 0 {
+        let few = units::counted(others.left_out, "small one");
+        line.push(format!("{few} left out (--every-process)"));
+    }
+    match ended.left_over {
+        0 => {}
+        1 => line.push("1 process goes on running and is not recorded further".into()),
+        more => line.push(format!(
+            "{more} processes go on running and are not recorded further"
+        )),
+    }
+    line.join("; ")
+}
+
+/// A recording that was kept, or whose pagewise was killed. Returns the traces made.
+pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
+    let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
+    // The first process of all is the command's.
+    let started = |path: &PathBuf| {
+        let header = Spool::open(path).ok().flatten().map(|spool| spool.header);
+        header.map_or(u64::MAX, |header| header.start_ns)
+    };
+    let first = spools.iter().min_by_key(|(_, path)| started(path));
+    let main = first.map_or(0, |((process, _), _)| *process);
+    let mut symbols = Symbols::default();
+    let mut made = Vec::new();
+    for (key, name) in names(&spools, main, target) {
+        let fewest = u64::from(name != target);
+        let known = Known::default();
+        if make_trace(&spools[&key], &name, &known, fewest, &mut symbols)?.is_some() {
+            made.push(name);
+        }
+    }
+    if made.is_empty() {
+        return Err(Failure::new(
+            format!("there is no recording in {}", folder.display()),
+            format!("ls -la {}", folder.display()),
+        )
+        .into());
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_last_program_gets_the_name() {
+        let mut spools = Spools::new();
+        for key in [(10, 0), (10, 1), (11, 0), (12, 0), (12, 1)] {
+            spools.insert(key, PathBuf::new());
+        }
+        let names = names(&spools, 10, Path::new("a/x"));
+        let name = |key| names[&key].to_str().expect("text").to_owned();
+        assert_eq!(name((10, 1)), "a/x");
+        assert_eq!(name((10, 0)), "a/x.10.0");
+        assert_eq!(name((11, 0)), "a/x.11");
+        assert_eq!(name((12, 0)), "a/x.12.0");
+        assert_eq!(name((12, 1)), "a/x.12");
+    }
+}

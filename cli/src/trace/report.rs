@@ -1,0 +1,378 @@
+//! `pagewise trace report`: which call sites pin my pages?
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::{Context, Result};
+use pagewise_trace::SiteId;
+use pagewise_trace::format::{Properties, SiteTable};
+use plotters::prelude::*;
+
+use super::analysis::{self, Analysis, Moment, PageFigures};
+use super::input;
+use super::output::Output;
+use super::stat::{self, Group};
+use super::what_if::{self, Outcome};
+use crate::Ending;
+use crate::commandline::ReportArguments;
+use crate::failure::Failure;
+use crate::report::units;
+
+/// Of the pages held in the model: less is not worth a change.
+const WORTHWHILE: f64 = 0.02;
+const PLOT: (u32, u32) = (860, 260);
+
+/// One place and what a group of its own would do.
+struct Row {
+    place: String,
+    live_objects: f64,
+    live_bytes: f64,
+    pinned_bytes: f64,
+    lifetime: Option<f64>,
+    /// Positive: pages given back.
+    saved_bytes: f64,
+    saved_by_chance: f64,
+}
+
+impl Row {
+    /// Better than no group, by enough, and than a random group by as much.
+    fn helps(&self, held: f64) -> bool {
+        self.saved_bytes > WORTHWHILE * held
+            && self.saved_bytes - self.saved_by_chance > WORTHWHILE * held
+    }
+}
+
+struct Report {
+    head: Vec<(&'static str, String)>,
+    rows: Vec<Row>,
+    model_bytes: f64,
+    found: Analysis,
+}
+
+pub fn report(arguments: &ReportArguments) -> Result<Ending> {
+    let out = arguments.html.as_deref().map(Output::open).transpose()?;
+    let mut trace = input::open(&arguments.file)?;
+    let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
+    let pages = found.pages.filter(|_| found.has_ends());
+    let pages = pages.ok_or_else(|| without_pages(arguments, trace.properties()))?;
+    let mut groups = stat::groups(&found, trace.sites(), false);
+    groups.sort_by(|a, b| b.figures.pinned_bytes.total_cmp(&a.figures.pinned_bytes));
+    groups.retain(|group| group.figures.pinned_bytes > 0.0);
+    groups.truncate(arguments.top);
+    let members = members(&found, trace.sites(), &groups);
+    let outcome = what_if::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
+    let rows = rows(&groups, trace.sites(), &outcome);
+    let mut head = head(&found, &pages, trace.properties(), arguments.at);
+    let held = units::bytes(outcome.ungrouped_bytes as f64);
+    head.push(("model", format!("{held} of pages held without groups")));
+    let report = Report {
+        head,
+        rows,
+        model_bytes: outcome.ungrouped_bytes as f64,
+        found,
+    };
+    if let Some(mut out) = out {
+        let written = out.write_all(html(&report)?.as_bytes());
+        written.context("cannot write the report")?;
+        out.finish()?;
+    } else {
+        // That nobody reads on is no failure.
+        let _ = std::io::stdout().write_all(text(&report).as_bytes());
+    }
+    Ok(Ending::Exit(0))
+}
+
+fn without_pages(arguments: &ReportArguments, properties: &Properties) -> Failure {
+    let file = arguments.file.display();
+    let (why, next) = if properties.number("sample-bytes").unwrap_or(0) > 0 {
+        ("it is a sample", "recording it again without --sample")
+    } else {
+        (
+            "it has no addresses, or no frees",
+            "pagewise trace stat: it needs neither",
+        )
+    };
+    Failure::new(
+        format!("{file} does not tell which pages are held: {why}"),
+        next,
+    )
+    .kept("the file is unchanged")
+}
+
+/// The sites of each group, and its share of all allocations.
+fn members(found: &Analysis, known: &SiteTable, groups: &[Group]) -> Vec<(Vec<SiteId>, f64)> {
+    let place = |site: SiteId| (known.frame_ids(site), known.get(site).map(|site| site.kind));
+    let all = found.total.allocations.max(1.0);
+    groups
+        .iter()
+        .map(|group| {
+            let is_bare = known.frame_ids(group.site).is_empty();
+            let sites = (0..found.sites.len() as SiteId)
+                .filter(|&site| {
+                    site == group.site || (!is_bare && place(site) == place(group.site))
+                })
+                .collect();
+            (sites, group.figures.allocations / all)
+        })
+        .collect()
+}
+
+fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
+    let saved = |bytes: u64| outcome.ungrouped_bytes as f64 - bytes as f64;
+    let outcomes = outcome.grouped_bytes.iter().zip(&outcome.random_bytes);
+    groups
+        .iter()
+        .zip(outcomes)
+        .map(|(group, (grouped, random))| Row {
+            place: known.describe_place(group.site),
+            live_objects: group.figures.live_objects,
+            live_bytes: group.figures.live_bytes,
+            pinned_bytes: group.figures.pinned_bytes,
+            lifetime: (group.figures.frees > 0.0)
+                .then(|| group.figures.lifetimes / group.figures.frees),
+            saved_bytes: saved(*grouped),
+            saved_by_chance: saved(*random),
+        })
+        .collect()
+}
+
+fn head(
+    found: &Analysis,
+    pages: &PageFigures,
+    properties: &Properties,
+    at: Moment,
+) -> Vec<(&'static str, String)> {
+    let moment = match at {
+        Moment::Peak => "when most bytes were live",
+        Moment::Pinned => "when most bytes of held pages were free",
+        Moment::End => "at the end of the trace",
+    };
+    let free = pages.held_bytes as f64 - found.total.live_bytes;
+    let share = |part: f64| 100.0 * part / (pages.held_bytes as f64).max(1.0);
+    vec![
+        (
+            "command",
+            properties.get("command").unwrap_or("not known").to_owned(),
+        ),
+        (
+            "moment",
+            format!(
+                "{moment}: after event {} of {}, {} into the run",
+                units::count(found.moment.event),
+                units::count(found.events),
+                units::seconds(found.moment.seconds)
+            ),
+        ),
+        (
+            "pages",
+            format!(
+                "{} held by {} of live blocks: {} ({:.0} %) are free and held all the same",
+                units::bytes(pages.held_bytes as f64),
+                units::bytes(found.total.live_bytes),
+                units::bytes(free),
+                share(free)
+            ),
+        ),
+        (
+            "pinned",
+            format!(
+                "{} ({:.0} %) by few survivors: {} less than a quarter full",
+                units::bytes(pages.pinned_bytes as f64),
+                share(pages.pinned_bytes as f64),
+                units::counted(pages.sparse_pages, "page")
+            ),
+        ),
+    ]
+}
+
+/// What to do, in a sentence.
+fn advice(report: &Report) -> String {
+    let helpful: Vec<&Row> = helpful(report);
+    if report.rows.is_empty() {
+        return "No page is held by few survivors: there is nothing to gain by another layout."
+            .into();
+    }
+    match helpful.first() {
+        None => format!(
+            "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages, \
+             or no more than a random group does: grouping by call site would not help here.",
+            WORTHWHILE * 100.0
+        ),
+        Some(best) => format!(
+            "Most would be freed by keeping the blocks of {} on pages of their own: {} of {} ({:.0} %). A random group \
+             of as many allocations: {}.",
+            best.place,
+            units::bytes(best.saved_bytes),
+            units::bytes(report.model_bytes),
+            100.0 * best.saved_bytes / report.model_bytes.max(1.0),
+            signed(best.saved_by_chance)
+        ),
+    }
+}
+
+fn helpful(report: &Report) -> Vec<&Row> {
+    let mut rows: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|row| row.helps(report.model_bytes))
+        .collect();
+    rows.sort_by(|a, b| b.saved_bytes.total_cmp(&a.saved_bytes));
+    rows
+}
+
+fn signed(bytes: f64) -> String {
+    if bytes < 0.0 {
+        format!("{} more", units::bytes(-bytes))
+    } else {
+        units::bytes(bytes)
+    }
+}
+
+const COLUMNS: [&str; 7] = [
+    "pins",
+    "blocks",
+    "live",
+    "lives",
+    "own pages free",
+    "random group",
+    "place",
+];
+
+fn cells(row: &Row, held: f64) -> [String; 7] {
+    let mark = if row.helps(held) { "" } else { " (no help)" };
+    [
+        units::bytes(row.pinned_bytes),
+        units::count(row.live_objects as u64),
+        units::bytes(row.live_bytes),
+        row.lifetime.map_or_else(|| "all".into(), units::bytes),
+        format!("{}{mark}", signed(row.saved_bytes)),
+        signed(row.saved_by_chance),
+        row.place.clone(),
+    ]
+}
+
+const NOTE: &str = "pins: free bytes of pages less than a quarter full, shared out among the places whose blocks hold them. \
+lives: bytes allocated during a block's life, mean of those that were freed. own pages free: pages given back if this place's \
+blocks were kept apart, in a model of an allocator with size classes (lowest free place first), against the same model without \
+groups. random group: the same for as many allocations drawn at random: what is not better than that is not the site's doing.";
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for (name, value) in &report.head {
+        let _ = writeln!(text, "{name:<9}{value}");
+    }
+    text.push_str(&stat::curve(&report.found));
+    if !report.rows.is_empty() {
+        let rows = report.rows.iter().map(|row| {
+            let mut cells = cells(row, report.model_bytes);
+            cells[6] = stat::shortened(&cells[6]);
+            cells.to_vec()
+        });
+        let _ = writeln!(text, "\n{}", stat::table(COLUMNS.to_vec(), rows));
+    }
+    let _ = writeln!(text, "\n{}\n", advice(report));
+    for line in wrapped(NOTE, 110) {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !lines[last].is_empty() {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        }
+    }
+    lines
+}
+
+fn html(report: &Report) -> Result<String> {
+    let mut page = String::from(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Which call sites pin my pages?</title>\n\
+         <style>body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
+         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:last-child,th:last-child{text-align:left;\
+         font-family:monospace;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:6em auto}dd{margin:0}\
+         p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n<dl>\n",
+    );
+    for (name, value) in &report.head {
+        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
+    }
+    let _ = writeln!(
+        page,
+        "</dl>\n<p><strong>{}</strong></p>",
+        escaped(&advice(report))
+    );
+    page.push_str(&plot(&report.found)?);
+    page.push_str("\n<table><tr>");
+    for column in COLUMNS {
+        let _ = write!(page, "<th>{column}</th>");
+    }
+    page.push_str("</tr>\n");
+    for row in &report.rows {
+        page.push_str("<tr>");
+        for cell in cells(row, report.model_bytes) {
+            let _ = write!(page, "<td>{}</td>", escaped(&cell));
+        }
+        page.push_str("</tr>\n");
+    }
+    let _ = writeln!(
+        page,
+        "</table>\n<p class=\"note\">{NOTE}</p>\n</body></html>"
+    );
+    Ok(page)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// Live bytes, and bytes of held pages where they are known, over time.
+fn plot(found: &Analysis) -> Result<String> {
+    let mut svg = String::new();
+    let points = &found.curve;
+    let has_time = found.seconds > 0.0;
+    let x = |point: &analysis::Point| {
+        if has_time {
+            point.seconds
+        } else {
+            point.event as f64
+        }
+    };
+    let end = points.last().map_or(1.0, x).max(1e-9);
+    let most =
+        |value: f64, point: &analysis::Point| value.max(point.live_bytes).max(point.held_bytes);
+    let top = points.iter().fold(1.0, most) / 1e6 * 1.05;
+    {
+        let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .x_label_area_size(36)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .x_desc(if has_time { "seconds" } else { "events" })
+            .y_desc("MB: live (blue), held pages (red)")
+            .draw()?;
+        let live = points
+            .iter()
+            .map(|point| (x(point), point.live_bytes / 1e6));
+        chart.draw_series(LineSeries::new(live, &BLUE))?;
+        let held = points
+            .iter()
+            .map(|point| (x(point), point.held_bytes / 1e6));
+        chart.draw_series(LineSeries::new(held, &RED))?;
+        area.present()?;
+    }
+    Ok(svg)
+}

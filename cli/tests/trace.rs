@@ -1,0 +1,644 @@
+//! `pagewise trace`: recording real programs, and looking at what was recorded.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use common::{allocating_program, errors, read_json, recorder, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn record(&self, options: &[&str], command: &[&str]) -> Output {
+        pagewise()
+            .args(["trace", "record", "-o"])
+            .arg(self.path("x.trace"))
+            .args(options)
+            .arg("--")
+            .args(command)
+            .output()
+            .unwrap()
+    }
+
+    fn record_program(&self, options: &[&str], mode: &str) -> Output {
+        self.record(options, &[allocating_program().to_str().unwrap(), mode])
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        pagewise()
+            .arg("trace")
+            .args(words)
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    fn stat(&self, name: &str) -> Value {
+        let output = self.run(&[
+            "stat",
+            "--top",
+            "100000",
+            "--split",
+            "--json",
+            "figures.json",
+            name,
+        ]);
+        assert!(output.status.success(), "{}", errors(&output));
+        read_json(&self.path("figures.json"))
+    }
+}
+
+fn pagewise() -> Command {
+    let mut command = common::pagewise();
+    command.env("PAGEWISE_RECORD_LIBRARY", recorder());
+    command
+}
+
+/// The program says "expect SIZE ALLOCATIONS FREES". All blocks of a size come from sites of their own.
+fn check_expectations(bench: &Bench, output: &Output) {
+    let shown = bench.run(&["convert", "x.trace", "-o", "-"]);
+    let shown = text(&shown);
+    let said = text(output);
+    let mut checked = 0;
+    for line in said.lines().filter_map(|line| line.strip_prefix("expect ")) {
+        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+        let of_size = |line: &&str| line.split(' ').nth(3) == Some(&numbers[0].to_string());
+        let allocations = shown
+            .lines()
+            .filter(|line| line.starts_with("allocate "))
+            .filter(of_size);
+        let objects: std::collections::HashSet<&str> = allocations
+            .map(|line| line.split(' ').nth(1).unwrap())
+            .collect();
+        let frees = shown
+            .lines()
+            .filter_map(|line| line.strip_prefix("free "))
+            .filter(|object| objects.contains(object));
+        assert_eq!(
+            (objects.len() as u64, frees.count() as u64),
+            (numbers[1], numbers[2]),
+            "{line}"
+        );
+        checked += 1;
+    }
+    assert!(checked > 0, "{said}");
+}
+
+#[test]
+fn what_a_program_allocates_is_in_its_trace() {
+    let bench = Bench::new();
+    for mode in ["every-function", "threads"] {
+        let output = bench.record_program(&[], mode);
+        assert!(output.status.success(), "{}", errors(&output));
+        assert!(text(&output).ends_with("done\n"));
+        check_expectations(&bench, &output);
+    }
+    assert_eq!(bench.names(), ["x.trace"]);
+}
+
+#[test]
+fn one_line_says_what_was_recorded() {
+    let bench = Bench::new();
+    let output = bench.record_program(&[], "every-function");
+    let said = errors(&output);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("x.trace: ") && said.contains(" allocations and "),
+        "{said}"
+    );
+    let output = bench.record_program(&["--quiet"], "every-function");
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn status_and_input_pass_through() {
+    let bench = Bench::new();
+    let output = bench.record(&[], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(text(&output), "out\n");
+    assert!(errors(&output).starts_with("err\n"));
+    assert_eq!(
+        bench.record(&[], &["no-such-command-here"]).status.code(),
+        Some(127)
+    );
+    assert_eq!(bench.record(&[], &["/etc/passwd"]).status.code(), Some(126));
+}
+
+#[test]
+fn a_crash_loses_nothing() {
+    for (mode, signal) in [("crash", libc::SIGSEGV), ("kill", libc::SIGKILL)] {
+        let bench = Bench::new();
+        let output = bench.record_program(&[], mode);
+        assert_eq!(output.status.signal(), Some(signal));
+        check_expectations(&bench, &output);
+        let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+        assert!(
+            shown.contains(&format!("ended: signal {signal}")),
+            "{shown}"
+        );
+        assert!(errors(&output).contains("was killed by signal"));
+    }
+}
+
+#[test]
+fn children_have_traces_of_their_own() {
+    let bench = Bench::new();
+    let output = bench.record_program(&["--every-process"], "fork");
+    assert!(output.status.success(), "{}", errors(&output));
+    check_expectations(&bench, &output);
+    // Child, grandchild, and system()'s shell, which may allocate or not.
+    let others = bench.names().len() - 1;
+    assert!(others >= 2, "{:?}", bench.names());
+    assert!(
+        errors(&output).contains(" other traces: "),
+        "{}",
+        errors(&output)
+    );
+    let all: Vec<String> = bench
+        .names()
+        .iter()
+        .map(|name| text(&bench.run(&["convert", name, "-o", "-"])))
+        .collect();
+    let with = |size: &str| all.iter().filter(|text| text.contains(size)).count();
+    assert_eq!(
+        (
+            with(" 11001 0 0x"),
+            with(" 11003 0 0x"),
+            with(" 11005 0 0x")
+        ),
+        (1, 1, 1)
+    );
+
+    // The child made some 2000 events, the others few.
+    let few = Bench::new();
+    let said = errors(&few.record_program(&[], "fork"));
+    assert_eq!(few.names().len(), 2, "{:?}", few.names());
+    assert!(
+        said.contains("1 other trace: ") && said.contains(" left out (--every-process)"),
+        "{said}"
+    );
+
+    let alone = Bench::new();
+    alone.record_program(&["--no-children"], "fork");
+    assert_eq!(alone.names(), ["x.trace"]);
+}
+
+#[test]
+fn the_last_program_of_the_command_gets_the_name() {
+    let bench = Bench::new();
+    let output = bench.record_program(&["--every-process"], "exec");
+    assert!(output.status.success());
+    check_expectations(&bench, &output);
+    assert_eq!(bench.names().len(), 2, "{:?}", bench.names());
+    let before = bench.names()[1].clone();
+    let shown = text(&bench.run(&["show", "--properties", &before]));
+    assert!(shown.contains("ended: exec"), "{shown}");
+}
+
+#[test]
+fn stacks_lead_to_main() {
+    let bench = Bench::new();
+    bench.record_program(&["--stacks"], "stacks");
+    let shown = text(&bench.run(&["convert", "x.trace", "-o", "-"]));
+    let frames: Vec<&str> = shown
+        .lines()
+        .filter_map(|line| line.strip_prefix("frame "))
+        .filter_map(|line| line.split("symbol=").nth(1)?.split(' ').next())
+        .collect();
+    let chain = ["third", "second", "first", "stacks"];
+    let is_there = frames.windows(4).any(|window| window == chain);
+    assert!(is_there, "{frames:?}");
+}
+
+/// C++'s new is seen where it is used, and exceptions pass.
+#[test]
+fn new_is_counted_where_it_is_called() {
+    let bench = Bench::new();
+    let source = bench.path("x.cpp");
+    fs::write(
+        &source,
+        "#include <cstdio>\n#include <new>\nstruct alignas(128) Wide { char c[256]; };\n\
+         __attribute__((noinline)) int *make() { return new int[100]; }\n\
+         int main() { for (int i = 0; i < 50; i++) delete[] make();\n\
+         delete new Wide; delete new (std::nothrow) Wide;\n\
+         volatile size_t huge = 1ull << 60;\n\
+         for (int i = 0; i < 3; i++) try { delete[] new char[huge]; } catch (std::bad_alloc &) { puts(\"caught\"); }\n\
+         if (new (std::nothrow) char[huge]) return 1;\n\
+         delete[] make(); }\n",
+    )
+    .unwrap();
+    let program = bench.path("x");
+    let built = Command::new("c++")
+        .args(["-std=c++17", "-g", "-O0", "-w", "-o"])
+        .args([&program, &source])
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        return; // no C++ compiler
+    }
+    let output = bench.record(&[], &[program.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(text(&output), "caught\ncaught\ncaught\n");
+    let figures = bench.stat("x.trace");
+    let of = |name: &str| {
+        let sites = figures["sites"].as_array().unwrap().iter();
+        let found = sites.filter(|site| site["description"].as_str().unwrap().starts_with(name));
+        found
+            .map(|site| {
+                (
+                    site["allocations"].as_f64().unwrap(),
+                    site["frees"].as_f64().unwrap(),
+                )
+            })
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    };
+    assert_eq!(of("make() (x.cpp:4)"), (51.0, 51.0));
+    assert_eq!(of("main (x.cpp:6)"), (2.0, 2.0));
+    assert_eq!(of("operator new"), (0.0, 0.0));
+}
+
+#[test]
+fn a_sample_estimates_the_whole() {
+    let bench = Bench::new();
+    bench.record_program(&["--sample", "20000"], "threads");
+    let figures = bench.stat("x.trace");
+    // 8 x 5000 blocks of 14,001 bytes, 8 x 2000 of 14,002 and 5000 of 14,003.
+    let estimate = figures["allocated_bytes"].as_f64().unwrap();
+    assert!((estimate / 854.1e6 - 1.0).abs() < 0.06, "{estimate}");
+    assert_eq!(figures["properties"]["sample-bytes"], "20000");
+}
+
+#[test]
+fn programs_that_cannot_be_recorded_are_refused() {
+    let bench = Bench::new();
+    let output = bench.record(&[], &[common::static_program().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        errors(&output).contains("statically linked"),
+        "{}",
+        errors(&output)
+    );
+    assert!(bench.names().is_empty(), "{:?}", bench.names());
+}
+
+#[test]
+fn an_unwritable_target_is_said_before_anything_runs() {
+    let bench = Bench::new();
+    for target in ["/nonexistent/x.trace", "/proc/x.trace", "-", "/tmp"] {
+        let output = pagewise()
+            .args(["trace", "record", "-o", target, "--", "touch"])
+            .arg(bench.path("ran"))
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(125),
+            "{target}: {}",
+            errors(&output)
+        );
+    }
+    assert!(bench.names().is_empty());
+}
+
+#[test]
+fn an_older_trace_stays_until_the_new_one_is_complete() {
+    let bench = Bench::new();
+    fs::write(bench.path("x.trace"), "older").unwrap();
+    let mut child = pagewise()
+        .args(["trace", "record", "-o"])
+        .arg(bench.path("x.trace"))
+        .args(["--", "sleep", "5"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read(bench.path("x.trace")).unwrap(), b"older");
+    // What was recorded until then is in a folder beside it.
+    let kept = bench
+        .names()
+        .into_iter()
+        .find(|name| name.starts_with(".pagewise-recording"));
+    let output = bench.run(&["convert", &kept.unwrap(), "-o", "again.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let shown = text(&bench.run(&["show", "--properties", "again.trace"]));
+    assert!(shown.contains("command: sleep 5"), "{shown}");
+}
+
+// --- looking at traces ---------------------------------------------------------
+
+/// One survivor on each of 100 pages, and everything else freed.
+fn sparse_trace(bench: &Bench) {
+    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
+    let mut object = 0;
+    for page in 0..100_u64 {
+        for place in 0..32 {
+            object += 1;
+            let site = u64::from(place == 0);
+            let address = 0x10_0000 + page * 4096 + place * 128;
+            lines.push(format!("allocate {object} {site} 128 0 {address:#x}"));
+        }
+        lines.push(format!("time {}", (page + 1) * 1_000_000));
+    }
+    lines.extend(
+        (1..=object)
+            .filter(|object| object % 32 != 1)
+            .map(|object| format!("free {object}")),
+    );
+    for (site, symbol) in ["brief", "survivor"].iter().enumerate() {
+        lines.push(format!("site {site} type=- depth=- class=128"));
+        lines.push(format!(
+            "frame 0x1000 symbol={symbol} file=- line=0 module=/bin/x build=-"
+        ));
+    }
+    fs::write(bench.path("sparse.txt"), lines.join("\n")).unwrap();
+    let output = bench.run(&["convert", "sparse.txt", "-o", "sparse.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+}
+
+#[test]
+fn stat_names_who_pins_pages() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let output = bench.run(&["stat", "--at", "end", "--json", "f.json", "sparse.trace"]);
+    let figures = read_json(&bench.path("f.json"));
+    assert_eq!(figures["pages"]["sparse_pages"], 100);
+    assert_eq!(figures["pages"]["held_bytes"], 100 * 4096);
+    assert_eq!(figures["peak_live_bytes"], 3200.0 * 128.0);
+    let survivor = figures["sites"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|site| site["site"] == 1)
+        .unwrap();
+    assert_eq!(survivor["pinned_bytes"], 100.0 * (4096.0 - 128.0));
+    assert_eq!(survivor["live_bytes"], 12800.0);
+    let shown = text(&output);
+    assert!(
+        shown.contains("410 kB held by 12.8 kB of live blocks"),
+        "{shown}"
+    );
+    assert!(shown.contains("survivor (x)"), "{shown}");
+    // The worst moment is the same: after the last free.
+    let output = bench.run(&["stat", "--at", "pinned", "sparse.trace"]);
+    assert!(
+        text(&output).contains("after event 6,300"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn show_goes_where_it_is_told() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let output = bench.run(&[
+        "show",
+        "--from",
+        "3199",
+        "--count",
+        "2",
+        "--sites",
+        "sparse.trace",
+    ]);
+    let shown = text(&output);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(
+        lines[1..],
+        [
+            "allocate 3200 0 128 0 0x163f80",
+            "time 100000000",
+            "free 2",
+            "# site 0: brief (x), class 128"
+        ]
+    );
+    assert!(text(&bench.run(&["show", "--from", "999999999", "sparse.trace"])).is_empty());
+}
+
+#[test]
+fn text_and_back_is_the_same() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    bench.run(&["convert", "sparse.trace", "-o", "a.txt"]);
+    bench.run(&["convert", "a.txt", "-o", "b.trace"]);
+    bench.run(&["convert", "b.trace", "-o", "b.txt"]);
+    bench.run(&["convert", "b.trace", "-o", "c.trace"]);
+    assert_eq!(
+        fs::read(bench.path("a.txt")).unwrap(),
+        fs::read(bench.path("b.txt")).unwrap()
+    );
+    assert_eq!(
+        fs::read(bench.path("b.trace")).unwrap(),
+        fs::read(bench.path("c.trace")).unwrap()
+    );
+}
+
+#[test]
+fn csv_has_a_line_for_each_site() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    bench.run(&["convert", "--at", "end", "sparse.trace", "-o", "x.csv"]);
+    let csv = fs::read_to_string(bench.path("x.csv")).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(
+        lines[2].starts_with("1,,survivor,,0,/bin/x,0x1000,,128,100,12800,0,,100,12800,396800"),
+        "{csv}"
+    );
+}
+
+/// Go's own reader, where it is installed.
+#[test]
+fn pprof_reads_the_profile() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    bench.run(&["convert", "--at", "end", "sparse.trace", "-o", "x.pb.gz"]);
+    let bytes = fs::read(bench.path("x.pb.gz")).unwrap();
+    assert_eq!(bytes[..2], [0x1f, 0x8b]);
+    let output = Command::new("go")
+        .args(["tool", "pprof", "-sample_index=pinned_space", "-raw"])
+        .arg(bench.path("x.pb.gz"))
+        .output();
+    let Ok(output) = output else {
+        return;
+    };
+    let shown = text(&output);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        shown.contains("inuse_space/bytes[dflt]") || shown.contains("pinned_space/bytes"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("100      12800        100      12800     396800"),
+        "{shown}"
+    );
+    assert!(shown.contains("survivor"), "{shown}");
+}
+
+#[test]
+fn damaged_foreign_and_cut_off_files_are_named() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let bytes = fs::read(bench.path("sparse.trace")).unwrap();
+    fs::write(bench.path("cut.trace"), &bytes[..bytes.len() - 100]).unwrap();
+    let output = bench.run(&["stat", "cut.trace"]);
+    assert!(output.status.success());
+    assert!(
+        errors(&output).contains("was cut off at byte"),
+        "{}",
+        errors(&output)
+    );
+
+    let mut damaged = bytes.clone();
+    damaged[100] ^= 1;
+    fs::write(bench.path("damaged.trace"), damaged).unwrap();
+    fs::write(bench.path("foreign.trace"), "#!/bin/sh\nexit 0\n").unwrap();
+    fs::write(bench.path("bad.txt"), "pagewise-trace 1\nfree 1\n").unwrap();
+    for (name, said) in [
+        ("damaged.trace", "is damaged at byte "),
+        ("foreign.trace", "this is not a trace"),
+        ("missing.trace", "No such file"),
+        (
+            "bad.txt",
+            "line 2: an event cannot be written: there is no object 1 yet",
+        ),
+    ] {
+        let output = bench.run(&["convert", name, "-o", "out.trace"]);
+        assert_eq!(output.status.code(), Some(125), "{name}");
+        let errors = errors(&output);
+        assert!(
+            errors.contains(said) && errors.contains("try: "),
+            "{errors}"
+        );
+        assert!(!bench.path("out.trace").exists());
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let pagewise = env!("CARGO_BIN_EXE_pagewise");
+    for words in ["show sparse.trace", "convert sparse.trace -o -"] {
+        let line = format!("{pagewise} trace {words} | head -n 1; echo ${{PIPESTATUS[0]}}");
+        let output = Command::new("bash")
+            .args(["-c", &line])
+            .current_dir(bench.folder.path())
+            .output()
+            .unwrap();
+        let shown = text(&output);
+        assert_eq!(
+            shown.lines().last(),
+            Some("0"),
+            "{words}: {shown} {}",
+            errors(&output)
+        );
+        assert!(output.stderr.is_empty(), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn a_collectors_trace_has_no_live_bytes() {
+    let bench = Bench::new();
+    let lines = "pagewise-trace 1\nallocate 1 0 16 0\nallocate 2 0 16 0\nassign 1 0 2\nadd-root 1 0\njump 3 0\n";
+    fs::write(bench.path("j.txt"), lines).unwrap();
+    bench.run(&["convert", "j.txt", "-o", "j.trace"]);
+    let output = bench.run(&["stat", "j.trace"]);
+    let shown = text(&output);
+    assert!(shown.contains("live      not known"), "{shown}");
+    assert!(
+        shown.contains("1 assignments") && !shown.contains("pins"),
+        "{shown}"
+    );
+    assert_eq!(bench.stat("j.trace")["peak_live_bytes"], Value::Null);
+}
+
+/// The survivors would fit on 4 pages and hold 100.
+#[test]
+fn the_report_says_who_pins_and_what_grouping_frees() {
+    let bench = Bench::new();
+    sparse_trace(&bench);
+    let shown = text(&bench.run(&["report", "sparse.trace"]));
+    assert!(
+        shown.contains("pinned   397 kB (97 %) by few survivors: 100 pages"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("Most would be freed by keeping the blocks of survivor (x)"),
+        "{shown}"
+    );
+    assert!(shown.contains("393 kB of 410 kB (96 %)"), "{shown}");
+    let output = bench.run(&["report", "--html", "x.html", "sparse.trace"]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    let html = fs::read_to_string(bench.path("x.html")).unwrap();
+    assert!(html.contains("<svg") && html.contains("survivor (x)") && html.ends_with("</html>\n"));
+}
+
+/// One block in 32 survives, of whatever site: no site is to blame.
+#[test]
+fn the_report_says_when_grouping_would_not_help() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
+    for object in 1..=20_000_u64 {
+        let (site, address) = (random.u8(..4), 0x10_0000 + object * 128);
+        lines.push(format!("allocate {object} {site} 128 0 {address:#x}"));
+    }
+    let dead = (1..=20_000).filter(|_| random.u8(..32) > 0);
+    lines.extend(dead.map(|object| format!("free {object}")));
+    fs::write(bench.path("x.txt"), lines.join("\n")).unwrap();
+    bench.run(&["convert", "x.txt", "-o", "x.trace"]);
+    let shown = text(&bench.run(&["report", "x.trace"]));
+    assert!(
+        shown.contains("grouping by call site would not help here"),
+        "{shown}"
+    );
+    assert!(shown.contains("(no help)"), "{shown}");
+}
+
+#[test]
+fn a_report_needs_addresses() {
+    let bench = Bench::new();
+    fs::write(
+        bench.path("x.txt"),
+        "pagewise-trace 1\nallocate 1 0 16 0\nfree 1\n",
+    )
+    .unwrap();
+    bench.run(&["convert", "x.txt", "-o", "x.trace"]);
+    let output = bench.run(&["report", "--html", "x.html", "x.trace"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        errors(&output).contains("it has no addresses"),
+        "{}",
+        errors(&output)
+    );
+    assert_eq!(bench.names(), ["x.trace", "x.txt"]);
+}

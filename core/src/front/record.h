@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+//
+// What the recorder's other entrances need of its malloc.
+#ifndef PW_FRONT_RECORD_H
+#define PW_FRONT_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// As malloc or memalign (alignment other than 0), on behalf of a caller at `site`. NULL: no memory.
+void *pw_record_allocate(size_t alignment, size_t size, const void *site, const void *frame);
+void pw_record_free(void *block);
+
+// Does this function belong to the allocator behind us, or to the module of that name?
+bool pw_record_is_behind(const void *function);
+bool pw_record_is_in(const void *function, const char *module);
+
+#endif

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT
+#include "front/record_log.h"
+#include "front/record_clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIKELY(condition)   __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define OWN_THREAD          __thread __attribute__((tls_model("initial-exec")))
+
+#define LARGEST_CHUNK      (1 << 20)
+#define LONGEST_ALLOCATION 4 // words: time, allocation with its size beside it
+#define LONGEST_FREE       3
+#define ADDRESS_BITS       48
+#define ALLOCATION_BITS    30 // of a stamp's difference
+#define FREE_BITS          14
+#define IN_THE_MAKING      UINT32_MAX // pw_log.epoch while a process begins to record
+
+struct pw_log pw_log;
+static OWN_THREAD struct pw_lane *own_lane;
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+// --- options ------------------------------------------------------------------
+
+// The value of `name` in "name=value,name=value". False: it is not there.
+static bool option(const char *options, const char *name, char *value, size_t size) {
+    size_t length = strlen(name);
+    for (const char *at = options; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            size_t end = strcspn(at + length + 1, ",");
+            if (end >= size) {
+                return false;
+            }
+            memcpy(value, at + length + 1, end);
+            value[end] = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t number_option(const char *options, const char *name, uint64_t otherwise) {
+    char value[32];
+    return option(options, name, value, sizeof value) ? strtoull(value, NULL, 10) : otherwise;
+}
+
+static bool read_options(void) {
+    const char *options = getenv("PAGEWISE_RECORD");
+    if (!options || !option(options, "spool", pw_log.folder, sizeof pw_log.folder)) {
+        return false;
+    }
+    pw_log.has_stacks = number_option(options, "stacks", 0) != 0;
+    pw_log.has_children = number_option(options, "children", 1) != 0;
+    pw_log.sample_bytes = number_option(options, "sample", 0);
+    uint64_t parent = number_option(options, "parent", 0);
+    return pw_log.has_children || parent == 0 || parent == (uint64_t)pw_os_parent_pid();
+}
+
+// --- a process ----------------------------------------------------------------
+
+static void stop(enum pw_spool_stop reason, int error) {
+    pw_log.is_on = false;
+    if (pw_log.header && pw_log.header->stop == PW_STOP_NONE) {
+        pw_log.header->error = (uint32_t)error;
+        pw_log.header->stop = reason;
+    }
+}
+
+static bool create_file(void) {
+    for (int program = 0; program < 1000; program++) {
+        snprintf(pw_log.path, sizeof pw_log.path, "%s/%d.%d", pw_log.folder, pw_os_pid(), program);
+        pw_log.file = pw_os_create(pw_log.path);
+        if (pw_log.file.fd >= 0) {
+            return true;
+        }
+        char probe;
+        // Taken by the program that this process executed before, or a sign that there is no way
+        // in?
+        if (pw_os_read_file(pw_log.path, &probe, 1) == 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static void fill_header(void) {
+    struct pw_spool_header *header = pw_log.header;
+    header->version = PW_SPOOL_VERSION;
+    header->pid = (uint32_t)pw_os_pid();
+    header->parent = (uint32_t)pw_os_parent_pid();
+    header->sample_bytes = pw_log.sample_bytes;
+    header->stacks = pw_log.has_stacks;
+    header->start_stamp = pw_clock();
+    header->start_ns = pw_os_monotonic_ns();
+    header->start_real_ns = pw_os_real_ns();
+    pw_os_read_link("/proc/self/exe", header->program, sizeof header->program);
+    pw_os_read_file("/proc/self/cmdline", header->command, sizeof header->command - 1);
+    header->magic = PW_SPOOL_MAGIC;
+}
+
+// Files are made anew in a child: it has neither our mappings nor our place in the file.
+static bool begin_process(void) {
+    int error = 0;
+    pw_log.header = NULL;
+    pw_log.lanes = 0;
+    pw_log.lock = 0;
+    pw_log.module_count = 0;
+    pw_log.file = PW_OS_NO_FILE;
+    if (!create_file()) {
+        return false;
+    }
+    pw_log.size = PW_SPOOL_STEP;
+    pw_log.header = pw_os_map_spool(&pw_log.file, pw_log.path, 0, PW_PAGE, &error);
+    if (!pw_log.header) {
+        return false;
+    }
+    fill_header();
+    return true;
+}
+
+static void end_thread(void *lane);
+
+void pw_log_start(void) {
+    if (pw_log.is_started || !environ) {
+        return;
+    }
+    pw_log.is_started = true;
+    if (!read_options() || (pw_log.sample_bytes && !pw_sample_start())) {
+        return;
+    }
+    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+    pw_log.epoch = pw_os_fork_marker();
+    if (pw_log.epoch && begin_process()) {
+        pw_log.last_epoch = 1;
+        *pw_log.epoch = 1;
+        pw_log.is_on = true;
+    }
+}
+
+static void note_time(void) {
+    struct pw_spool_header *header = pw_log.header;
+    header->end_stamp = pw_clock();
+    header->end_ns = pw_os_monotonic_ns();
+}
+
+void pw_log_end(void) {
+    if (pw_log.epoch && *pw_log.epoch != 0 && pw_log.header) {
+        note_time();
+        pw_log.header->ended = 1;
+    }
+}
+
+// The first event in a child of a fork. With several threads, one of them does it.
+static bool enter_process(void) {
+    uint32_t none = 0;
+    if (__atomic_compare_exchange_n(pw_log.epoch, &none, IN_THE_MAKING, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        // The lanes in the list were those of the parent's other threads: their chunks are not
+        // mapped here.
+        pw_log.spare = NULL;
+        pw_log.header = NULL;
+        if (!pw_log.has_children || !begin_process()) {
+            pw_log.is_on = false;
+        }
+        pw_log.last_epoch++;
+        __atomic_store_n(pw_log.epoch, pw_log.last_epoch, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(pw_log.epoch, __ATOMIC_ACQUIRE) == IN_THE_MAKING) {}
+    return pw_log.is_on;
+}
+
+// --- a thread -----------------------------------------------------------------
+
+static void lock_lanes(void) {
+    while (__atomic_exchange_n(&pw_log.lock, 1, __ATOMIC_ACQUIRE) != 0) {}
+}
+
+static void unlock_lanes(void) {
+    __atomic_store_n(&pw_log.lock, 0, __ATOMIC_RELEASE);
+}
+
+// A signal's handler that allocates must not find its own thread holding the lock.
+static void end_thread(void *ended) {
+    struct pw_lane *lane = ended;
+    struct pw_os_signals signals;
+    own_lane = NULL;
+    if (*pw_log.epoch != lane->epoch) {
+        return;
+    }
+    pw_os_signals_block(&signals);
+    lock_lanes();
+    lane->spare = pw_log.spare;
+    pw_log.spare = lane;
+    unlock_lanes();
+    pw_os_signals_restore(&signals);
+}
+
+static struct pw_lane *take_spare(void) {
+    struct pw_os_signals signals;
+    pw_os_signals_block(&signals);
+    lock_lanes();
+    struct pw_lane *lane = pw_log.spare;
+    if (lane) {
+        pw_log.spare = lane->spare;
+    }
+    unlock_lanes();
+    pw_os_signals_restore(&signals);
+    return lane;
+}
+
+static void begin_lane(struct pw_lane *lane) {
+    lane->next = lane->end = NULL;
+    lane->chunk = NULL;
+    lane->chunks = 0;
+    lane->stamp = pw_log.header->start_stamp;
+    lane->number = __atomic_fetch_add(&pw_log.lanes, 1, __ATOMIC_RELAXED);
+    lane->epoch = *pw_log.epoch;
+    memset(lane->slots, 0, sizeof lane->slots);
+}
+
+// The thread's lane: after a fork its old one, begun anew; else one of an ended thread, or a new
+// one.
+static struct pw_lane *find_lane(void) {
+    struct pw_lane *lane = own_lane;
+    if (lane) {
+        begin_lane(lane);
+        return lane;
+    }
+    lane = take_spare();
+    if (lane) {
+        return lane;
+    }
+    lane = pw_os_map_table((sizeof *lane + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    if (lane) {
+        begin_lane(lane);
+    } else {
+        stop(PW_STOP_NO_MEMORY, ENOMEM);
+    }
+    return lane;
+}
+
+static struct pw_lane *enter(void) {
+    if (!enter_process()) {
+        return NULL;
+    }
+    struct pw_lane *lane = find_lane();
+    if (!lane) {
+        return NULL;
+    }
+    own_lane = lane;
+    pw_site_find_stack(lane);
+    pw_sample_begin(lane);
+    if (has_thread_end) {
+        pthread_setspecific(thread_end, lane);
+    }
+    uint64_t thread = (uint64_t)pw_os_thread_id();
+    if (pw_log_room(lane, 2)) {
+        pw_log_other(lane, PW_KIND_THREAD, 0, &thread, 1);
+    }
+    return lane;
+}
+
+// NULL: this thread does not record.
+static inline struct pw_lane *lane_here(void) {
+    struct pw_lane *lane = own_lane;
+    if (UNLIKELY(!pw_log.is_on)) {
+        pw_log_start();
+        return pw_log.is_on ? enter() : NULL;
+    }
+    if (UNLIKELY(!lane || lane->epoch != *pw_log.epoch)) {
+        return enter();
+    }
+    return lane;
+}
+
+// --- chunks -------------------------------------------------------------------
+
+// A program with many threads shall not need a large chunk for each.
+static size_t next_chunk_size(const struct pw_lane *lane) {
+    size_t size = (size_t)PW_SPOOL_STEP << (lane->chunks < 4 ? lane->chunks : 4);
+    return size < LARGEST_CHUNK ? size : LARGEST_CHUNK;
+}
+
+static bool new_chunk(struct pw_lane *lane) {
+    struct pw_os_signals signals;
+    int error = 0;
+    size_t size = next_chunk_size(lane);
+    if (!pw_log.is_on) {
+        return false;
+    }
+    pw_os_signals_block(&signals);
+    uint64_t offset = __atomic_fetch_add(&pw_log.size, size, __ATOMIC_RELAXED);
+    struct pw_spool_chunk *chunk = pw_os_map_spool(&pw_log.file, pw_log.path, offset, size, &error);
+    if (chunk) {
+        if (lane->chunk) {
+            pw_os_unmap(lane->chunk, lane->chunk->size);
+        }
+        chunk->lane = lane->number;
+        chunk->sequence = lane->chunks++;
+        chunk->stamp = lane->stamp;
+        chunk->size = size;
+        __atomic_store_n(&chunk->magic, PW_CHUNK_MAGIC, __ATOMIC_RELEASE);
+        lane->chunk = chunk;
+        lane->next = (uint64_t *)(chunk + 1);
+        lane->end = (uint64_t *)((char *)chunk + size);
+        note_time();
+    } else {
+        stop(error == ENOSPC || error == EDQUOT || error == EFBIG ? PW_STOP_NO_ROOM
+             : error == ENOMEM                                    ? PW_STOP_NO_MEMORY
+                                                                  : PW_STOP_NO_FILE,
+             error);
+    }
+    pw_os_signals_restore(&signals);
+    return chunk != NULL;
+}
+
+bool pw_log_room(struct pw_lane *lane, size_t words) {
+    return LIKELY((size_t)(lane->end - lane->next) >= words) || new_chunk(lane);
+}
+
+// A record counts when its first word is there: the others are written before it, in case the
+// program is killed in between.
+static inline void commit(struct pw_lane *lane, uint64_t first, size_t words) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    *(volatile uint64_t *)lane->next = first;
+    lane->next += words;
+}
+
+void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operand,
+                  const uint64_t *words, size_t count) {
+    memcpy(lane->next + 1, words, count * sizeof *words);
+    commit(lane,
+           PW_WORD_OTHER | (uint64_t)kind << 2 | (uint64_t)count << 8 | (uint64_t)operand << 32,
+           count + 1);
+}
+
+// --- events -------------------------------------------------------------------
+
+// How far the lane's stamp has to go on, in `bits` bits; a record of its own takes what does not
+// fit.
+static inline uint64_t advance(struct pw_lane *lane, uint64_t stamp, unsigned bits) {
+    uint64_t step = stamp - lane->stamp;
+    if (UNLIKELY((int64_t)step < 0)) {
+        return 0; // taken before the last one, by a realloc
+    }
+    lane->stamp = stamp;
+    if (UNLIKELY(step >> bits)) {
+        pw_log_other(lane, PW_KIND_TIME, 0, &stamp, 1);
+        return 0;
+    }
+    return step;
+}
+
+static void drop(uint64_t *counter) {
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static inline bool is_recordable(const void *block) {
+    return (uintptr_t)block >> ADDRESS_BITS == 0;
+}
+
+// Recording has ended, or the block cannot be written down: the trace shall say so.
+static void count_dropped(bool is_free) {
+    struct pw_spool_header *header = pw_log.header;
+    if (header && pw_log.epoch && *pw_log.epoch == pw_log.last_epoch) {
+        drop(is_free ? &header->dropped_frees : &header->dropped_allocations);
+    }
+}
+
+void pw_log_allocation(const void *block, size_t size, const void *site, const void *frame) {
+    struct pw_lane *lane = lane_here();
+    if (UNLIKELY(!lane)) {
+        if (pw_log.header) {
+            count_dropped(false);
+        }
+        return;
+    }
+    if (UNLIKELY(pw_log.sample_bytes)) {
+        if (!pw_sample_takes(lane, size)) {
+            return;
+        }
+        if (!pw_sample_add(block)) {
+            count_dropped(false);
+            return;
+        }
+    }
+    uint64_t stamp = pw_clock_after_loads();
+    uint32_t slot = pw_site_slot(lane, site, frame);
+    if (UNLIKELY(!is_recordable(block) || !pw_log_room(lane, LONGEST_ALLOCATION + 1))) {
+        count_dropped(false);
+        return;
+    }
+    uint64_t step = advance(lane, stamp, ALLOCATION_BITS);
+    uint64_t *words = lane->next;
+    bool is_long = size >= UINT32_MAX;
+    words[1] = (uint64_t)(uintptr_t)block | (uint64_t)slot << ADDRESS_BITS;
+    if (UNLIKELY(is_long)) {
+        words[2] = size;
+    }
+    uint64_t size_here = is_long ? UINT32_MAX : size;
+    commit(lane, PW_WORD_ALLOCATE | step << 2 | size_here << 32, is_long ? 3 : 2);
+}
+
+uint64_t pw_log_stamp(void) {
+    return pw_clock();
+}
+
+void pw_log_free_at(const void *block, uint64_t stamp) {
+    struct pw_lane *lane = lane_here();
+    if (UNLIKELY(!lane)) {
+        if (pw_log.header) {
+            count_dropped(true);
+        }
+        return;
+    }
+    if (UNLIKELY(pw_log.sample_bytes) && !pw_sample_remove(block)) {
+        return;
+    }
+    if (UNLIKELY(!is_recordable(block) || !pw_log_room(lane, LONGEST_FREE))) {
+        count_dropped(true);
+        return;
+    }
+    uint64_t step = advance(lane, stamp, FREE_BITS);
+    commit(lane, PW_WORD_FREE | step << 2 | (uint64_t)(uintptr_t)block << 16, 1);
+}
+
+void pw_log_free(const void *block) {
+    pw_log_free_at(block, pw_clock());
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// The recorder's log: each thread writes what it allocates and frees into chunks of a mapped file
+// (record_spool.h), without locks and without calling anybody. A crash loses at most the record
+// that was being written.
+#ifndef PW_FRONT_RECORD_LOG_H
+#define PW_FRONT_RECORD_LOG_H
+
+#include "front/record_spool.h"
+#include "os/os.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PW_LOG_MAX_FRAMES  64
+#define PW_LOG_MAX_MODULES 1024
+
+// A thread's lane. Lives on after the thread, for the next one.
+struct pw_lane {
+    uint64_t *next, *end; // where the next record goes; the chunk's end
+    uint64_t stamp;       // of the last record
+    uint32_t epoch;       // of the process that the lane belongs to, see pw_log.epoch
+    uint32_t number, chunks;
+    struct pw_spool_chunk *chunk;
+    int64_t until_sample; // bytes to the next sample
+    uint64_t random;
+    uintptr_t stack_base;            // where the thread's stack begins (its highest address)
+    uintptr_t stack_low, stack_high; // what may be read when walking the stack; 0: nothing
+    struct pw_lane *spare;           // next in the list of lanes without a thread
+    uint64_t slots[PW_SPOOL_SLOTS];  // which site or stack a slot stands for
+};
+
+// All state of the recorder but what is in a thread's own storage.
+struct pw_log {
+    // In a page that reads zero in a child of any kind of fork: the process's number in the line of
+    // forks, 0 when it has not begun to record. NULL: never.
+    uint32_t *epoch;
+    uint32_t last_epoch;
+    bool is_started; // the options have been read
+    bool is_on;      // events are written down
+    bool has_stacks;
+    bool has_children; // children record as well
+    uint64_t sample_bytes;
+    char folder[1024];
+    char path[1100];
+    struct pw_os_file file;
+    struct pw_spool_header *header;
+    uint64_t size;  // of the file, chunks in the making included
+    uint32_t lanes; // given out
+    uint32_t lock;  // of `spare`
+    struct pw_lane *spare;
+    struct {
+        const void *map;
+        uint64_t name;
+    } modules[PW_LOG_MAX_MODULES]; // those that have been written down
+    uint32_t module_count;
+    uint64_t *sampled; // addresses of the blocks in the sample, see record_sample.c
+};
+
+extern struct pw_log pw_log;
+
+// Reads the options from PAGEWISE_RECORD. Happens at the first event, if that is earlier: other
+// libraries' constructors may run before ours.
+void pw_log_start(void);
+
+// The program comes to its end.
+void pw_log_end(void);
+
+// Write down an allocation (after it has been made) and a free (before it is made). `frame` is the
+// frame address of the function that the program called, `site` its return address.
+void pw_log_allocation(const void *block, size_t size, const void *site, const void *frame);
+void pw_log_free(const void *block);
+
+// A realloc is a free and an allocation, and it is known only afterwards whether there was a free:
+// the stamp is taken before.
+uint64_t pw_log_stamp(void);
+void pw_log_free_at(const void *block, uint64_t stamp);
+
+// --- between the recorder's files ------------------------------------------------
+
+// Makes sure that the lane has room for `words` words. False: recording has ended.
+bool pw_log_room(struct pw_lane *lane, size_t words);
+void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operand,
+                  const uint64_t *words, size_t count);
+
+// The slot of an allocation's site; writes it down where it is new (record_site.c).
+uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
+void pw_site_find_stack(struct pw_lane *lane);
+
+// Sampling (record_sample.c).
+bool pw_sample_start(void);
+void pw_sample_begin(struct pw_lane *lane);
+bool pw_sample_takes(struct pw_lane *lane, size_t size);
+bool pw_sample_add(const void *block);
+bool pw_sample_remove(const void *block);
+
+#endif

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+//
+// Files that a process writes by mapping them, so that a crash loses nothing.
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct pw_os_file pw_os_create(const char *path) {
+    int saved = errno;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct pw_os_file file = fd < 0 ? PW_OS_NO_FILE : pw_os_adopt(fd);
+    errno = saved;
+    return file;
+}
+
+// The program may have closed our descriptor: the file is found again by its name, and its
+// identity.
+static int reopen(const struct pw_os_file *file, const char *path) {
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file->device ||
+                    status.st_ino != file->inode)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+// A write to a mapped page that the disk has no room for would raise SIGBUS: room is made before.
+static bool make_room(int fd, uint64_t offset, size_t size) {
+    struct stat status;
+    if (fstat(fd, &status) != 0 || status.st_nlink == 0) {
+        errno = ENOENT; // nobody can read it any more
+        return false;
+    }
+    if (!pw_os_may_write(offset + size)) {
+        errno = EFBIG;
+        return false;
+    }
+    if (fallocate(fd, 0, (off_t)offset, (off_t)size) == 0) {
+        return true;
+    }
+    if (errno != EOPNOTSUPP) {
+        return false;
+    }
+    static const char zeros[4096];
+    for (size_t done = 0; done < size; done += sizeof zeros) {
+        if (!pw_os_write(fd, zeros, sizeof zeros, offset + done)) {
+            errno = ENOSPC;
+            return false;
+        }
+    }
+    return true;
+}
+
+void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t offset, size_t size,
+                      int *error) {
+    int saved = errno;
+    bool ours = pw_os_is_ours(file);
+    int fd = ours ? file->fd : reopen(file, path);
+    void *got = MAP_FAILED;
+    if (fd >= 0 && make_room(fd, offset, size)) {
+        got = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    }
+    *error = got == MAP_FAILED ? errno : 0;
+    // A child has files of its own, and must not write into this one.
+    if (got != MAP_FAILED && madvise(got, size, MADV_DONTFORK) != 0) {
+        *error = errno;
+        munmap(got, size);
+        got = MAP_FAILED;
+    }
+    if (fd >= 0 && !ours) {
+        close(fd);
+    }
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}
+
+size_t pw_os_read_link(const char *path, char *target, size_t size) {
+    int saved = errno;
+    ssize_t length = readlink(path, target, size - 1);
+    length = length < 0 ? 0 : length;
+    target[length] = '\0';
+    errno = saved;
+    return (size_t)length;
+}
+
+size_t pw_os_read_file(const char *path, char *content, size_t size) {
+    int saved = errno;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    while (fd >= 0 && length < size) {
+        ssize_t got = read(fd, content + length, size - length);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+        length += (size_t)got;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = saved;
+    return length;
+}
+
+// A line of /proc/self/maps is "START-END ...", in hexadecimal.
+static bool parse_range(const char *line, uintptr_t *start, uintptr_t *end) {
+    uintptr_t *value = start;
+    *start = *end = 0;
+    for (;; line++) {
+        if (*line >= '0' && *line <= '9') {
+            *value = *value << 4 | (uintptr_t)(*line - '0');
+        } else if (*line >= 'a' && *line <= 'f') {
+            *value = *value << 4 | (uintptr_t)(*line - 'a' + 10);
+        } else if (*line == '-' && value == start) {
+            value = end;
+        } else {
+            return *line == ' ' && value == end;
+        }
+    }
+}
+
+bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
+    int saved = errno;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char text[4096 + 1];
+    size_t held = 0;
+    bool found = false;
+    while (fd >= 0 && !found) {
+        ssize_t got = read(fd, text + held, sizeof text - 1 - held);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+        held += (size_t)got;
+        text[held] = '\0';
+        char *line = text;
+        for (char *stop; !found && (stop = strchr(line, '\n')); line = stop + 1) {
+            found = parse_range(line, start, end) && (uintptr_t)address >= *start &&
+                    (uintptr_t)address < *end;
+        }
+        held -= (size_t)(line - text);
+        memmove(text, line, held);
+        if (held == sizeof text - 1) {
+            held = 0; // a line longer than any path
+        }
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = saved;
+    return found;
+}
+
+int pw_os_thread_id(void) {
+    return (int)gettid();
+}
+
+int pw_os_parent_pid(void) {
+    return (int)getppid();
+}
+
+uint64_t pw_os_stack_limit(void) {
+    struct rlimit limit;
+    int saved = errno;
+    bool known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return known ? limit.rlim_cur : (uint64_t)64 << 20;
+}
+
+static uint64_t nanoseconds(clockid_t clock) {
+    struct timespec now = {0};
+    int saved = errno;
+    clock_gettime(clock, &now);
+    errno = saved;
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+uint64_t pw_os_monotonic_ns(void) {
+    return nanoseconds(CLOCK_MONOTONIC);
+}
+
+uint64_t pw_os_real_ns(void) {
+    return nanoseconds(CLOCK_REALTIME);
+}

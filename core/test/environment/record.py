@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+"""Run a program under the preloaded recorder and compare what it recorded with what the program says it did:
+
+    record.py --folder BUILD-FOLDER-OF-THE-TESTS --record LIBRARY CASE
+
+Reads the spool by itself (core/src/front/record_spool.h). Exit status 77: this machine cannot run the case.
+"""
+
+import argparse
+import collections
+import glob
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+STEP = 64 << 10
+TIMEOUT = 240
+STOPPED_NO_ROOM, STOPPED_NO_FILE = 1, 2
+
+
+class Failure(Exception):
+    """What the case found."""
+
+
+class Skip(Exception):
+    """This machine cannot run the case."""
+
+
+class Recording:
+    """One process's spool, decoded lane by lane and put in order."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            data = file.read()
+        self.path = path
+        magic, version, self.stop, self.process, self.parent = struct.unpack_from("<8sIIII", data)
+        if magic != b"PWSPOOL1" or version != 1:
+            raise Failure(f"{path} is no spool")
+        self.dropped = struct.unpack_from("<QQ", data, 80)
+        self.ended = struct.unpack_from("<Q", data, 96)[0]
+        self.threads, self.modules, self.depths, self.stacks = set(), set(), collections.Counter(), []
+        events = []
+        chunks = collections.defaultdict(list)
+        offset = STEP
+        while offset + 64 <= len(data):
+            magic, size, lane, sequence, stamp = struct.unpack_from("<8sQIIQ", data, offset)
+            if magic != b"PWCHUNK1":
+                offset += STEP
+                continue
+            chunks[lane].append((sequence, stamp, struct.unpack_from(f"<{(size - 64) // 8}Q", data, offset + 64)))
+            offset += size
+        for lane in chunks.values():
+            lane.sort()
+            if [sequence for sequence, _, _ in lane] != list(range(len(lane))):
+                raise Failure(f"{path}: a lane's chunks are not in sequence")
+            self.read_lane(lane, events)
+        # Python's sort is stable: a lane's own order stays.
+        events.sort(key=lambda event: event[0])
+        self.replay(events)
+
+    def read_lane(self, lane, events):
+        slots = {}
+        before = 0
+        for _, stamp, words in lane:
+            at = 0
+            while at < len(words) and words[at]:
+                word = words[at]
+                kind = word & 3
+                if kind == 1:
+                    stamp += word >> 2 & 0x3fffffff
+                    size, place = word >> 32, words[at + 1] >> 48
+                    at += 1
+                    address = words[at] & 0xffffffffffff
+                    if size == 0xffffffff:
+                        at += 1
+                        size = words[at]
+                    events.append((stamp, "allocate", address, size, slots[place]))
+                elif kind == 2:
+                    stamp += word >> 2 & 0x3fff
+                    events.append((stamp, "free", word >> 16, 0, None))
+                elif kind == 3:
+                    count, operand = word >> 8 & 0xffffff, word >> 32
+                    content = words[at + 1:at + 1 + count]
+                    stamp = self.other(word >> 2 & 63, operand, content, slots, stamp)
+                    at += count
+                else:
+                    raise Failure(f"{self.path}: no such word: {word:x}")
+                if stamp < before:
+                    raise Failure(f"{self.path}: stamps go back")
+                before = stamp
+                at += 1
+
+    def other(self, kind, operand, content, slots, stamp):
+        if kind == 1:
+            return content[0]
+        if kind == 2:
+            slots[operand] = (content[0] & 0xffffffffffff,)
+            self.depths[content[0] >> 48] += 1
+        elif kind == 3:
+            slots[operand] = tuple(content)
+            self.stacks.append(tuple(content))
+        elif kind == 4:
+            text = struct.pack(f"<{len(content) - 4}Q", *content[4:])
+            path = text[operand:].split(b"\0")[0].decode()
+            self.modules.add((path, text[:operand].hex(), content[0], content[1]))
+        elif kind == 5:
+            self.threads.add(content[0])
+        else:
+            raise Failure(f"{self.path}: no such kind: {kind}")
+        return stamp
+
+    def replay(self, events):
+        """Counts allocations and frees by size. No block may be given out twice, and all sites must be in modules."""
+        live, self.allocations, self.frees = {}, collections.Counter(), collections.Counter()
+        self.foreign = 0
+        self.places = collections.defaultdict(set)
+        for _, what, address, size, place in events:
+            if what == "allocate":
+                if address in live:
+                    raise Failure(f"{self.path}: {address:x} was given out twice: events are in the wrong order")
+                live[address] = size
+                self.allocations[size] += 1
+                self.places[size].add(place)
+            elif address in live:
+                self.frees[live.pop(address)] += 1
+            else:
+                self.foreign += 1
+
+
+class Bench:
+    """Where a case runs."""
+
+    def __init__(self, arguments, folder):
+        self.program = os.path.join(arguments.folder, "environment_recorded")
+        self.behind = os.path.join(arguments.folder, "librecorded_behind.so")
+        self.record = os.path.abspath(arguments.record)
+        self.folder = folder
+        self.spool = os.path.join(folder, "spool")
+        os.mkdir(self.spool)
+
+    def run(self, mode, options="", behind="", status=0, command=None):
+        """Returns what the program printed, and its recordings: the own process's first."""
+        environment = dict(os.environ, LC_ALL="C", LD_PRELOAD=f"{self.record}:{behind}".rstrip(":"),
+                           PAGEWISE_RECORD=f"spool={self.spool},{options}")
+        done = subprocess.Popen(command or [self.program, mode], env=environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        output, errors = done.communicate(timeout=TIMEOUT)
+        if done.returncode != status or (status == 0 and errors):
+            raise Failure(f"status {done.returncode} and not {status}: {output[-1000:]} {errors[-1000:]}")
+        paths = glob.glob(os.path.join(self.spool, "*"))
+        recordings = [Recording(path) for path in sorted(paths, key=os.path.getmtime)]
+        recordings.sort(key=lambda recording: recording.process != done.pid)
+        return output, recordings
+
+    def check(self, mode, **more):
+        """Everything that the program expects has been recorded, no more and no less."""
+        output, recordings = self.run(mode, **more)
+        expected = re.findall(r"^expect (\d+) (\d+) (\d+)$", output, re.M)
+        if not expected or not recordings:
+            raise Failure(f"nothing was expected or recorded: {output}")
+        own = recordings[0]
+        for size, allocations, frees in (map(int, line) for line in expected):
+            got = (own.allocations[size], own.frees[size])
+            if got != (allocations, frees):
+                raise Failure(f"size {size}: recorded {got} and not {(allocations, frees)}")
+        if own.dropped != (0, 0) or own.stop:
+            raise Failure(f"dropped {own.dropped}, stopped for {own.stop}")
+        return output, recordings
+
+
+def every_function(bench):
+    _, (own,) = bench.check("every-function")
+    if not own.ended or own.foreign:
+        raise Failure(f"ended: {own.ended}, {own.foreign} frees of unknown blocks")
+    paths = {os.path.basename(path) for path, _, _, _ in own.modules}
+    if "environment_recorded" not in paths or not any(path.startswith("libc.so") for path in paths):
+        raise Failure(f"modules: {own.modules}")
+    # Build ids are there, and right.
+    for path, build_id, _, _ in own.modules:
+        said = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=False).stdout
+        if said and f"Build ID: {build_id}" not in said and "Build ID" in said:
+            raise Failure(f"{path}: build id {build_id!r}")
+
+
+def on_other_allocators(bench):
+    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0", "libmimalloc.so.2"):
+        path = f"/usr/lib/x86_64-linux-gnu/{name}"
+        if os.path.exists(path):
+            bench.check("other-allocator", behind=path)
+            bench.check("threads", behind=path)
+    own = os.path.join(os.path.dirname(bench.record), "libpagewise-preload.so")
+    bench.check("other-allocator", behind=own)
+    bench.check("fork", behind=own)
+
+
+def fork(bench):
+    _, recordings = bench.check("fork")
+    child = [recording for recording in recordings if recording.allocations[11003]]
+    grandchild = [recording for recording in recordings if recording.allocations[11005]]
+    if len(child) != 1 or len(grandchild) != 1 or child[0].process == recordings[0].process:
+        raise Failure("the child's and the grandchild's blocks are not in recordings of their own")
+    child, grandchild = child[0], grandchild[0]
+    if (child.allocations[11003], child.allocations[11004], child.frees[11004]) != (50, 1000, 1000):
+        raise Failure(f"the child: {child.allocations}")
+    if child.foreign != 1 or child.allocations[11001] or grandchild.allocations[11005] != 25:
+        raise Failure(f"the child freed {child.foreign} of its parent's blocks; {grandchild.allocations}")
+
+
+def no_children(bench):
+    _, recordings = bench.run("fork", options=f"children=0,parent={os.getpid()}")
+    if len(recordings) != 1 or recordings[0].allocations[11006] != 20 or recordings[0].allocations[11003]:
+        raise Failure(f"{len(recordings)} recordings: {recordings[0].allocations}")
+
+
+def execute(bench):
+    _, recordings = bench.run("exec")
+    if len(recordings) != 2 or recordings[0].process != recordings[1].process:
+        raise Failure(f"{len(recordings)} recordings")
+    sizes = [recording.allocations for recording in recordings]
+    if sorted(size[12001] for size in sizes) != [0, 30] or sorted(size[10001] for size in sizes) != [0, 1]:
+        raise Failure(f"{sizes}")
+
+
+def crash(bench):
+    _, (own,) = bench.check("crash", status=-signal.SIGSEGV)
+    if own.ended:
+        raise Failure("a crash was taken for an end")
+
+
+def kill(bench):
+    bench.check("kill", status=-signal.SIGKILL)
+
+
+def threads(bench):
+    _, (own,) = bench.check("threads")
+    if len(own.threads) < 9:
+        raise Failure(f"threads: {own.threads}")
+
+
+def threads_and_forks(bench):
+    _, recordings = bench.run("threads-and-forks")
+    children = [recording for recording in recordings if recording.allocations[15002]]
+    if len(children) != 20:
+        raise Failure(f"{len(children)} children")
+    for child in children:
+        if (child.allocations[15002], child.frees[15002], child.frees[14003]) != (100, 100, 10):
+            raise Failure(f"a child: {child.allocations}")
+
+
+def close_all(bench):
+    bench.check("close-all")
+
+
+def file_size(bench):
+    _, (own,) = bench.run("file-size")
+    if own.stop != STOPPED_NO_ROOM or not own.dropped[0] or not own.allocations[17001]:
+        raise Failure(f"stopped for {own.stop}, dropped {own.dropped}")
+    if own.allocations[17001] + own.dropped[0] < 300000:
+        raise Failure(f"{own.allocations[17001]} recorded and {own.dropped[0]} dropped")
+
+
+def disk_full(bench):
+    if os.geteuid() != 0:
+        raise Skip("needs root")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", bench.spool], check=False)
+    if done.returncode:
+        raise Skip("cannot mount")
+    try:
+        output, recordings = bench.run("kill", status=-signal.SIGKILL)
+        own = recordings[0]
+        if own.stop != STOPPED_NO_ROOM or not own.dropped[0] or "expect 1301" not in output:
+            raise Failure(f"stopped for {own.stop}, dropped {own.dropped}: {output}")
+    finally:
+        subprocess.run(["umount", bench.spool], check=False)
+
+
+def lost_folder(bench):
+    output, recordings = bench.run("lost-folder")
+    if "done" not in output or recordings:
+        raise Failure(output)
+
+
+def jump_out(bench):
+    bench.check("jump-out", behind=bench.behind)
+
+
+def load(bench):
+    bench.check("dlopen")
+
+
+def stacks(bench):
+    _, (own,) = bench.check("stacks", options="stacks=1")
+    deepest = max(len(place) for place in own.places[21001])
+    if deepest < 4:  # third, second, first, stacks
+        raise Failure(f"the deepest stack has {deepest} frames: {own.places[21001]}")
+    _, recordings = bench.check("threads", options="stacks=1")
+
+
+def sample(bench):
+    """128,000 blocks of 14001 and 14002 bytes: each is recorded with probability 1 - exp(-size / 100000)."""
+    expected = 40000 * (1 - 2.718281828 ** (-14001 / 100000))
+    got = 0
+    for _ in range(3):
+        _, recordings = bench.run("threads", options="sample=100000")
+        own = recordings[-1]
+        got += own.allocations[14001]
+        if own.allocations[14001] != own.frees[14001] or own.foreign:
+            raise Failure(f"{own.allocations[14001]} allocations and {own.frees[14001]} frees, {own.foreign} unknown")
+        for path in glob.glob(os.path.join(bench.spool, "*")):
+            os.remove(path)
+    error = (3 * expected) ** 0.5
+    if abs(got - 3 * expected) > 5 * error:
+        raise Failure(f"{got} of {3 * expected:.0f} expected")
+
+
+def off(bench):
+    """Without options, and with a folder that is not there, the program runs on."""
+    for folder in ("", "/nonexistent"):
+        environment = dict(os.environ, LD_PRELOAD=bench.record, PAGEWISE_RECORD=f"spool={folder}")
+        done = subprocess.run([bench.program, "fork"], env=environment, capture_output=True, check=False)
+        if done.returncode or b"done" not in done.stdout:
+            raise Failure(f"{done.returncode} {done.stderr}")
+
+
+CASES = {
+    "every-function": every_function,
+    "other-allocators": on_other_allocators,
+    "fork": fork,
+    "no-children": no_children,
+    "exec": execute,
+    "crash": crash,
+    "kill": kill,
+    "threads": threads,
+    "threads-and-forks": threads_and_forks,
+    "close-all": close_all,
+    "file-size": file_size,
+    "disk-full": disk_full,
+    "lost-folder": lost_folder,
+    "jump-out": jump_out,
+    "dlopen": load,
+    "stacks": stacks,
+    "sample": sample,
+    "off": off,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--record", required=True)
+    parser.add_argument("case", choices=sorted(CASES))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pagewise-record-") as folder:
+        try:
+            CASES[arguments.case](Bench(arguments, folder))
+        except Skip as reason:
+            print(f"skipped: {arguments.case}: {reason}")
+            return 77
+        except (Failure, subprocess.TimeoutExpired) as reason:
+            print(f"{arguments.case}: {reason}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

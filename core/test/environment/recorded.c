@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+//
+// Allocates known numbers of blocks of known sizes, in a hostile way that its argument names. What
+// the recorder should have seen is printed as "expect SIZE ALLOCATIONS FREES".
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, strerror(errno));   \
+            exit(3);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void expect(size_t size, int allocations, int frees) {
+    printf("expect %zu %d %d\n", size, allocations, frees);
+    fflush(stdout);
+}
+
+static void allocate(int count, size_t size) {
+    for (int i = 0; i < count; i++) {
+        CHECK(malloc(size));
+    }
+}
+
+static void churn(int count, size_t size) {
+    for (int i = 0; i < count; i++) {
+        char *block = malloc(size);
+        CHECK(block);
+        block[0] = block[size - 1] = 1;
+        free(block);
+    }
+}
+
+// --- every function -----------------------------------------------------------
+
+static void every_function(bool has_pvalloc) {
+    void *block;
+    free(malloc(10001));
+    expect(10001, 1, 1);
+    free(calloc(2, 5002));
+    expect(10004, 1, 1);
+    block = realloc(NULL, 10005);
+    block = realloc(block, 10006);
+    block = realloc(block, 300007);
+    free(block);
+    expect(10005, 1, 1);
+    expect(10006, 1, 1);
+    expect(300007, 1, 1);
+    block = reallocarray(malloc(10008), 3, 10009);
+    CHECK(block && !reallocarray(block, SIZE_MAX / 2, 3) && errno == ENOMEM);
+    expect(10008, 1, 1);
+    expect(30027, 1, 1);
+    CHECK(!realloc(block, SIZE_MAX / 2)); // still there, and no allocation
+    free(block);
+    CHECK(posix_memalign(&block, 256, 10010) == 0 && (uintptr_t)block % 256 == 0);
+    free(block);
+    expect(10010, 1, 1);
+    CHECK(posix_memalign(&block, 3, 10010) == EINVAL);
+    free(memalign(64, 10011));
+    free(aligned_alloc(64, 10048));
+    free(valloc(10013));
+    if (has_pvalloc) {
+        free(pvalloc(10014));
+        expect(10014, 1, 1);
+    }
+    expect(10011, 1, 1);
+    expect(10048, 1, 1);
+    expect(10013, 1, 1);
+    CHECK(!calloc(SIZE_MAX / 2, 3) && !malloc(SIZE_MAX / 2));
+    free(NULL);
+    errno = 77;
+    free(malloc(10015));
+    CHECK(errno == 77);
+    expect(10015, 1, 1);
+    size_t huge = (size_t)5 << 30;
+    block = malloc(huge); // not touched
+    CHECK(block);
+    free(block);
+    expect(huge, 1, 1);
+}
+
+// --- processes -----------------------------------------------------------------
+
+static void wait_for(pid_t child, int status_wanted) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == status_wanted);
+}
+
+static void forks(void) {
+    allocate(100, 11001);
+    void *mine = malloc(11002);
+    pid_t child = fork();
+    if (child == 0) {
+        free(mine); // the parent's
+        allocate(50, 11003);
+        churn(1000, 11004);
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            allocate(25, 11005);
+            _exit(0);
+        }
+        wait_for(grandchild, 0);
+        exit(0);
+    }
+    wait_for(child, 0);
+    allocate(10, 11006);
+    CHECK(system("true") == 0);
+    allocate(10, 11006);
+    expect(11001, 100, 0);
+    expect(11002, 1, 0);
+    expect(11006, 20, 0);
+    printf("child 11003 50 0\nchild 11004 1000 1000\ngrandchild 11005 25 0\n");
+}
+
+static void execs(char *program) {
+    allocate(30, 12001);
+    printf("before 12001 30 0\n");
+    fflush(stdout);
+    execl(program, program, "every-function", (char *)NULL);
+    CHECK(0);
+}
+
+static void dies(int signal) {
+    allocate(70000, 1301);
+    expect(1301, 70000, 0);
+    raise(signal);
+}
+
+// --- threads -------------------------------------------------------------------
+
+#define THREADS 8
+#define PASSED  2000
+
+static void *passed[THREADS][PASSED];
+
+static void *work(void *number) {
+    int own = (int)(intptr_t)number;
+    churn(5000, 14001);
+    for (int i = 0; i < PASSED; i++) {
+        void *block = malloc(14002);
+        CHECK(block);
+        __atomic_store_n(&passed[own][i], block, __ATOMIC_RELEASE);
+    }
+    // The blocks of the thread beside us, as they appear.
+    for (int i = 0; i < PASSED; i++) {
+        void *block;
+        while (!(block = __atomic_load_n(&passed[(own + 1) % THREADS][i], __ATOMIC_ACQUIRE))) {}
+        free(block);
+    }
+    return NULL;
+}
+
+static void *brief(void *unused) {
+    churn(10, 14003);
+    return unused;
+}
+
+static void threads(void) {
+    pthread_t all[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&all[i], NULL, work, (void *)(intptr_t)i) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(all[i], NULL);
+    }
+    for (int i = 0; i < 500; i++) {
+        CHECK(pthread_create(&all[0], NULL, brief, NULL) == 0);
+        pthread_join(all[0], NULL);
+    }
+    expect(14001, THREADS * 5000, THREADS * 5000);
+    expect(14002, THREADS * PASSED, THREADS * PASSED);
+    expect(14003, 5000, 5000);
+}
+
+// A fork while other threads allocate: theirs are no threads of the child.
+static volatile int is_over;
+
+static void *allocate_on(void *unused) {
+    while (!is_over) {
+        churn(10, 15001);
+    }
+    return unused;
+}
+
+static void threads_and_forks(void) {
+    pthread_t others[3];
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&others[i], NULL, allocate_on, NULL) == 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            churn(100, 15002);
+            pthread_t own;
+            CHECK(pthread_create(&own, NULL, brief, NULL) == 0);
+            pthread_join(own, NULL);
+            exit(0);
+        }
+        wait_for(child, 0);
+    }
+    is_over = 1;
+    for (int i = 0; i < 3; i++) {
+        pthread_join(others[i], NULL);
+    }
+    printf("children 20 15002 100 100\n");
+}
+
+// --- descriptors and limits ------------------------------------------------------
+
+static void closes_all(void) {
+    char name[] = "/tmp/pagewise-recorded-XXXXXX";
+    allocate(10, 16001);
+    for (int fd = 3; fd < 1100; fd++) {
+        close(fd);
+    }
+    // The program's own file gets the numbers that were ours.
+    int own[600];
+    for (int i = 0; i < 600; i++) {
+        own[i] = i ? dup(own[0]) : mkstemp(name);
+        CHECK(own[i] >= 0);
+    }
+    unlink(name);
+    CHECK(write(own[0], "mine", 4) == 4);
+    churn(200000, 16002);
+    struct stat status;
+    CHECK(fstat(own[0], &status) == 0 && status.st_size == 4);
+    expect(16001, 10, 0);
+    expect(16002, 200000, 200000);
+}
+
+static void meets_limit(void) {
+    struct rlimit limit = {512 << 10, 512 << 10};
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    churn(300000, 17001);
+    printf("partial 17001\n");
+}
+
+static void loses_folder(void) {
+    const char *options = getenv("PAGEWISE_RECORD");
+    const char *folder = options ? strstr(options, "spool=") : NULL;
+    char command[1200];
+    churn(100, 18001);
+    if (folder) {
+        snprintf(command, sizeof command, "rm -rf %.*s", (int)strcspn(folder + 6, ","), folder + 6);
+        pid_t child = fork();
+        if (child == 0) {
+            unsetenv("LD_PRELOAD");
+            execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        }
+        wait_for(child, 0);
+    }
+    churn(300000, 18001);
+    printf("lost\n");
+}
+
+// --- signals -------------------------------------------------------------------
+
+static sigjmp_buf back;
+
+static void jump_out(int signal) {
+    (void)signal;
+    siglongjmp(back, 1);
+}
+
+// Where the allocation that was left seems to be still at work.
+__attribute__((noinline)) static void further_down(void) {
+    volatile char stack[8192];
+    stack[0] = 1;
+    for (int i = 0; i < 100; i++) {
+        free(malloc(19004)); // one of them is the first to be recorded again
+    }
+    churn(1000, 19001);
+    stack[8191] = stack[0];
+    CHECK(stack[8191] == 1);
+}
+
+// recorded_behind.c raises the signal within malloc(19000), and calls malloc and free within
+// realloc.
+static void jumps_out(void) {
+    struct sigaction action = {.sa_handler = jump_out};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    for (int i = 0; i < 10; i++) {
+        if (sigsetjmp(back, 1) == 0) {
+            CHECK(!malloc(19000)); // does not return
+        }
+    }
+    further_down();
+    free(realloc(malloc(19002), 19003));
+    expect(22002, 1, 1);
+    expect(19001, 1000, 1000);
+    expect(19002, 1, 1);
+    expect(19003, 1, 1);
+}
+
+// --- modules -------------------------------------------------------------------
+
+static void loads_libraries(void) {
+    for (int i = 0; i < 3; i++) {
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        CHECK(library);
+        dlclose(library);
+    }
+    churn(100, 20001);
+    expect(20001, 100, 100);
+}
+
+__attribute__((noinline)) static void *third(void) {
+    void *block = malloc(21001);
+    __asm__ volatile("" ::: "memory");
+    return block;
+}
+
+__attribute__((noinline)) static void *second(void) {
+    void *block = third();
+    __asm__ volatile("" ::: "memory");
+    return block;
+}
+
+__attribute__((noinline)) static void *first(void) {
+    void *block = second();
+    __asm__ volatile("" ::: "memory");
+    return block;
+}
+
+static void on_own_stack(int signal) {
+    (void)signal;
+    free(first());
+}
+
+static void stacks(void) {
+    for (int i = 0; i < 100; i++) {
+        free(first());
+    }
+    // Another stack than the thread's.
+    static char other[64 << 10] __attribute__((aligned(16)));
+    stack_t alternative = {.ss_sp = other, .ss_size = sizeof other};
+    struct sigaction action = {.sa_handler = on_own_stack, .sa_flags = SA_ONSTACK};
+    CHECK(sigaltstack(&alternative, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+    raise(SIGUSR2);
+    expect(21001, 101, 101);
+}
+
+__attribute__((constructor(101))) static void early(void) {
+    free(malloc(22001));
+}
+
+int main(int count, char **words) {
+    const char *mode = count > 1 ? words[1] : "";
+    if (strcmp(mode, "every-function") == 0) {
+        every_function(true);
+    } else if (strcmp(mode, "other-allocator") == 0) {
+        every_function(false); // jemalloc has no pvalloc, and cannot free the C library's
+    } else if (strcmp(mode, "fork") == 0) {
+        forks();
+    } else if (strcmp(mode, "exec") == 0) {
+        execs(words[0]);
+    } else if (strcmp(mode, "crash") == 0) {
+        dies(SIGSEGV);
+    } else if (strcmp(mode, "kill") == 0) {
+        dies(SIGKILL);
+    } else if (strcmp(mode, "threads") == 0) {
+        threads();
+    } else if (strcmp(mode, "threads-and-forks") == 0) {
+        threads_and_forks();
+    } else if (strcmp(mode, "close-all") == 0) {
+        closes_all();
+    } else if (strcmp(mode, "file-size") == 0) {
+        meets_limit();
+    } else if (strcmp(mode, "lost-folder") == 0) {
+        loses_folder();
+    } else if (strcmp(mode, "jump-out") == 0) {
+        jumps_out();
+    } else if (strcmp(mode, "dlopen") == 0) {
+        loads_libraries();
+    } else if (strcmp(mode, "stacks") == 0) {
+        stacks();
+    } else {
+        return 2;
+    }
+    expect(22001, 1, 1);
+    puts("done");
+    return 0;
+}

@@ -1,0 +1,520 @@
+//! The paper's experiment with its controls: one call, one report.
+//!
+//! A trace's block is repeated as section 6 says, once for each seed and arm. Arms are compared over the same stretch
+//! of time: from the moment when the learning arm of the same seed enters its activation phase.
+
+pub mod statistics;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Event;
+use crate::grouping::chunks::{ChunkOptions, Chunks};
+use crate::grouping::ends::Ends;
+use crate::grouping::{Grouping, learn};
+use crate::heap::simulator::Malformed;
+use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
+use crate::metis::{Control, Metis, MetisOptions, Plan};
+use crate::metrics::{Averages, Collection, Series};
+use crate::workload::repeat::{RepeatOptions, repeat};
+
+use statistics::{Interval, of_mean};
+
+/// One workload: the trace that is replayed, and one of the same program on another input to learn from.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceInput<'a> {
+    pub name: &'a str,
+    pub testing: &'a [Event],
+    /// Its sites must have the same numbers as in `testing`.
+    pub training: Option<&'a [Event]>,
+}
+
+/// One way to place the objects of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// The paper's DEFAULT.
+    NoGroups,
+    /// The paper's METIS: profiles the beginning of the run.
+    Metis,
+    /// The same until activation, then random groups of the same sizes.
+    MetisRandom,
+    /// Groups learned from the training trace.
+    Elsewhere(Grouping),
+    /// Random groups of the sizes learned there.
+    ElsewhereRandom(Grouping),
+    /// Groups learned from the training trace, in chunks that reserve nothing instead of region groups.
+    Chunks(Grouping),
+    ChunksRandom(Grouping),
+    /// Sites whose objects survive collections fill the heap from its end; learned from the training trace.
+    Ends,
+    EndsRandom,
+    /// Whichever of the layouts past the paper promises a gain on the training trace, or no groups.
+    Selected,
+    SelectedRandom,
+}
+
+impl Arm {
+    /// The paper's two, and the controls.
+    pub const DEFAULT: [Self; 5] = [
+        Self::NoGroups,
+        Self::Metis,
+        Self::MetisRandom,
+        Self::Elsewhere(Grouping::Metis),
+        Self::ElsewhereRandom(Grouping::Metis),
+    ];
+
+    pub fn name(self) -> String {
+        match self {
+            Self::NoGroups => "no-groups".to_owned(),
+            Self::Metis => "metis".to_owned(),
+            Self::MetisRandom => "metis-random".to_owned(),
+            Self::Elsewhere(grouping) => format!("{}-elsewhere", grouping.name()),
+            Self::ElsewhereRandom(grouping) => format!("{}-elsewhere-random", grouping.name()),
+            Self::Chunks(grouping) => format!("{}-chunks", grouping.name()),
+            Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
+            Self::Ends => "ends".to_owned(),
+            Self::EndsRandom => "ends-random".to_owned(),
+            Self::Selected => "selected".to_owned(),
+            Self::SelectedRandom => "selected-random".to_owned(),
+        }
+    }
+
+    /// The arm that shows what this one owes to chance.
+    fn control(self) -> Option<Self> {
+        match self {
+            Self::Metis => Some(Self::MetisRandom),
+            Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
+            Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
+            Self::Ends => Some(Self::EndsRandom),
+            Self::Selected => Some(Self::SelectedRandom),
+            _ => None,
+        }
+    }
+
+    fn grouping(self) -> Option<Grouping> {
+        match self {
+            Self::Elsewhere(grouping) | Self::ElsewhereRandom(grouping) => Some(grouping),
+            Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
+            Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
+            Self::NoGroups | Self::Metis | Self::MetisRandom => None,
+            Self::Selected | Self::SelectedRandom => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExperimentOptions {
+    pub heap: HeapOptions,
+    pub metis: MetisOptions,
+    /// Region groups of `Arm::Elsewhere`'s groupings past the paper.
+    pub region_groups: MetisOptions,
+    /// Placement of `Arm::Chunks`.
+    pub chunks: ChunkOptions,
+    pub repeat: RepeatOptions,
+    pub seeds: Vec<u64>,
+    pub arms: Vec<Arm>,
+}
+
+impl Default for ExperimentOptions {
+    fn default() -> Self {
+        Self {
+            heap: HeapOptions::default(),
+            metis: MetisOptions::default(),
+            region_groups: MetisOptions {
+                regions_per_group: usize::MAX,
+                ..MetisOptions::default()
+            },
+            chunks: ChunkOptions::default(),
+            repeat: RepeatOptions::default(),
+            seeds: (1..=10).collect(),
+            arms: Arm::DEFAULT.to_vec(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub schema: u32,
+    pub options: ExperimentOptions,
+    pub traces: Vec<TraceReport>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceReport {
+    pub name: String,
+    pub arms: Vec<ArmReport>,
+    pub comparisons: Vec<Comparison>,
+    /// Arms that could not be run, and why.
+    pub left_out: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmReport {
+    pub arm: Arm,
+    pub name: String,
+    /// What was run under that name: another arm where one was selected.
+    pub layout: String,
+    pub runs: Vec<Run>,
+    /// The first seed's collections, for the figures over time.
+    pub series: Vec<Collection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub seed: u64,
+    pub events: u64,
+    pub allocations: u64,
+    /// Groups and sites of the plan in use at the end.
+    pub groups: usize,
+    pub sites: usize,
+    pub overall: Averages,
+    /// From the learning arm's activation on; the whole run if it never activated.
+    pub activation: Averages,
+    pub heap_bytes: u64,
+    pub peak_occupied_bytes: u64,
+    pub malformed: Malformed,
+    /// Out of memory, as the paper's runs end.
+    pub stopped: Option<String>,
+}
+
+/// An arm against another over the activation phase: the mean difference of pairs of one seed, and the ratio of means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    pub arm: String,
+    pub to: String,
+    pub metric: String,
+    pub difference: Interval,
+    pub ratio: Option<f64>,
+}
+
+/// The metrics compared, smaller being better for all but the last.
+type Metric = (&'static str, fn(&Averages) -> Option<f64>);
+const COMPARED: [Metric; 6] = [
+    ("total-free-ratio", |averages| averages.total_free_ratio),
+    ("all-holes", |averages| averages.all_holes),
+    ("holes-after", |averages| averages.holes_after),
+    ("fragmentation-ratio", |averages| {
+        averages.fragmentation_ratio
+    }),
+    ("global-holes", |averages| averages.global_holes),
+    ("hole-size", |averages| averages.hole_size),
+];
+
+/// Runs every arm on every trace, `progress` being called before each run with how many are done and how many there
+/// are. Errors are those of the options; a run that ends early says so in the report.
+pub fn run(
+    options: &ExperimentOptions,
+    traces: &[TraceInput<'_>],
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Report, Stopped> {
+    let all = traces.len() * options.seeds.len() * options.arms.len();
+    let mut done = 0;
+    let mut reports = Vec::new();
+    for trace in traces {
+        let report = run_trace(options, trace, || {
+            progress(done, all);
+            done += 1;
+        })?;
+        reports.push(report);
+    }
+    Ok(Report {
+        schema: 1,
+        options: options.clone(),
+        traces: reports,
+    })
+}
+
+fn run_trace(
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+    mut progress: impl FnMut(),
+) -> Result<TraceReport, Stopped> {
+    let mut arms: Vec<(ArmReport, Vec<Series>)> = Vec::new();
+    let mut left_out = Vec::new();
+    for arm in &options.arms {
+        let (layout, plan) = match learn_for(*arm, options, trace)? {
+            Ok(learned) => learned,
+            Err(why) => {
+                left_out.push(format!("{}: {why}", arm.name()));
+                continue;
+            }
+        };
+        let mut runs = Vec::new();
+        let mut series = Vec::new();
+        for seed in &options.seeds {
+            progress();
+            let (run, collections) = run_arm(layout, plan.as_ref(), options, trace, *seed)?;
+            runs.push(run);
+            series.push(collections);
+        }
+        let first = series
+            .first()
+            .map(|series| series.collections.clone())
+            .unwrap_or_default();
+        arms.push((
+            ArmReport {
+                arm: *arm,
+                name: arm.name(),
+                layout: layout.name(),
+                runs,
+                series: first,
+            },
+            series,
+        ));
+    }
+    average_from_activation(&mut arms);
+    let arms: Vec<ArmReport> = arms.into_iter().map(|(report, _)| report).collect();
+    let comparisons = compare(&arms);
+    Ok(TraceReport {
+        name: trace.name.to_owned(),
+        arms,
+        comparisons,
+        left_out,
+    })
+}
+
+/// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
+/// to leave the arm out.
+fn learn_for(
+    arm: Arm,
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
+    let selecting = matches!(arm, Arm::Selected | Arm::SelectedRandom);
+    if arm.grouping().is_none() && !selecting {
+        return Ok(Ok((arm, None)));
+    }
+    let Some(training) = trace.training else {
+        return Ok(Err("there is no other trace to learn from".to_owned()));
+    };
+    let block = &training[..options.repeat.block.min(training.len())];
+    let layout = if selecting {
+        select_layout(arm, options, block)?
+    } else {
+        arm
+    };
+    let Some(grouping) = layout.grouping() else {
+        return Ok(Ok((layout, None)));
+    };
+    let plan = learn::learn(grouping, block, &options.heap, &options.metis)?;
+    Ok(Ok((layout, Some(plan))))
+}
+
+/// Layouts that `Arm::Selected` chooses among, with their controls.
+const CANDIDATES: [(Arm, Arm); 3] = [
+    (Arm::Ends, Arm::EndsRandom),
+    (
+        Arm::Elsewhere(Grouping::Components),
+        Arm::ElsewhereRandom(Grouping::Components),
+    ),
+    (
+        Arm::Elsewhere(Grouping::Deaths),
+        Arm::ElsewhereRandom(Grouping::Deaths),
+    ),
+];
+/// Predicted score over that of either control from which grouping is not worth it.
+const WORTH_IT: f64 = 0.95;
+const SELECTION_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+
+/// Learns from the first half of the training trace, tries on the whole of it, and keeps what promises most.
+fn select_layout(
+    arm: Arm,
+    options: &ExperimentOptions,
+    training: &[Event],
+) -> Result<Arm, Stopped> {
+    let half = &training[..training.len() / 2];
+    let trace = TraceInput {
+        name: "",
+        testing: training,
+        training: None,
+    };
+    let score = |layout: Arm, plan: Option<&Plan>| -> Result<f64, Stopped> {
+        let mut sum = 0.0;
+        for seed in SELECTION_SEEDS {
+            let (run, series) = run_arm(layout, plan, options, &trace, seed)?;
+            let averages = series.averages(run.allocations / 2);
+            let both = averages.total_free_ratio.zip(averages.all_holes);
+            sum += both.map_or(f64::INFINITY, |(free, holes)| free * holes);
+        }
+        Ok(sum)
+    };
+    let plain = score(Arm::NoGroups, None)?;
+    if !plain.is_finite() {
+        // Too short to have been collected: nothing can be predicted.
+        return Ok(Arm::NoGroups);
+    }
+    let mut best = (WORTH_IT * plain, Arm::NoGroups);
+    for (learned, random) in CANDIDATES {
+        let Some(grouping) = learned.grouping() else {
+            continue;
+        };
+        let plan = learn::learn(grouping, half, &options.heap, &options.metis)?;
+        let grouped = score(learned, Some(&plan))?;
+        // A gain that random groups have too is not the profile's.
+        if grouped < best.0 && grouped < WORTH_IT * score(random, Some(&plan))? {
+            best = (
+                grouped,
+                if arm == Arm::Selected {
+                    learned
+                } else {
+                    random
+                },
+            );
+        }
+    }
+    Ok(best.1)
+}
+
+fn run_arm(
+    arm: Arm,
+    plan: Option<&Plan>,
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+    seed: u64,
+) -> Result<(Run, Series), Stopped> {
+    let granule = options.heap.granule_bytes;
+    let plan = plan.cloned().unwrap_or_default();
+    let plan = match arm {
+        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom => plan.randomized(seed),
+        _ => plan,
+    };
+    match arm {
+        // A selection has become another arm by now.
+        Arm::NoGroups | Arm::Selected | Arm::SelectedRandom => {
+            replay(NoGroups, options, trace, seed, |_| (0, 0))
+        }
+        Arm::Metis => {
+            let metis = Metis::new(options.metis, Control::Learned, granule);
+            replay(metis, options, trace, seed, size_of_plan)
+        }
+        Arm::MetisRandom => {
+            let metis = Metis::new(options.metis, Control::Random { seed }, granule);
+            replay(metis, options, trace, seed, size_of_plan)
+        }
+        Arm::Elsewhere(_) | Arm::ElsewhereRandom(_) => {
+            let paper = arm.grouping() == Some(Grouping::Metis);
+            let region_groups = if paper {
+                options.metis
+            } else {
+                options.region_groups
+            };
+            let metis = Metis::with_plan(region_groups, plan, granule);
+            replay(metis, options, trace, seed, size_of_plan)
+        }
+        Arm::Ends | Arm::EndsRandom => {
+            let size = (plan.groups.len(), plan.group_of.len());
+            replay(Ends::new(plan), options, trace, seed, |_| size)
+        }
+        Arm::Chunks(_) | Arm::ChunksRandom(_) => {
+            let size = (plan.groups.len(), plan.group_of.len());
+            replay(
+                Chunks::new(plan, options.chunks, granule),
+                options,
+                trace,
+                seed,
+                |_| size,
+            )
+        }
+    }
+}
+
+fn size_of_plan(metis: &Metis) -> (usize, usize) {
+    metis
+        .plan()
+        .map_or((0, 0), |plan| (plan.groups.len(), plan.group_of.len()))
+}
+
+fn replay<P: Placement>(
+    placement: P,
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+    seed: u64,
+    size_of_plan: impl Fn(&P) -> (usize, usize),
+) -> Result<(Run, Series), Stopped> {
+    let mut heap = Simulator::new(options.heap, placement)?;
+    let mut stopped = None;
+    repeat(trace.testing, &options.repeat, seed, |events| {
+        stopped = heap.run(events).err();
+        stopped.is_none()
+    });
+    let (groups, sites) = size_of_plan(heap.placement());
+    let run = Run {
+        seed,
+        events: heap.events(),
+        allocations: heap.allocations(),
+        groups,
+        sites,
+        overall: heap.series().averages(0),
+        activation: Averages::default(),
+        heap_bytes: heap.heap_bytes(),
+        peak_occupied_bytes: heap.peak_occupied_bytes(),
+        malformed: *heap.malformed(),
+        stopped: stopped.map(|stopped| stopped.to_string()),
+    };
+    Ok((run, heap.into_series()))
+}
+
+fn average_from_activation(arms: &mut [(ArmReport, Vec<Series>)]) {
+    let starts: Vec<u64> = arms
+        .iter()
+        .find(|(report, _)| report.arm == Arm::Metis)
+        .map(|(_, series)| series.iter().map(activation_of).collect())
+        .unwrap_or_default();
+    for (report, series) in arms {
+        for (at, (run, series)) in report.runs.iter_mut().zip(series).enumerate() {
+            run.activation = series.averages(starts.get(at).copied().unwrap_or(0));
+        }
+    }
+}
+
+fn activation_of(series: &Series) -> u64 {
+    use crate::heap::placement::Phase::Activation;
+    let first = series
+        .collections
+        .iter()
+        .find(|collection| collection.phase == Activation);
+    first.map_or(0, |collection| collection.allocations)
+}
+
+fn compare(arms: &[ArmReport]) -> Vec<Comparison> {
+    let find = |arm: Arm| arms.iter().find(|report| report.arm == arm);
+    let mut comparisons = Vec::new();
+    for report in arms {
+        let bases = [
+            Some(Arm::NoGroups).filter(|base| *base != report.arm),
+            report.arm.control(),
+        ];
+        for base in bases.into_iter().flatten().filter_map(find) {
+            for (metric, of) in COMPARED {
+                comparisons.extend(compare_metric(report, base, metric, of));
+            }
+        }
+    }
+    comparisons
+}
+
+fn compare_metric(
+    arm: &ArmReport,
+    base: &ArmReport,
+    metric: &str,
+    of: fn(&Averages) -> Option<f64>,
+) -> Option<Comparison> {
+    let pairs: Vec<(f64, f64)> = arm
+        .runs
+        .iter()
+        .zip(&base.runs)
+        .filter_map(|(one, other)| Some((of(&one.activation)?, of(&other.activation)?)))
+        .collect();
+    let differences: Vec<f64> = pairs.iter().map(|(one, other)| one - other).collect();
+    let sums = pairs
+        .iter()
+        .fold((0.0, 0.0), |sums, pair| (sums.0 + pair.0, sums.1 + pair.1));
+    Some(Comparison {
+        arm: arm.name.clone(),
+        to: base.name.clone(),
+        metric: metric.to_owned(),
+        difference: of_mean(&differences)?,
+        ratio: (sums.1 != 0.0).then(|| sums.0 / sums.1),
+    })
+}

@@ -18,7 +18,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r install uninstall \
+.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace install uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -74,6 +74,11 @@ bench-r: ## the two R papers' tables and figures, into docs/results/r.md (resuma
 	@$(MAKE) --no-print-directory build
 	@bench/r/run $(PART) --scale $(SCALE) --rounds $(RUNS) --workloads "$(WORKLOADS)" --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; printed
+	@$(ENSURE) build bench-trace
+	@$(MAKE) --no-print-directory build
+	@bench/trace/overhead --runs $(RUNS)
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

@@ -38,6 +38,14 @@ fn listener() -> Command {
     command
         .args(["run", "--", "bash", "-c", LISTENER])
         .process_group(0);
+    // Under nohup SIGHUP is ignored, and what is ignored at a shell's start it cannot trap.
+    let hear_hangups = || {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: signal is allowed between fork and exec.
+    unsafe { command.pre_exec(hear_hangups) };
     command
 }
 

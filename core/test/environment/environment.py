@@ -7,7 +7,6 @@ The statistics blocks of the preloaded run must prove that the mechanism ran, or
 77: this machine cannot run the case (the reason is printed).
 """
 
-import argparse
 import contextlib
 import os
 import re
@@ -17,6 +16,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+from cases import Failure, Skip, run
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.."))
 sys.dont_write_bytecode = True
@@ -28,14 +29,6 @@ PAPERS = "modules=all,policy=share,collect=burst"
 LAZY = "modules=all"
 SHARED = ["copies_shared"]
 TIMEOUT = 240
-
-
-class Skip(Exception):
-    """This machine cannot run the case."""
-
-
-class Failure(Exception):
-    """What the case found."""
 
 
 class Bench:
@@ -596,23 +589,5 @@ CASES = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--preload", required=True)
-    parser.add_argument("case", choices=sorted(CASES))
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pagewise-environment-") as folder:
-        try:
-            CASES[arguments.case](Bench(arguments, folder))
-        except Skip as reason:
-            print(f"skipped: {arguments.case}: {reason}")
-            return 77
-        except (Failure, subprocess.TimeoutExpired) as reason:
-            print(f"{arguments.case}: {reason}")
-            return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(CASES, Bench, "preload"))

@@ -6,7 +6,6 @@
 Reads the spool by itself (core/src/front/record_spool.h). Exit status 77: this machine cannot run the case.
 """
 
-import argparse
 import collections
 import glob
 import os
@@ -15,19 +14,12 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
+
+from cases import Failure, Skip, run
 
 STEP = 64 << 10
 TIMEOUT = 240
 STOPPED_NO_ROOM, STOPPED_NO_FILE = 1, 2
-
-
-class Failure(Exception):
-    """What the case found."""
-
-
-class Skip(Exception):
-    """This machine cannot run the case."""
 
 
 class Recording:
@@ -348,23 +340,5 @@ CASES = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--record", required=True)
-    parser.add_argument("case", choices=sorted(CASES))
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pagewise-record-") as folder:
-        try:
-            CASES[arguments.case](Bench(arguments, folder))
-        except Skip as reason:
-            print(f"skipped: {arguments.case}: {reason}")
-            return 77
-        except (Failure, subprocess.TimeoutExpired) as reason:
-            print(f"{arguments.case}: {reason}")
-            return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(CASES, Bench, "record"))

@@ -76,6 +76,9 @@ static void nor_beside_another_thread_and_the_keeper(void **state) {
 }
 
 int main(void) {
+#ifdef __SANITIZE_THREAD__
+    return SKIPPED; // TSan has a thread of its own
+#endif
     CHECK(pw_start("modules=all,collect=getrusage"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_thread_searches),

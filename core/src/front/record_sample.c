@@ -43,9 +43,17 @@ static void next_point(struct pw_lane *lane) {
     lane->until_sample = 1 + (int64_t)distance;
 }
 
+// Each lane draws its own numbers: threads that do the same must not be sampled at the same places.
+static uint64_t seed_of(const struct pw_lane *lane) {
+    uint64_t x = pw_os_random() + (uintptr_t)lane * UINT64_C(0x9e3779b97f4a7c15); // splitmix64
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (x ^ x >> 31) | 1;
+}
+
 void pw_sample_begin(struct pw_lane *lane) {
     if (pw_log.sample_bytes) {
-        lane->random = pw_os_random() | 1;
+        lane->random = seed_of(lane);
         next_point(lane);
     }
 }

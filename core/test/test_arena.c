@@ -294,6 +294,41 @@ static void idle_pages_decay_and_fresh_ones_stay(void **state) {
     model_delete(model);
 }
 
+static struct pw_extent *reuse(struct model *model, uint32_t pages) {
+    struct pw_extent *extent = pw_arena_take_warm(&model->arena, pages);
+    assert_non_null(extent);
+    pw_arena_use(&model->arena, extent);
+    model->arena.live_pages += pages;
+    mark(model, extent);
+    return extent;
+}
+
+// As much goes as was never needed since the last trim, and nothing within a quarter of a second.
+static void warm_pages_that_a_cycle_did_not_need_go(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_arena *arena = &model->arena;
+    struct pw_extent *one = use(model, 4000), *between = use(model, 2), *other = use(model, 6000);
+    (void)between;
+    release_warm(model, one);
+    release_warm(model, other);
+    assert_int_equal(pw_arena_trim_surplus(arena), 0); // they were freed in this cycle
+    assert_int_equal(arena->warm_pages, 10000);
+    struct pw_extent *used = reuse(model, 4000);
+    release_warm(model, used);
+    assert_int_equal(pw_arena_trim_surplus(arena), 0); // too early
+    arena->trimmed_at -= 2;
+    assert_int_equal(pw_arena_trim_surplus(arena), 6000);
+    assert_int_equal(arena->warm_pages, 4000);
+    assert_int_equal(PW_READ(&model->stats, decayed_bytes), 6000 * PW_PAGE);
+    used = reuse(model, 4000);
+    arena->trimmed_at -= 2;
+    assert_int_equal(pw_arena_trim_surplus(arena), 0); // all of them were needed
+    check_marks(model, used);
+    check_tiling(model);
+    model_delete(model);
+}
+
 static void the_memory_rule_purges_before_it_grows(void **state) {
     (void)state;
     struct model *model = model_new(1);
@@ -451,6 +486,7 @@ int main(void) {
         cmocka_unit_test(neighbours_become_one),
         cmocka_unit_test(the_newest_of_the_tightest_is_taken),
         cmocka_unit_test(idle_pages_decay_and_fresh_ones_stay),
+        cmocka_unit_test(warm_pages_that_a_cycle_did_not_need_go),
         cmocka_unit_test(the_memory_rule_purges_before_it_grows),
         cmocka_unit_test(a_purge_of_a_part_keeps_the_rest),
         cmocka_unit_test(foreign_mappings_are_stepped_over),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // Zero reclaim at the end of a collection: only while no thread of the program's could write.
+#include "front/block.h"
 #include "front/collection.h"
 #include "front/heap.h"
 #include "support.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -75,6 +77,27 @@ static void nor_beside_another_thread_and_the_keeper(void **state) {
     beside_another_thread_it_does_not(state);
 }
 
+// Its threads are quiet only while it does not run itself.
+static void a_blas_that_allocates_starts_no_search(void **state) {
+    (void)state;
+    setenv("OPENBLAS_NUM_THREADS", "1", 1); // it starts none then
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    const void *blas = library ? dlsym(library, "cblas_dgemm") : NULL;
+    if (!blas) {
+        skip();
+    }
+    uint64_t before = PW_READ(&pw_heap.stats, zero_pages_checked);
+    char *young = pw_allocate(64 << 20);
+    assert_non_null(young);
+    memset(young, 1, 64 << 20);
+    void *more = pw_block_allocate(128 << 20, 1, false, blas);
+    assert_int_equal(PW_READ(&pw_heap.stats, zero_pages_checked), before);
+    pw_free(pw_allocate(256 << 20)); // the program's own allocation does
+    assert_true(PW_READ(&pw_heap.stats, zero_pages_checked) > before);
+    pw_free(more);
+    pw_free(young);
+}
+
 int main(void) {
 #ifdef __SANITIZE_THREAD__
     return SKIPPED; // TSan has a thread of its own
@@ -82,6 +105,7 @@ int main(void) {
     CHECK(pw_start("modules=all,collect=getrusage"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lone_thread_searches),
+        cmocka_unit_test(a_blas_that_allocates_starts_no_search),
         cmocka_unit_test(beside_another_thread_it_does_not),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };

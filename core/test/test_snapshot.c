@@ -336,6 +336,32 @@ static void zero_reclaim_backs_off(void **state) {
     model_delete(model);
 }
 
+static void zero_range(struct model *model, struct block *block, uint32_t first, uint32_t pages) {
+    memset(page_at(&model->arena, block->extent, first), 0, (size_t)pages * PW_PAGE);
+    memset(block->shadow + (size_t)first * PW_PAGE, 0, (size_t)pages * PW_PAGE);
+}
+
+// Of a block that was never searched only long runs are taken; the rest when it has lived on.
+static void young_blocks_give_back_long_runs_only(void **state) {
+    (void)state;
+    struct model *model = model_new(12);
+    struct block *block = &model->blocks[0];
+    block_new(model, block, 300);
+    block->extent->zero_young = true;
+    block->extent->zero_wait = 4;
+    zero_range(model, block, 10, 31);  // a page short
+    zero_range(model, block, 100, 32); // long enough
+    assert_int_equal(pw_share_reclaim_young(&model->share), 32 * PW_PAGE);
+    assert_int_equal(pw_share_reclaim_young(&model->share), 0); // it is young no more
+    check(model, block);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pw_share_reclaim_zero(&model->share, false), 0);
+    }
+    assert_int_equal(pw_share_reclaim_zero(&model->share, false), 31 * PW_PAGE);
+    check(model, block);
+    model_delete(model);
+}
+
 // --- everything at random ----------------------------------------------------
 
 static void random_step(struct model *model) {
@@ -413,6 +439,7 @@ int main(void) {
         cmocka_unit_test(zero_pages_are_given_back),
         cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
         cmocka_unit_test(zero_reclaim_backs_off),
+        cmocka_unit_test(young_blocks_give_back_long_runs_only),
         cmocka_unit_test(random_steps_match_the_shadows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,7 +272,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     Failure::new(
         format!("cannot write {path}: {error}"),
-        format!("ls -ld {path} and its folder, or --json with another file"),
+        format!("ls -ld {path} and its folder; or name another file"),
     )
 }
 

@@ -138,9 +138,6 @@ static struct pw_bins *bins_of(struct pw_arena *arena, enum pw_extent_state stat
 
 static void count_warm(struct pw_arena *arena, int64_t pages) {
     arena->warm_pages += (uint64_t)pages;
-    if (arena->warm_pages < arena->warm_low) {
-        arena->warm_low = arena->warm_pages;
-    }
     PW_GAUGE(arena->stats, cached_bytes, arena->warm_pages * PW_PAGE);
 }
 
@@ -497,6 +494,10 @@ void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
 }
 
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
+    // Here, not where extents are joined and cut: pages leave the pool for a moment there.
+    if (arena->warm_pages < arena->warm_low) {
+        arena->warm_low = arena->warm_pages;
+    }
     uint32_t number = pw_extent_number(arena, extent);
     extent->state = PW_EXTENT_USED;
     extent->generation++;

@@ -25,7 +25,7 @@ struct pw_extent {
     bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
     bool huge;               // huge pages were advised
     bool untouched;          // no page from warm_pages on has been handed out before
-    bool zero_young;         // searched for long runs of zero pages only, if at all
+    bool zero_young;         // not searched for zero pages yet
     uint16_t zero_wait;      // collections until its first full search
     uint8_t zero_backoff;    // log2 of the collections to skip before the next zero scan
     bool judged;             // the predictor has seen what became of this copy

@@ -130,9 +130,6 @@ static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bo
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
         return NULL;
     }
-    if (collected) {
-        pw_collection_before_peak((uint32_t)pages);
-    }
     struct pw_extent *extent = take((uint32_t)pages, zeroed);
     if (!extent) {
         PW_COUNT(&pw_heap.stats, fallback_arena, 1);
@@ -158,7 +155,7 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     if (!pw_heap_enter()) {
         return NULL;
     }
-    pw_collection_block_allocated();
+    pw_collection_block_allocated(size, site);
     struct pw_extent *extent = allocate(size, alignment, zeroed, collected);
     char *data = extent ? data_of(extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;

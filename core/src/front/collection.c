@@ -129,11 +129,10 @@ void pw_collection_getrusage(const void *site) {
 }
 
 // A matrix of zeros that is filled later need not be there in full until the next collection.
-void pw_collection_before_peak(uint32_t pages) {
+static void search_before_peak(size_t pages) {
     const struct pw_arena *arena = &pw_heap.arena;
     bool rises = arena->live_pages + arena->foreign_pages + pages > arena->highest_pages;
-    if (pages >= SMALLEST_RISE && rises && pw_heap.options.zero != PW_ZERO_OFF &&
-        threads_are_quiet()) {
+    if (rises && threads_are_quiet()) {
         pw_share_reclaim_young(&pw_heap.share);
     }
 }
@@ -142,12 +141,20 @@ void pw_collection_block_freed(void) {
     pw_heap.freed_since++;
 }
 
-void pw_collection_block_allocated(void) {
+void pw_collection_block_allocated(size_t size, const void *site) {
     pw_heap.allocated_since++;
     bool guess = pw_heap.options.collect == PW_COLLECT_BURST ||
                  (pw_heap.options.collect == PW_COLLECT_AUTO && !pw_heap.getrusage_works);
-    if (pw_heap.freed_since >= BURST_BLOCKS && guess) {
-        collect(threads_are_quiet());
+    bool ended = guess && pw_heap.freed_since >= BURST_BLOCKS;
+    bool large = pw_pages_for(size) >= SMALLEST_RISE && pw_heap.options.zero != PW_ZERO_OFF;
+    // A BLAS may ask for memory while its threads write: they are quiet only while it does not run.
+    if ((ended || large) && pw_module_is_safe(site) && !pw_module_is_quiet(site)) {
+        if (ended) {
+            collect(threads_are_quiet());
+        }
+        if (large) {
+            search_before_peak(pw_pages_for(size));
+        }
     }
     pw_heap.freed_since = guess ? 0 : pw_heap.freed_since;
 }

@@ -12,14 +12,11 @@ PW_API void pw_collection_find_runtime(void);
 // getrusage was called from `site`.
 PW_API void pw_collection_getrusage(const void *site);
 
-// The runtime or a package asks for so many pages: if the peak is about to rise, look for zeros in
-// blocks that were never searched. Not for other callers: a BLAS allocates while its threads work.
+// A managed block was released, or one of `size` bytes is about to be allocated for `site`: the
+// moment to notice that a collection has ended, and to look for zeros before the peak rises.
 // Callers hold the heap's lock.
-void pw_collection_before_peak(uint32_t pages);
-
-// A managed block was released or is about to be allocated. Callers hold the heap's lock.
 void pw_collection_block_freed(void);
-void pw_collection_block_allocated(void);
+void pw_collection_block_allocated(size_t size, const void *site);
 
 // A thread that cannot write to blocks while a collection ends: one of a BLAS, or our keeper. To be
 // called by the thread itself, so that it is counted only while it certainly exists.

@@ -5,7 +5,6 @@
 
 // Published in pieces, so that the peak never holds the source and its snapshot in full.
 #define CHUNK_PAGES 1024u
-#define RANGES      128
 
 void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
     share->arena = arena;

@@ -6,7 +6,6 @@
 
 #include "share/snapshot.h"
 
-#define RANGES      128
 #define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
 #define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
 

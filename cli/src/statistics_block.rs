@@ -75,6 +75,8 @@ pub const FIELDS: &[&str] = &[
     "fallback_discard",
     "fallback_table",
     "fallback_keeper",
+    "collections_asked",
+    "collections_asked_bytes",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -92,7 +92,9 @@ extern "C" {
     X(fallback_move, "pages could not be moved between addresses")                                 \
     X(fallback_discard, "pages could not be given back")                                           \
     X(fallback_table, "our tables are full")                                                       \
-    X(fallback_keeper, "background keeper could not be started: no timed decay")
+    X(fallback_keeper, "background keeper could not be started: no timed decay")                   \
+    X(collections_asked, "collections asked of the runtime because memory was short")              \
+    X(collections_asked_bytes, "memory that these gave back")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

@@ -19,6 +19,10 @@ fn reasons(statistics: &Statistics) -> Option<String> {
             statistics.get("zero_reclaimed_bytes"),
             "of all-zero pages were given back".to_owned(),
         ),
+        (
+            statistics.get("collections_asked_bytes"),
+            "of garbage were collected at our request".to_owned(),
+        ),
     ];
     let largest = parts.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
     parts.retain(|(bytes, _)| *bytes > 0 && *bytes >= WORTH_SAYING.min(largest));

@@ -10,6 +10,7 @@
 #include "front/collection.h"
 #include "front/heap.h"
 #include "front/module.h"
+#include "front/relief.h"
 
 #include <dlfcn.h>
 
@@ -57,8 +58,12 @@ static void on_polled_events(void) {
 }
 
 PW_API void pw_collection_find_runtime(void) {
-    if (!pw_is_on() || pw_heap.options.zero == PW_ZERO_OFF ||
-        pw_heap.options.collect == PW_COLLECT_BURST) {
+    if (!pw_is_on()) {
+        return;
+    }
+    pw_relief_find_allocator();
+    bool of_use = pw_heap.options.zero != PW_ZERO_OFF || pw_heap.allocator_size > 0;
+    if (!of_use || pw_heap.options.collect == PW_COLLECT_BURST) {
         return;
     }
     polled_events = (void (**)(void))symbol("R_PolledEvents");
@@ -102,6 +107,7 @@ static uint64_t collect(bool quiet) {
         freed += pw_arena_trim_surplus(&pw_heap.arena) * PW_PAGE;
     }
     pw_heap.freed_since = 0;
+    pw_relief_collected(&pw_heap.relief, pw_heap.arena.live_pages + pw_heap.arena.foreign_pages);
     return freed;
 }
 

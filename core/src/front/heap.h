@@ -10,6 +10,7 @@
 #include "pagewise.h"
 #include "policy/copy.h"
 #include "policy/options.h"
+#include "policy/relief.h"
 #include "policy/zero.h"
 #include "share/share.h"
 
@@ -28,6 +29,9 @@ struct pw_heap {
     struct pw_huge huge;
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
+    struct pw_relief relief;
+    uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
+    size_t allocator_size; // bytes of code; 0: there is none
 
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim

@@ -12,6 +12,7 @@
 #include "front/foreign.h"
 #include "front/heap.h"
 #include "front/module.h"
+#include "front/relief.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,14 +56,22 @@ __attribute__((constructor)) static void start_preload(void) {
 
 // --- allocation --------------------------------------------------------------
 
-static inline void count_small(size_t size) {
+// Returns whether the C library's heap was looked at.
+static inline bool count_small(size_t size) {
     preload.small_bytes += size;
-    if (UNLIKELY(preload.small_bytes > FOREIGN_STEP)) {
-        preload.small_bytes = 0;
-        if (pw_is_on()) {
-            pw_foreign_changed();
-        }
+    if (LIKELY(preload.small_bytes <= FOREIGN_STEP)) {
+        return false;
     }
+    preload.small_bytes = 0;
+    if (pw_is_on()) {
+        pw_foreign_changed();
+    }
+    return true;
+}
+
+static void *refuse(void) {
+    errno = ENOMEM;
+    return NULL;
 }
 
 // Policy ksm: a block that the C library has mapped is offered to KSM.
@@ -78,20 +87,25 @@ static void *offer(void *block) {
 
 PW_API void *malloc(size_t size) {
     if (UNLIKELY(size >= pw_gate.threshold)) {
+        if (UNLIKELY(pw_relief_comes_first(size, SITE))) {
+            return refuse();
+        }
         void *block = pw_block_allocate(size, 1, false, SITE);
         if (block) {
             return block;
         }
     }
-    count_small(size);
+    if (UNLIKELY(count_small(size)) && pw_relief_comes_first(size, SITE)) {
+        preload.small_bytes = FOREIGN_STEP; // to see the second attempt
+        return refuse();
+    }
     return offer(pw_c_malloc(size));
 }
 
 PW_API void *calloc(size_t count, size_t size) {
     size_t total;
     if (UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
-        errno = ENOMEM;
-        return NULL;
+        return refuse();
     }
     if (UNLIKELY(total >= pw_gate.threshold)) {
         void *block = pw_block_allocate(total, 1, true, SITE);

@@ -70,6 +70,22 @@ uint64_t pw_os_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static uint64_t nanoseconds(clockid_t clock) {
+    struct timespec now = {0};
+    int saved = errno;
+    clock_gettime(clock, &now);
+    errno = saved;
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+uint64_t pw_os_monotonic_ns(void) {
+    return nanoseconds(CLOCK_MONOTONIC);
+}
+
+uint64_t pw_os_real_ns(void) {
+    return nanoseconds(CLOCK_REALTIME);
+}
+
 uint64_t pw_os_random(void) {
     uint64_t value = 0;
     const void *bytes = (const void *)getauxval(AT_RANDOM);
@@ -82,7 +98,7 @@ uint64_t pw_os_random(void) {
 // core(5): bit of coredump_filter for private mappings of files, off by default.
 #define CORE_FILE_PRIVATE 0x4u
 
-static ssize_t read_whole(const char *path, char *text, size_t size) {
+ssize_t pw_os_read_text(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return -1;
@@ -99,7 +115,7 @@ bool pw_os_address_space_is_limited(void) {
     char text[8];
     bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     bool strict =
-        read_whole("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
+        pw_os_read_text("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
     errno = saved;
     return limited || strict;
 }
@@ -110,7 +126,7 @@ void pw_os_include_files_in_core(void) {
     if (getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0) {
         char text[32];
         unsigned filter = 0;
-        if (read_whole("/proc/self/coredump_filter", text, sizeof text) > 0 &&
+        if (pw_os_read_text("/proc/self/coredump_filter", text, sizeof text) > 0 &&
             sscanf(text, "%x", &filter) == 1) {
             int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
             if (fd >= 0) {
@@ -128,7 +144,7 @@ uint64_t pw_os_max_map_count(void) {
     int saved = errno;
     char text[32];
     uint64_t count = 65530; // the kernel's default
-    if (read_whole("/proc/sys/vm/max_map_count", text, sizeof text) > 0) {
+    if (pw_os_read_text("/proc/sys/vm/max_map_count", text, sizeof text) > 0) {
         unsigned long long read = 0;
         if (sscanf(text, "%llu", &read) == 1 && read > 0) {
             count = read;
@@ -169,7 +185,7 @@ static const char trigger[] = "some 150000 2000000";
 // The cgroup's own pressure where there is one (v2), else the machine's.
 static int open_pressure(void) {
     char text[1024], path[1200];
-    if (read_whole("/proc/self/cgroup", text, sizeof text) > 0) {
+    if (pw_os_read_text("/proc/self/cgroup", text, sizeof text) > 0) {
         char *unified = strstr(text, "0::/");
         if (unified) {
             unified[strcspn(unified, "\n")] = 0;

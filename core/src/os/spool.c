@@ -180,19 +180,3 @@ uint64_t pw_os_stack_limit(void) {
     errno = saved;
     return known ? limit.rlim_cur : (uint64_t)64 << 20;
 }
-
-static uint64_t nanoseconds(clockid_t clock) {
-    struct timespec now = {0};
-    int saved = errno;
-    clock_gettime(clock, &now);
-    errno = saved;
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
-uint64_t pw_os_monotonic_ns(void) {
-    return nanoseconds(CLOCK_MONOTONIC);
-}
-
-uint64_t pw_os_real_ns(void) {
-    return nanoseconds(CLOCK_REALTIME);
-}

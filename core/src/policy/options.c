@@ -31,6 +31,8 @@ static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
                                             {"getrusage", PW_COLLECT_GETRUSAGE},
                                             {"burst", PW_COLLECT_BURST},
                                             {NULL, 0}};
+static const struct word relieve_modes[] = {
+    {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
 static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
 static const struct word switches[] = {{"off", 0}, {"on", 1}, {"0", 0}, {"1", 1}, {NULL, 0}};
 
@@ -81,6 +83,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
     case PW_POLICY_AUTO:
         options->share = PW_SHARE_LAZY;
         options->zero = PW_ZERO_BACKOFF;
+        options->relieve = PW_RELIEVE_SHORT;
         options->huge = options->pool = true;
         break;
     default: // plain; direct and ksm leave blocks to the C library's own mapping of large ones
@@ -113,6 +116,7 @@ static const struct option known_options[] = {
     {.name = "modules", .kind = KIND_WORD, .offset = AT(modules), .words = module_sets},
     {.name = "pool", .kind = KIND_SWITCH, .offset = AT(pool), .words = switches},
     {.name = "huge", .kind = KIND_SWITCH, .offset = AT(huge), .words = switches},
+    {.name = "relieve", .kind = KIND_WORD, .offset = AT(relieve), .words = relieve_modes},
     {.name = "verbose", .kind = KIND_SWITCH, .offset = AT(verbose), .words = switches},
     {.name = "statistics", .kind = KIND_FOLDER, .offset = AT(statistics)},
 };

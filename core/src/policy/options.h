@@ -21,6 +21,7 @@ enum pw_policy {
 enum pw_share_mode { PW_SHARE_OFF, PW_SHARE_LAZY, PW_SHARE_ALWAYS };
 enum pw_zero_mode { PW_ZERO_OFF, PW_ZERO_BACKOFF, PW_ZERO_ALWAYS };
 enum pw_collect_mode { PW_COLLECT_AUTO, PW_COLLECT_GETRUSAGE, PW_COLLECT_BURST };
+enum pw_relieve_mode { PW_RELIEVE_OFF, PW_RELIEVE_SHORT, PW_RELIEVE_ALWAYS };
 enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
 
 struct pw_options {
@@ -30,6 +31,7 @@ struct pw_options {
     int zero;         // enum pw_zero_mode
     int collect;      // enum pw_collect_mode
     int modules;      // enum pw_modules
+    int relieve;      // enum pw_relieve_mode
     bool pool, huge, verbose;
     unsigned slack_percent, decay_seconds;
     char statistics[256]; // folder; empty: none

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//
+// How much memory is left before this process, or one beside it, has to swap or is killed: what the
+// kernel calls available, or what the limits of the memory cgroups leave, whichever is less.
+//
+// Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst; proc_meminfo(5).
+
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_PATH 1024
+
+// What one version of cgroups calls its files.
+struct controller {
+    const char *mount;
+    const char *limits[2], *usage;
+    const char *cache; // in memory.stat: file pages that are dropped before anything is swapped
+};
+
+static const struct controller version_1 = {
+    "/sys/fs/cgroup/memory",
+    {"memory.limit_in_bytes", NULL},
+    "memory.usage_in_bytes",
+    "\ntotal_inactive_file ",
+};
+static const struct controller version_2 = {
+    "/sys/fs/cgroup",
+    {"memory.max", "memory.high"},
+    "memory.current",
+    "\ninactive_file ",
+};
+
+static uint64_t smaller(uint64_t one, uint64_t other) {
+    return one < other ? one : other;
+}
+
+// The number behind `name` (at the start for NULL); `missing` if there is none, as in "max".
+static uint64_t number_in(const char *text, const char *name, uint64_t missing) {
+    const char *found = name ? strstr(text, name) : text;
+    unsigned long long number = 0;
+    bool read = found && sscanf(found + (name ? strlen(name) : 0), "%llu", &number) == 1;
+    return read ? number : missing;
+}
+
+static uint64_t read_number(const char *folder, const char *file, const char *name,
+                            uint64_t missing) {
+    char path[3 * LONGEST_PATH], text[4096];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return missing;
+    }
+    return pw_os_read_text(path, text, sizeof text) > 0 ? number_in(text, name, missing) : missing;
+}
+
+static uint64_t room_in(const struct controller *controller, const char *folder) {
+    uint64_t limit = UINT64_MAX;
+    for (int i = 0; i < 2 && controller->limits[i]; i++) {
+        limit = smaller(limit, read_number(folder, controller->limits[i], NULL, UINT64_MAX));
+    }
+    if (limit >= INT64_MAX / 2) { // version 1 writes its largest number for none
+        return UINT64_MAX;
+    }
+    uint64_t used = read_number(folder, controller->usage, NULL, 0);
+    uint64_t cache = smaller(used, read_number(folder, "memory.stat", controller->cache, 0));
+    return limit > used - cache ? limit - (used - cache) : 0;
+}
+
+// The group and those above it. In a container the path may be the host's; the mount is ours then.
+static uint64_t room_in_groups(const struct controller *controller, char *path) {
+    char folder[2 * LONGEST_PATH];
+    uint64_t room = UINT64_MAX;
+    for (;;) {
+        snprintf(folder, sizeof folder, "%s%s", controller->mount, path);
+        room = smaller(room, room_in(controller, folder));
+        char *last = strrchr(path, '/');
+        if (!last) {
+            return room;
+        }
+        *last = 0;
+    }
+}
+
+// A line of /proc/self/cgroup is number:controllers:path.
+static uint64_t room_of_own_group(void) {
+    char text[4096], path[LONGEST_PATH];
+    uint64_t room = UINT64_MAX;
+    if (pw_os_read_text("/proc/self/cgroup", text, sizeof text) <= 0) {
+        return room;
+    }
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) {
+            *next++ = 0;
+        }
+        char *slash = strchr(line, '/');
+        bool unified = !strncmp(line, "0::", 3);
+        if (slash && strlen(slash) < sizeof path && (unified || strstr(line, ":memory:"))) {
+            strcpy(path, strcmp(slash, "/") ? slash : "");
+            room = smaller(room, room_in_groups(unified ? &version_2 : &version_1, path));
+        }
+    }
+    return room;
+}
+
+uint64_t pw_os_memory_room(void) {
+    int saved = errno;
+    char text[4096];
+    uint64_t room = UINT64_MAX;
+    if (PW_OS_FAULT(PW_SITE_ROOM)) {
+        return 0;
+    }
+    if (pw_os_read_text("/proc/meminfo", text, sizeof text) > 0) {
+        uint64_t kilobytes = number_in(text, "\nMemAvailable:", UINT64_MAX >> 10);
+        room = kilobytes << 10;
+    }
+    room = smaller(room, room_of_own_group());
+    errno = saved;
+    return room;
+}

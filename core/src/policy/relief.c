@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "policy/relief.h"
+
+#define LEAST_GARBAGE  4096u // 16 MB
+#define GARBAGE_PART   16u   // of live memory
+#define LOOK_STEP      1024u // 4 MB: far more to fill than looking costs
+#define MARGIN         8192u // 32 MB: for what is not R's, and what we do not see in time
+#define SPENDING_PART  4u    // of the time since the first one
+#define FRUITFUL_PART  16u   // of live memory
+#define MOST_FRUITLESS 6u
+
+bool pw_relief_is_due(struct pw_relief *relief, uint64_t live) {
+    uint64_t part = relief->after / GARBAGE_PART;
+    uint64_t least = part > LEAST_GARBAGE ? part : LEAST_GARBAGE;
+    bool grown = live >= relief->after + (least << relief->fruitless);
+    if (!grown || live < relief->looked_at + LOOK_STEP) {
+        return false;
+    }
+    relief->looked_at = live;
+    return true;
+}
+
+bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request) {
+    uint64_t fresh = request > warm ? request - warm : 0;
+    return room < fresh + MARGIN;
+}
+
+bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t now) {
+    if (relief->began == 0) {
+        relief->began = now;
+    }
+    if (relief->asked_at != 0 || relief->spent > (now - relief->began) / SPENDING_PART) {
+        return false;
+    }
+    relief->asked_at = now ? now : 1;
+    relief->before = live;
+    return true;
+}
+
+uint64_t pw_relief_ended(struct pw_relief *relief, uint64_t live, uint64_t now) {
+    uint64_t freed = relief->before > live ? relief->before - live : 0;
+    relief->spent += now - relief->asked_at;
+    relief->asked_at = 0;
+    if (freed >= relief->before / FRUITFUL_PART) {
+        relief->fruitless = 0;
+    } else if (relief->fruitless < MOST_FRUITLESS) {
+        relief->fruitless++;
+    }
+    pw_relief_collected(relief, live);
+    return freed;
+}
+
+void pw_relief_collected(struct pw_relief *relief, uint64_t live) {
+    relief->after = relief->looked_at = live;
+}

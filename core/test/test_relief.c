@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+//
+// Collections asked of R when memory is short: when, how often, and of whom.
+#include "front/heap.h"
+#include "front/relief.h"
+#include "os/fault.h"
+#include "policy/relief.h"
+#include "support.h"
+
+enum { MEGABYTE = 256, SECOND = 1000000000 }; // in pages, in nanoseconds
+
+// --- when ----------------------------------------------------------------------
+
+static void garbage_must_have_been_made(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    pw_relief_collected(&relief, 1000 * MEGABYTE);
+    assert_false(pw_relief_is_due(&relief, 1020 * MEGABYTE));
+    assert_true(pw_relief_is_due(&relief, 1070 * MEGABYTE));
+    assert_false(pw_relief_is_due(&relief, 1071 * MEGABYTE)); // looked a moment ago
+    assert_true(pw_relief_is_due(&relief, 1080 * MEGABYTE));
+    pw_relief_collected(&relief, 1060 * MEGABYTE);
+    assert_false(pw_relief_is_due(&relief, 1080 * MEGABYTE));
+}
+
+static void warm_pages_are_room_of_our_own(void **state) {
+    (void)state;
+    assert_false(pw_relief_is_short(UINT64_MAX / 4096, 0, 1000 * MEGABYTE));
+    assert_false(pw_relief_is_short(200 * MEGABYTE, 0, 100 * MEGABYTE));
+    assert_true(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE));
+    assert_false(pw_relief_is_short(110 * MEGABYTE, 50 * MEGABYTE, 100 * MEGABYTE));
+    assert_true(pw_relief_is_short(0, 100 * MEGABYTE, 100 * MEGABYTE));
+}
+
+static void one_is_asked_for_at_a_time(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    assert_true(pw_relief_ask(&relief, 1000 * MEGABYTE, SECOND));
+    assert_false(pw_relief_ask(&relief, 1000 * MEGABYTE, SECOND));
+    assert_int_equal(pw_relief_ended(&relief, 400 * MEGABYTE, SECOND + 1000), 600 * MEGABYTE);
+    assert_false(pw_relief_is_due(&relief, 410 * MEGABYTE));
+}
+
+static void they_take_a_quarter_of_the_time_at_most(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    uint64_t now = SECOND, spent = 0;
+    for (int i = 0; i < 1000; i++, now += SECOND / 10) {
+        if (pw_relief_ask(&relief, 1000 * MEGABYTE, now)) {
+            now += SECOND;
+            spent += SECOND;
+            pw_relief_ended(&relief, 400 * MEGABYTE, now);
+        }
+    }
+    assert_true(spent > (now - SECOND) / 5);
+    assert_true(spent < (now - SECOND) / 3);
+}
+
+static void in_vain_they_wait_for_more_garbage(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    uint64_t live = 1000 * MEGABYTE, now = SECOND;
+    for (int i = 0; i < 4; i++, now += 100ull * SECOND) {
+        assert_true(pw_relief_ask(&relief, live, now));
+        pw_relief_ended(&relief, live - 1, now + 1);
+    }
+    assert_false(pw_relief_is_due(&relief, live + live / 2));
+    assert_true(pw_relief_is_due(&relief, 2 * live + MEGABYTE));
+    assert_true(pw_relief_ask(&relief, 2 * live, now));
+    pw_relief_ended(&relief, live, now + 1); // not in vain
+    assert_true(pw_relief_is_due(&relief, live + live / 8));
+}
+
+// --- of whom -------------------------------------------------------------------
+
+static void *attempts[2];
+
+static __attribute__((noinline)) bool comes_first(size_t size) {
+    return pw_relief_comes_first(size, __builtin_return_address(0));
+}
+
+// As R's memory.c: malloc, else collect garbage and try again, else "cannot allocate vector".
+PW_API __attribute__((noinline)) void *Rf_allocVector3(size_t size);
+void *Rf_allocVector3(size_t size) {
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (!comes_first(size)) {
+            return attempts[attempt] = pw_allocate(size);
+        }
+    }
+    return NULL;
+}
+
+static void *vector(size_t size) {
+    attempts[0] = attempts[1] = NULL;
+    return Rf_allocVector3(size);
+}
+
+static uint64_t asked(void) {
+    return PW_READ(&pw_heap.stats, collections_asked);
+}
+
+static void an_allocator_that_tries_again_gets_its_vector(void **state) {
+    (void)state;
+    uint64_t before = asked();
+    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    void *block = vector(64 << 20);
+    pw_os_fault_clear();
+    assert_non_null(block);
+    assert_null(attempts[0]);
+    assert_ptr_equal(attempts[1], block);
+    assert_int_equal(asked(), before + 1);
+    pw_free(block);
+}
+
+static void with_room_nobody_waits(void **state) {
+    (void)state;
+    uint64_t before = asked();
+    void *block = vector(64 << 20);
+    assert_non_null(attempts[0]);
+    assert_int_equal(asked(), before);
+    pw_free(block);
+}
+
+static void others_never_see_a_failure(void **state) {
+    (void)state;
+    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_heap.relief = (struct pw_relief){0};
+    assert_false(pw_relief_comes_first(64 << 20, (const void *)vector));
+    assert_false(pw_relief_comes_first(64 << 20, NULL));
+    assert_false(pw_relief_comes_first(SIZE_MAX, (const void *)Rf_allocVector3));
+    assert_false(pw_relief_comes_first(2000, (const void *)Rf_allocVector3));
+    pw_os_fault_clear();
+}
+
+static void room_is_what_the_machine_says(void **state) {
+    (void)state;
+    uint64_t room = pw_os_memory_room();
+    assert_true(room > 0);
+    assert_true(room < (uint64_t)1 << 50); // every kernel of today has MemAvailable
+}
+
+int main(void) {
+    CHECK(pw_start("policy=auto"));
+    pw_relief_find_allocator();
+    CHECK(pw_heap.allocator == (uintptr_t)Rf_allocVector3);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(garbage_must_have_been_made),
+        cmocka_unit_test(warm_pages_are_room_of_our_own),
+        cmocka_unit_test(one_is_asked_for_at_a_time),
+        cmocka_unit_test(they_take_a_quarter_of_the_time_at_most),
+        cmocka_unit_test(in_vain_they_wait_for_more_garbage),
+        cmocka_unit_test(an_allocator_that_tries_again_gets_its_vector),
+        cmocka_unit_test(with_room_nobody_waits),
+        cmocka_unit_test(others_never_see_a_failure),
+        cmocka_unit_test(room_is_what_the_machine_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

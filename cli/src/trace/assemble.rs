@@ -110,7 +110,11 @@ impl<W: Write> Assembly<W> {
                 self.event(&event, address)
             }
             Action::Free { address } => match self.live.remove(&address) {
-                Some(object) => self.event(&Event::Free { object }, 0),
+                Some(object) => {
+                    self.counts.events += 1;
+                    let thread = self.thread_of(record.thread);
+                    Ok(self.writer.free_by(object, thread)?)
+                }
                 None => {
                     self.counts.foreign += 1;
                     Ok(())
@@ -262,6 +266,7 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("recorder", concat!("pagewise ", env!("CARGO_PKG_VERSION")))
         .with("runtime", "native")
         .with("events", "allocate free")
+        .with("frees", "by-thread")
         .with("site", site)
         .with(
             "depth-unit",

@@ -11,6 +11,7 @@ mod pages;
 mod pprof;
 mod progress;
 mod record;
+pub mod replay;
 mod report;
 mod show;
 mod spool;
@@ -30,5 +31,6 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
         TraceAction::Report(arguments) => report::report(arguments),
+        TraceAction::Replay(arguments) => replay::replay(arguments),
     }
 }

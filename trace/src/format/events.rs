@@ -30,8 +30,22 @@ pub struct Batch {
     pub addresses: Vec<u64>,
     /// (n, t): `events[n]` and those after it happened at t nanoseconds or later.
     pub times: Vec<(usize, u64)>,
+    /// (n, t): `events[n]` and those after it are thread t's. Recorders may leave out whose a `Free` or an `Assign` is:
+    /// it then seems to be that of the event before.
+    pub threads: Vec<(usize, ThreadId)>,
+    /// (n, m): how `events[n]` came about, for the few where there is something to say, in order.
+    pub manners: Vec<(usize, Manner)>,
     /// Number of `events[0]` in the trace, counted from 0.
     pub first_event: u64,
+}
+
+/// What a program asked for beyond an allocation or a free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// A `Free` that is the first half of a realloc: the thread's next `Allocate` takes over the contents.
+    Resized,
+    /// An `Allocate` at a multiple of 2 to this power.
+    Aligned(u8),
 }
 
 impl Batch {
@@ -39,6 +53,8 @@ impl Batch {
         self.events.clear();
         self.addresses.clear();
         self.times.clear();
+        self.threads.clear();
+        self.manners.clear();
     }
 }
 
@@ -183,6 +199,13 @@ impl Encoder {
         Ok(())
     }
 
+    /// The free of an object by a known thread.
+    pub fn free_by(&mut self, object: ObjectId, thread: ThreadId) -> Result<()> {
+        self.distance(object)?;
+        self.switch_to(thread)?;
+        self.event(&Event::Free { object }, 0)
+    }
+
     fn distance(&self, object: ObjectId) -> Result<u64> {
         if object == 0 || object > self.latest {
             return Err(Error::Invalid(format!("there is no object {object} yet")));
@@ -253,6 +276,11 @@ impl Decoder {
 
     pub fn time(&self) -> u64 {
         self.time
+    }
+
+    /// Whose the next event is, as long as nothing else is said.
+    pub fn thread(&self) -> ThreadId {
+        self.thread
     }
 
     /// Events of the block that are still to come.
@@ -342,6 +370,11 @@ impl Decoder {
                     return Err("a thread's number is too large");
                 }
                 self.thread = operand as ThreadId;
+                let place = batch.events.len();
+                match batch.threads.last_mut() {
+                    Some(last) if last.0 == place => last.1 = self.thread,
+                    _ => batch.threads.push((place, self.thread)),
+                }
                 return Ok(None);
             }
             // TIME: there are no more operations.

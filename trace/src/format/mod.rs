@@ -12,7 +12,7 @@ mod writer;
 
 pub use block::Codec;
 pub use error::{Error, Result};
-pub use events::Batch;
+pub use events::{Batch, Manner};
 pub use properties::Properties;
 pub use reader::TraceReader;
 pub use tables::{Frame, FrameId, Module, ModuleId, Site, SiteTable};

@@ -174,6 +174,7 @@ impl<R: Read + Seek> TraceReader<R> {
         self.batch.clear();
         self.batch.first_event = self.next_event;
         self.batch.times.push((0, self.decoder.time()));
+        self.batch.threads.push((0, self.decoder.thread()));
         self.decoder
             .decode(&self.payload, count, &mut self.batch)
             .map_err(|what| Error::damaged(self.block_offset, what))?;

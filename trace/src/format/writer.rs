@@ -9,7 +9,7 @@ use super::index::{self, Entry};
 use super::properties::Properties;
 use super::tables::{SiteTable, Written};
 use super::{FILE_HEADER, MAGIC, MAJOR, MINOR};
-use crate::event::{Event, ObjectId};
+use crate::event::{Event, ObjectId, ThreadId};
 
 /// How a trace is stored.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +102,16 @@ impl<W: Write> TraceWriter<W> {
     /// Appends an `Allocate` with the object's address.
     pub fn allocate_at(&mut self, event: &Event, address: u64) -> Result<()> {
         self.append(event, address)
+    }
+
+    /// Appends a `Free`, and says whose it is.
+    pub fn free_by(&mut self, object: ObjectId, thread: ThreadId) -> Result<()> {
+        if self.encoder.is_full(self.options.events_in_a_block) {
+            self.end_block()?;
+        }
+        self.encoder.free_by(object, thread)?;
+        self.events += 1;
+        Ok(())
     }
 
     #[inline]

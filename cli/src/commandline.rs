@@ -102,9 +102,38 @@ pub enum TraceAction {
     Convert(ConvertArguments),
     /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
     Report(ReportArguments),
+    /// Would groups of call sites on pages of their own need fewer pages? Learned groups beside their controls
+    Simulate(SimulateArguments),
     /// Make a trace's allocations again in real memory, under several allocators, and compare
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+}
+
+#[derive(Args)]
+pub struct SimulateArguments {
+    /// The trace of a native program, on which groups are tested
+    pub file: PathBuf,
+    /// Learn from this trace of the same program [default: from FILE's first half, tested on its second]
+    #[arg(long, value_name = "OTHER")]
+    pub train: Option<PathBuf>,
+    /// Number of random groupings to compare each learned one with
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// When the model gives memory back
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub purge: PurgeRule,
+    /// Write the figures to FILE as JSON (- for standard output, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PurgeRule {
+    /// Spans of 64 KB that are empty, as most allocators do
+    #[default]
+    Spans,
+    /// Every page that is empty
+    Pages,
 }
 
 #[derive(Args)]

@@ -14,6 +14,7 @@ mod record;
 pub mod replay;
 mod report;
 mod show;
+mod simulate;
 mod spool;
 mod stat;
 mod symbols;
@@ -31,6 +32,7 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
         TraceAction::Report(arguments) => report::report(arguments),
+        TraceAction::Simulate(arguments) => simulate::simulate(arguments),
         TraceAction::Replay(arguments) => replay::replay(arguments),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::block::MAX_PAYLOAD;
 use super::error::{Error, Result};
+use super::manners::{Manner, Manners};
 use super::varint::{self, Cursor, unzigzag, zigzag};
 use super::{MAX_RECORDS, MAX_THREADS};
 use crate::event::{Event, ObjectId, SiteId, ThreadId};
@@ -39,16 +40,49 @@ pub struct Batch {
     pub first_event: u64,
 }
 
-/// What a program asked for beyond an allocation or a free.
+/// An event with all that its trace says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// A `Free` that is the first half of a realloc: the thread's next `Allocate` takes over the contents.
-    Resized,
-    /// An `Allocate` at a multiple of 2 to this power.
-    Aligned(u8),
+pub struct Occurrence<'a> {
+    pub event: &'a Event,
+    /// Of an `Allocate`, where addresses were recorded.
+    pub address: Option<u64>,
+    /// Nanoseconds since the start; it happened then or later.
+    pub time: u64,
+    /// Whose it is, as far as that is known: see [`Batch::threads`].
+    pub thread: ThreadId,
+    pub manner: Option<Manner>,
 }
 
 impl Batch {
+    /// The events, each with what is said about it.
+    pub fn iter(&self) -> impl Iterator<Item = Occurrence<'_>> {
+        let mut addresses = self.addresses.iter();
+        let mut times = self.times.iter().peekable();
+        let mut threads = self.threads.iter().peekable();
+        let mut manners = self.manners.iter().peekable();
+        let (mut time, mut thread) = (0, 0);
+        self.events.iter().enumerate().map(move |(index, event)| {
+            while let Some((_, next)) = times.next_if(|(place, _)| *place <= index) {
+                time = *next;
+            }
+            while let Some((_, next)) = threads.next_if(|(place, _)| *place <= index) {
+                thread = *next;
+            }
+            let address = match event {
+                Event::Allocate { .. } => addresses.next().copied(),
+                _ => None,
+            };
+            let manner = manners.next_if(|(place, _)| *place == index);
+            Occurrence {
+                event,
+                address,
+                time,
+                thread,
+                manner: manner.map(|(_, manner)| *manner),
+            }
+        })
+    }
+
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.addresses.clear();
@@ -62,6 +96,7 @@ impl Batch {
 pub struct Encoder {
     payload: Vec<u8>,
     events: u32,
+    manners: Manners,
     has_addresses: bool,
     /// First object and time of the block.
     first: ObjectId,
@@ -78,6 +113,7 @@ impl Encoder {
         Self {
             payload: Vec::new(),
             events: 0,
+            manners: Manners::new(),
             has_addresses,
             first: 1,
             start: 0,
@@ -94,6 +130,18 @@ impl Encoder {
 
     pub fn events(&self) -> u32 {
         self.events
+    }
+
+    pub fn manners(&self) -> &Manners {
+        &self.manners
+    }
+
+    /// Of the event that comes next.
+    pub fn manner(&mut self, manner: Manner) {
+        match self.manners.last_mut() {
+            Some(last) if last.0 == self.events => last.1 = manner,
+            _ => self.manners.push((self.events, manner)),
+        }
     }
 
     pub fn first(&self) -> ObjectId {
@@ -115,6 +163,7 @@ impl Encoder {
     /// The block has been written: begin the next.
     pub fn begin(&mut self) {
         self.payload.clear();
+        self.manners.clear();
         self.events = 0;
         self.first = self.latest + 1;
         self.start = self.time;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use pagewise_trace::format::{Batch, Manner, TraceReader};
+use pagewise_trace::format::{Manner, TraceReader};
 use pagewise_trace::{Event, ObjectId, ThreadId};
 use rustc_hash::FxHashMap;
 
@@ -188,39 +188,16 @@ pub fn each_operation(
     let unreadable = |error| input::unreadable(path, &error);
     let knows_threads = trace.properties().get("frees") == Some("by-thread");
     while let Some(batch) = trace.next_batch().map_err(unreadable)? {
-        if !each_of_batch(batch, knows_threads, program, &mut visit) {
-            break;
+        for occurrence in batch.iter() {
+            let thread = knows_threads.then_some(occurrence.thread);
+            let operation = program.operation(occurrence.event, thread, occurrence.manner);
+            if let Some(operation) = operation
+                && !visit(operation, occurrence.time as f64 / 1e9)
+            {
+                return Ok(());
+            }
         }
         bar.inc(batch.events.len() as u64);
     }
     Ok(())
-}
-
-fn each_of_batch(
-    batch: &Batch,
-    knows_threads: bool,
-    program: &mut Program,
-    visit: &mut impl FnMut(Operation, f64) -> bool,
-) -> bool {
-    let mut times = batch.times.iter().peekable();
-    let mut threads = batch.threads.iter().peekable();
-    let mut manners = batch.manners.iter().peekable();
-    let (mut seconds, mut thread) = (0.0, 0);
-    for (index, event) in batch.events.iter().enumerate() {
-        while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
-            seconds = *time as f64 / 1e9;
-        }
-        while let Some((_, next)) = threads.next_if(|(place, _)| *place <= index) {
-            thread = *next;
-        }
-        let manner = manners.next_if(|(place, _)| *place == index);
-        let known = knows_threads.then_some(thread);
-        let operation = program.operation(event, known, manner.map(|(_, manner)| *manner));
-        if let Some(operation) = operation
-            && !visit(operation, seconds)
-        {
-            return false;
-        }
-    }
-    true
 }

@@ -124,7 +124,7 @@ pub fn plot(mut out: Output, replays: &[Replay]) -> Result<()> {
         // With next to nothing live the ratio says nothing, and would hide the rest.
         let largest = most(replays, |sample| sample.live_bytes as f64);
         let bounded = |sample: &Sample| {
-            let is_small = (sample.live_bytes as f64) < largest / 50.0;
+            let is_small = (sample.live_bytes as f64) < largest / 10.0;
             if is_small { 1.0 } else { ratio(sample) }
         };
         chart(&below, "resident / live", replays, &bounded, None)?;

@@ -13,7 +13,7 @@ use pagewise_trace::grouping::trial::{Arm, Outcome, Trial};
 use pagewise_trace::{Event, SiteId};
 use serde_json::json;
 
-use super::{input, progress, stat};
+use super::{input, progress, report, stat};
 use crate::commandline::{PurgeRule, SimulateArguments};
 use crate::failure::Failure;
 use crate::report::json::Destination;
@@ -219,7 +219,7 @@ fn text(outcome: &Outcome, arguments: &SimulateArguments) -> String {
         units::bytes(pages),
         units::bytes(live),
         stat::table(COLUMNS.to_vec(), rows),
-        conclusion(outcome)
+        report::wrapped(&conclusion(outcome), 110).join("\n")
     )
 }
 

@@ -61,19 +61,9 @@ impl Allocator {
         if self == Self::Pagewise {
             return PRELOAD.find_working().map(|path| Some(path.into()));
         }
-        let Some((names, package)) = self.peer() else {
-            return Ok(None);
-        };
-        let found = names
-            .iter()
-            .find(|name| try_loading(Path::new(name), "").is_ok());
-        match found {
-            Some(name) => Ok(Some(name.into())),
-            None => Err(Failure::new(
-                format!("{} is not installed", self.name()),
-                format!("apt-get install {package}"),
-            )
-            .kept("nothing was replayed")),
+        match self.peer() {
+            Some((names, package)) => find(self.name(), names, package).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -91,9 +81,30 @@ impl Allocator {
     }
 }
 
+fn find(allocator: &str, names: &[&str], package: &str) -> Result<OsString, Failure> {
+    let found = names
+        .iter()
+        .find(|name| try_loading(Path::new(name), "").is_ok());
+    found.map(Into::into).ok_or_else(|| {
+        Failure::new(
+            format!("{allocator} is not installed"),
+            format!("apt-get install {package}"),
+        )
+        .kept("nothing was replayed")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_library_is_named_with_its_package() {
+        let failure = find("nonemalloc", &["libnonemalloc.so.9"], "libnonemalloc9");
+        let said = failure.expect_err("there is none").to_string();
+        assert!(said.contains("nonemalloc is not installed"), "{said}");
+        assert!(said.contains("apt-get install libnonemalloc9"), "{said}");
+    }
 
     #[test]
     fn libraries_are_told_by_their_files() {

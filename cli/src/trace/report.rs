@@ -21,6 +21,8 @@ use crate::report::units;
 
 /// Of the pages held in the model: less is not worth a change.
 const WORTHWHILE: f64 = 0.02;
+/// Of a stack's frames so many are shown.
+const FRAMES: usize = 4;
 /// Of lines on a terminal.
 const WIDTH: usize = 110;
 const PLOT: (u32, u32) = (860, 260);
@@ -146,8 +148,15 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .collect()
 }
 
-/// Several calls on one line, or in one function without lines, look alike: the offset tells them apart.
+/// With stacks: who called whom, innermost first. Of several calls on one line, or in one function without lines, the offset
+/// tells which.
 fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
+    for (row, group) in rows.iter_mut().zip(groups) {
+        let site = known.get(group.site).unwrap_or_default();
+        for frame in site.frames.iter().take(FRAMES).skip(1) {
+            let _ = write!(row.place, " < {frame}");
+        }
+    }
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
     let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
     for ((row, group), name) in rows.iter_mut().zip(groups).zip(&names) {
@@ -244,6 +253,9 @@ fn answer(report: &Report) -> Vec<String> {
 
 /// A name that is not the answer one hoped for: what to do about it.
 fn hint(place: &str) -> Option<String> {
+    if place.contains(" < ") {
+        return None;
+    }
     let function = place.split([' ', '(']).next().unwrap_or(place);
     if function.contains("+0x") {
         return Some(format!(

@@ -224,45 +224,45 @@ fn text(outcome: &Outcome, arguments: &SimulateArguments) -> String {
 }
 
 fn random(arm: &Arm) -> String {
-    let random = &arm.random;
-    if random.low == random.high {
-        return units::ratio(random.mean);
+    match &arm.random {
+        None => "-".into(),
+        Some(random) if random.low == random.high => units::ratio(random.mean),
+        Some(random) => format!(
+            "{} ({} to {})",
+            units::ratio(random.mean),
+            units::ratio(random.low),
+            units::ratio(random.high)
+        ),
     }
-    format!(
-        "{} ({} to {})",
-        units::ratio(random.mean),
-        units::ratio(random.low),
-        units::ratio(random.high)
-    )
 }
 
 fn verdict(arm: &Arm) -> &'static str {
-    match () {
-        () if arm.ratio >= 1.0 => "more pages than without",
-        () if arm.ratio > BETTER_THAN_RANDOM * arm.random.low => "no better than chance",
-        () => "fewer pages",
+    match arm.random {
+        _ if arm.ratio >= 1.0 => "more pages than without",
+        Some(random) if arm.ratio > BETTER_THAN_RANDOM * random.low => "no better than chance",
+        _ => "fewer pages",
     }
 }
 
 fn conclusion(outcome: &Outcome) -> String {
-    let Some((grouping, predicted)) = outcome.chosen else {
+    let (Some((grouping, predicted)), Some(arm)) = (outcome.chosen, outcome.arms.first()) else {
         return "The profile predicts no gain: which site a block comes from does not tell here when it will be freed. \
                 An allocator should leave these blocks where they are."
             .into();
     };
-    let Some(arm) = outcome.arms.first() else {
-        return String::new();
+    let control = match &arm.random {
+        Some(random) => format!("and random groups {}", units::ratio(random.mean)),
+        None => "and there is nothing to shuffle: every site is a group of its own".into(),
     };
     format!(
-        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, and random groups {}.",
+        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, {control}.",
         grouping.name(),
         units::ratio(predicted),
         units::ratio(arm.ratio),
-        units::ratio(arm.random.mean)
     )
 }
 
 const NOTE: &str = "\
 A model: spans of 64 KB with blocks of one size class and one group, lowest free place first. Averages are over
 allocations and frees. sites: every call site for itself. lifetimes: sites whose blocks live about as long.
-deaths: sites whose blocks are freed at the same times. Random groups have as many sites each.";
+deaths: sites whose blocks are freed at the same times. Random groups have as many sites each;\n-: every site is a group of its own, and shuffling changes nothing.";

@@ -20,8 +20,8 @@ pub struct Arm {
     pub groups: usize,
     /// Average resident pages over those of ungrouped spans.
     pub ratio: f64,
-    /// The same for random groups, over the seeds.
-    pub random: Interval,
+    /// The same for random groups, over the seeds. None where every site is a group of its own: shuffled, it is the same.
+    pub random: Option<Interval>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Trial {
                 grouping,
                 groups: plan.groups.len(),
                 learned: SpanHeap::new(&plan, spans),
-                random: (1..=seeds)
+                random: (1..=if plan.has_shared_groups() { seeds } else { 0 })
                     .map(|seed| SpanHeap::new(&plan.randomized(seed), spans))
                     .collect(),
             }
@@ -106,7 +106,8 @@ impl Trial {
             grouping: one.grouping,
             groups: one.groups,
             ratio: ratio(&one.learned),
-            random: of_mean(&one.random.iter().map(ratio).collect::<Vec<_>>()),
+            random: (!one.random.is_empty())
+                .then(|| of_mean(&one.random.iter().map(ratio).collect::<Vec<_>>())),
         };
         Outcome {
             ungrouped,
@@ -145,7 +146,9 @@ mod tests {
         let phases = outcome(Kind::Phases);
         let chosen = &phases.arms[0];
         assert!(phases.chosen.is_some() && chosen.ratio < 0.85, "{chosen:?}");
-        assert!(chosen.ratio < 0.95 * chosen.random.low, "{chosen:?}");
+        let random = chosen.random.expect("sites share groups");
+        assert!(chosen.ratio < 0.95 * random.low, "{chosen:?}");
+        assert_eq!(phases.arms[3].random, None, "every site for itself");
         let chance = outcome(Kind::Uncorrelated);
         assert_eq!(chance.chosen, None);
         assert!(chance.arms[0].ratio <= 1.03);

@@ -103,14 +103,14 @@ pub enum TraceAction {
     /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
     Report(ReportArguments),
     /// Would groups of call sites on pages of their own need fewer pages? Learned groups beside their controls
-    Simulate(SimulateArguments),
+    Group(GroupArguments),
     /// Make a trace's allocations again in real memory, under several allocators, and compare
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
 }
 
 #[derive(Args)]
-pub struct SimulateArguments {
+pub struct GroupArguments {
     /// The trace of a native program, on which groups are tested
     pub file: PathBuf,
     /// Learn from this trace of the same program [default: from FILE's first half, tested on its second]

@@ -1,4 +1,4 @@
-//! `pagewise trace replay` and `simulate`: traces whose figures are known, and hostile ones.
+//! `pagewise trace replay` and `group`: traces whose figures are known, and hostile ones.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -106,7 +106,7 @@ fn resident_memory_is_the_blocks_and_little_more() {
     let (output, figures) = bench.replay(&["--samples", "50"]);
     assert_eq!(number(&figures, "peak_live_bytes"), 20 * MB);
     let peak = number(&figures, "peak_resident_bytes");
-    assert!(peak >= 20 * MB && peak < 21 * MB, "{peak}");
+    assert!((20 * MB..21 * MB).contains(&peak), "{peak}");
     let curve = figures["curve"].as_array().unwrap();
     assert!(curve.len() >= 50 && curve.len() <= 53, "{}", curve.len());
     // Half of the blocks are freed, one by one between others: glibc keeps their pages.
@@ -332,7 +332,7 @@ fn what_cannot_be_replayed_is_named() {
     bench.refused(&["replay", "x.trace"], "program with a collector");
     bench.trace("property sample-bytes 1000\nallocate 1 0 100 0\nfree 1\n");
     bench.refused(&["replay", "x.trace"], "is a sample");
-    bench.refused(&["simulate", "x.trace"], "is a sample");
+    bench.refused(&["group", "x.trace"], "is a sample");
     bench.refused(&["replay", "none.trace"], "cannot read none.trace");
     fs::write(bench.path("foreign"), "not a trace at all").unwrap();
     bench.refused(&["replay", "foreign"], "is not a trace");
@@ -450,7 +450,7 @@ fn sites_that_tell_are_grouped_and_others_are_left_alone() {
     let arms = |name: &str| {
         let (trace, other) = (format!("{name}.trace"), format!("{name}-other.trace"));
         let output = bench.run(&[
-            "simulate", "--json", "s.json", "--seeds", "3", "--train", &other, &trace,
+            "group", "--json", "s.json", "--seeds", "3", "--train", &other, &trace,
         ]);
         assert!(output.status.success(), "{}", errors(&output));
         assert!(
@@ -475,7 +475,7 @@ fn sites_that_tell_are_grouped_and_others_are_left_alone() {
     assert_eq!(outcome["arms"][0]["ratio"], 1.0, "{shown}");
     assert!(shown.contains("predicts no gain"), "{shown}");
     // Without another trace: one half teaches, the other tests.
-    let shown = text(&bench.run(&["simulate", "--purge", "pages", "x.trace"]));
+    let shown = text(&bench.run(&["group", "--purge", "pages", "x.trace"]));
     assert!(
         shown.contains("the first half of x.trace, tested on its second"),
         "{shown}"
@@ -491,9 +491,9 @@ fn training_that_teaches_nothing_is_refused() {
         "allocate 1 0 8 0\nfree 1\nsite 0 type=else depth=- class=-\n",
     );
     bench.refused(
-        &["simulate", "--train", "stranger.trace", "x.trace"],
+        &["group", "--train", "stranger.trace", "x.trace"],
         "no call site in common",
     );
     bench.trace_named("kept", "allocate 1 0 8 0\nallocate 2 0 8 0\n");
-    bench.refused(&["simulate", "kept.trace"], "has no frees");
+    bench.refused(&["group", "kept.trace"], "has no frees");
 }

@@ -327,7 +327,7 @@ allocations drawn by chance. helps: frees at least 2 % of the pages, and by as m
 fn next(file: &Path) -> [String; 2] {
     [
         format!(
-            "all call sites grouped at once:  pagewise trace simulate {}",
+            "all call sites grouped at once:  pagewise trace group {}",
             file.display()
         ),
         format!(

@@ -196,9 +196,11 @@ impl<R: Read + Seek> TraceReader<R> {
             .map_err(|what| Error::damaged(self.block_offset, what))?;
         let decoded = self.batch.events.len() as u32;
         let (start, end) = (self.in_block, self.in_block + decoded);
-        while let Some((event, manner)) = self.manners.pop_front_if(|(event, _)| *event < end) {
-            self.batch.manners.push(((event - start) as usize, manner));
-        }
+        let here = self.manners.partition_point(|(event, _)| *event < end);
+        let manners = self.manners.drain(..here);
+        self.batch
+            .manners
+            .extend(manners.map(|(event, manner)| ((event - start) as usize, manner)));
         self.in_block = end;
         self.next_event += u64::from(decoded);
         if self.decoder.left() == 0 {

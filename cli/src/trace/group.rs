@@ -1,4 +1,4 @@
-//! `pagewise trace simulate`: would groups of call sites on pages of their own need fewer pages? Learned from one part of
+//! `pagewise trace group`: would groups of call sites on pages of their own need fewer pages? Learned from one part of
 //! a trace, or from another trace, and printed beside random groups.
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use pagewise_trace::{Event, SiteId};
 use serde_json::json;
 
 use super::{input, progress, report, stat};
-use crate::commandline::{PurgeRule, SimulateArguments};
+use crate::commandline::{GroupArguments, PurgeRule};
 use crate::failure::Failure;
 use crate::report::json::Destination;
 use crate::report::units;
@@ -34,7 +34,7 @@ const COLUMNS: [&str; 6] = [
     "",
 ];
 
-pub fn simulate(arguments: &SimulateArguments) -> Result<Ending> {
+pub fn group(arguments: &GroupArguments) -> Result<Ending> {
     let json = arguments
         .json
         .as_deref()
@@ -181,7 +181,7 @@ fn test(
     Ok(())
 }
 
-fn text(outcome: &Outcome, arguments: &SimulateArguments) -> String {
+fn text(outcome: &Outcome, arguments: &GroupArguments) -> String {
     let pages = outcome.ungrouped.average_pages * PAGE;
     let live = outcome.ungrouped.average_live_bytes;
     let mut rows = vec![vec![

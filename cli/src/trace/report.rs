@@ -239,7 +239,7 @@ fn answer(report: &Report) -> Vec<String> {
         ),
         Some(best) => format!(
             "Most would be freed by keeping the blocks of {} on pages of their own: {} of {} ({:.0} %). A random group \
-             of as many allocations {}.",
+             of as many allocations: {}.",
             best.place,
             units::bytes(best.saved_bytes),
             units::bytes(report.model_bytes),

@@ -114,20 +114,26 @@ pub fn plot(mut out: Output, replays: &[Replay]) -> Result<()> {
         let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
         area.fill(&WHITE)?;
         let (above, below) = area.split_vertically(PLOT.1 * 3 / 5);
-        let megabytes = |sample: &Sample| sample.resident_bytes as f64 / 1e6;
-        let live = replays
-            .first()
-            .map(|replay| curve(replay, &|sample| sample.live_bytes as f64 / 1e6));
-        chart(&above, "resident MB", replays, &megabytes, live)?;
-        let ratio =
-            |sample: &Sample| sample.resident_bytes as f64 / sample.live_bytes.max(1) as f64;
-        // With next to nothing live the ratio says nothing, and would hide the rest.
-        let largest = most(replays, |sample| sample.live_bytes as f64);
-        let bounded = |sample: &Sample| {
-            let is_small = (sample.live_bytes as f64) < largest / 10.0;
-            if is_small { 1.0 } else { ratio(sample) }
+        let operations = most(replays, |sample| sample.operations as f64);
+        let axis = if operations < MANY {
+            (1.0, "allocations and frees")
+        } else {
+            (1e6, "million allocations and frees")
         };
-        chart(&below, "resident / live", replays, &bounded, None)?;
+        let megabytes = |sample: &Sample| Some(sample.resident_bytes as f64 / 1e6);
+        let live = replays.first().map(|replay| {
+            curve(replay, axis.0, &|sample| {
+                Some(sample.live_bytes as f64 / 1e6)
+            })
+        });
+        chart(&above, axis, "resident MB", replays, &megabytes, live)?;
+        // With next to nothing live the ratio says nothing, and would hide the rest.
+        let least = most(replays, |sample| sample.live_bytes as f64) / 10.0;
+        let ratio = |sample: &Sample| {
+            let live = sample.live_bytes as f64;
+            (live > 0.0 && live >= least).then(|| sample.resident_bytes as f64 / live)
+        };
+        chart(&below, axis, "resident / live", replays, &ratio, None)?;
         area.present()?;
     }
     out.write_all(svg.as_bytes())
@@ -137,9 +143,12 @@ pub fn plot(mut out: Output, replays: &[Replay]) -> Result<()> {
 
 type Points = Vec<(f64, f64)>;
 
-fn curve(replay: &Replay, of: &dyn Fn(&Sample) -> f64) -> Points {
-    let point = |sample: &Sample| (sample.operations as f64 / 1e6, of(sample));
-    replay.samples.iter().map(point).collect()
+/// Longer traces are shown in millions.
+const MANY: f64 = 1e5;
+
+fn curve(replay: &Replay, unit: f64, of: &dyn Fn(&Sample) -> Option<f64>) -> Points {
+    let point = |sample: &Sample| Some((sample.operations as f64 / unit, of(sample)?));
+    replay.samples.iter().filter_map(point).collect()
 }
 
 fn most(replays: &[Replay], of: fn(&Sample) -> f64) -> f64 {
@@ -149,14 +158,18 @@ fn most(replays: &[Replay], of: fn(&Sample) -> f64) -> f64 {
 
 fn chart(
     area: &DrawingArea<SVGBackend, Shift>,
+    (unit, what): (f64, &str),
     title: &str,
     replays: &[Replay],
-    of: &dyn Fn(&Sample) -> f64,
+    of: &dyn Fn(&Sample) -> Option<f64>,
     live: Option<Points>,
 ) -> Result<()> {
-    let curves: Vec<Points> = replays.iter().map(|replay| curve(replay, of)).collect();
+    let curves: Vec<Points> = replays
+        .iter()
+        .map(|replay| curve(replay, unit, of))
+        .collect();
     let points = || curves.iter().flatten();
-    let end = points().fold(1e-6, |end: f64, point| end.max(point.0));
+    let end = (most(replays, |sample| sample.operations as f64) / unit).max(1e-6);
     let top = points().fold(1e-6, |top: f64, point| top.max(point.1)) * 1.05;
     let mut chart = ChartBuilder::on(area)
         .margin(8)
@@ -166,7 +179,7 @@ fn chart(
     chart
         .configure_mesh()
         .disable_mesh()
-        .x_desc("million allocations and frees")
+        .x_desc(what)
         .y_desc(title)
         .draw()?;
     for ((replay, points), colour) in replays.iter().zip(curves).zip(COLOURS.iter().cycle()) {

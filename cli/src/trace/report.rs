@@ -382,7 +382,8 @@ fn html(report: &Report) -> Result<String> {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Which call sites pin my pages?</title>\n\
          <style>body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
-         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:last-child,th:last-child{text-align:left;\
+         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd;\
+         white-space:nowrap}pre{overflow-x:auto}td:last-child,th:last-child{text-align:left;white-space:normal;\
          font-family:monospace;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:6em auto}dd{margin:0}\
          p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n",
     );

@@ -18,7 +18,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace install uninstall \
+.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-replay bench-trace install uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -79,6 +79,11 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
+
+bench-replay: ## real servers' traces in five allocators and in learned groups, into docs/results/replay.md (resumable)
+	@$(ENSURE) build bench-replay
+	@$(MAKE) --no-print-directory build
+	@bench/replay/run
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

@@ -2,7 +2,10 @@
 
 import os
 import platform
+import socket
 import subprocess
+import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGEWISE = os.path.join(ROOT, "build/bin/pagewise")
@@ -18,6 +21,16 @@ def output_of(*command):
         return subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def wait_for_port(port):
+    """Until a server answers there, on this machine."""
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"{os.path.basename(sys.argv[0])}: the server does not answer")
 
 
 def contents(path):

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
 use crate::trace::analysis::Moment;
+use crate::trace::replay::allocator::Allocator;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +48,15 @@ Examples:
   go tool pprof -http :8080 server.pb.gz
 
 docs/guide/traces.md shows how to find out who allocates and who holds memory.";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  pagewise trace replay server.trace
+  pagewise trace replay --allocator glibc,jemalloc --plot memory.svg server.trace
+  MALLOC_ARENA_MAX=1 pagewise trace replay --allocator glibc server.trace
+  pagewise trace replay --pace 1 --allocator jemalloc server.trace
+
+Exit code 1: some allocator did not come to the trace's end.";
 
 #[derive(Parser)]
 #[command(
@@ -92,6 +102,71 @@ pub enum TraceAction {
     Convert(ConvertArguments),
     /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
     Report(ReportArguments),
+    /// Would groups of call sites on pages of their own need fewer pages? Learned groups beside their controls
+    Group(GroupArguments),
+    /// Make a trace's allocations again in real memory, under several allocators, and compare
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArguments),
+}
+
+#[derive(Args)]
+pub struct GroupArguments {
+    /// The trace of a native program, on which groups are tested
+    pub file: PathBuf,
+    /// Learn from this trace of the same program [default: from FILE's first half, tested on its second]
+    #[arg(long, value_name = "OTHER")]
+    pub train: Option<PathBuf>,
+    /// Number of random groupings to compare each learned one with
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// When the model gives memory back
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub purge: PurgeRule,
+    /// Write the figures to FILE as JSON (- for standard output, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PurgeRule {
+    /// Spans of 64 KB that are empty, as most allocators do
+    #[default]
+    Spans,
+    /// Every page that is empty
+    Pages,
+}
+
+#[derive(Args)]
+pub struct ReplayArguments {
+    /// The trace of a native program
+    pub file: PathBuf,
+    /// Allocators, separated by commas [default: all that are installed]
+    #[arg(
+        long = "allocator",
+        value_enum,
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub allocators: Vec<Allocator>,
+    /// How often to look at memory, evenly over allocations and frees; and once at the peak
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub samples: u64,
+    /// Keep to the recorded times, FACTOR times as fast: some allocators give memory back by the clock
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub pace: Option<f64>,
+    /// Write the figures to FILE as JSON (- for standard output, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw resident and live memory, and the one over the other, into FILE (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err("a number above 0".into()),
+    }
 }
 
 #[derive(Args)]

@@ -1,6 +1,5 @@
 //! pagewise: run unmodified programs in less physical memory, and measure it.
 
-mod bootstrap;
 mod commandline;
 mod compare;
 mod doctor;
@@ -23,6 +22,7 @@ use clap::Parser;
 
 use commandline::{Action, CommandLine};
 use failure::{EXIT_PAGEWISE, Failure};
+use trace::replay::loader;
 
 /// How this process is to end, once everything has been cleaned up.
 pub enum Ending {
@@ -31,6 +31,11 @@ pub enum Ending {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|name| name == loader::NAME) {
+        loader::run(arguments);
+    }
+    drop(arguments);
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => {

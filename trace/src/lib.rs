@@ -12,6 +12,7 @@
 //! [`format::TraceReader::rewind`] starts over, [`format::TraceReader::event_count`] is for progress bars.
 //! Tests make traces most easily from text, with [`text::read`].
 
+pub mod bootstrap;
 pub mod event;
 pub mod experiment;
 pub mod format;

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, Read, Seek, Write};
 
-use crate::event::{Event, SiteId};
+use crate::event::{Event, SiteId, ThreadId};
 use crate::format::{
-    Batch, Error, Frame, Module, Options, Properties, Result, Site, SiteTable, TraceReader,
-    TraceWriter,
+    Batch, Error, Frame, Manner, Module, Occurrence, Options, Properties, Result, Site, SiteTable,
+    TraceReader, TraceWriter,
 };
 
 const FIRST_LINE: &str = "pagewise-trace 1";
@@ -24,34 +24,42 @@ pub fn write<R: Read + Seek>(trace: &mut TraceReader<R>, mut out: impl Write) ->
         writeln!(out, "property {} {}", escape(name), escape_value(value))?;
     }
     trace.rewind();
-    let mut time = 0;
+    let mut said = Said::default();
     while let Some(batch) = trace.next_batch()? {
-        write_batch(batch, usize::MAX, &mut time, &mut out)?;
+        write_batch(batch, usize::MAX, &mut said, &mut out)?;
     }
     write_sites(trace.sites(), &mut out)
 }
 
-/// Writes up to `count` events of a batch, with the times between them that are later than `latest`.
+/// What the lines before have said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said {
+    time: u64,
+    thread: ThreadId,
+}
+
+/// Writes up to `count` events of a batch, with what is new about them.
 pub fn write_batch(
     batch: &Batch,
     count: usize,
-    latest: &mut u64,
+    said: &mut Said,
     mut out: impl Write,
 ) -> Result<()> {
-    let mut addresses = batch.addresses.iter();
-    let mut times = batch.times.iter().peekable();
-    for (index, event) in batch.events.iter().take(count).enumerate() {
-        while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
-            if *time > *latest {
-                writeln!(out, "time {time}")?;
-                *latest = *time;
-            }
+    for occurrence in batch.iter().take(count) {
+        if occurrence.time > said.time {
+            said.time = occurrence.time;
+            writeln!(out, "time {}", said.time)?;
         }
-        let address = match event {
-            Event::Allocate { .. } => addresses.next(),
-            _ => None,
-        };
-        write_event(event, address.copied(), &mut out)?;
+        if matches!(occurrence.event, Event::Free { .. }) && occurrence.thread != said.thread {
+            writeln!(out, "thread {}", occurrence.thread)?;
+        }
+        said.thread = occurrence.thread;
+        match occurrence.manner {
+            Some(Manner::Resized) => writeln!(out, "resized")?,
+            Some(Manner::Aligned(power)) => writeln!(out, "aligned {}", 1_u64 << (power & 63))?,
+            None => {}
+        }
+        write_event(occurrence.event, occurrence.address, &mut out)?;
     }
     Ok(())
 }
@@ -168,6 +176,9 @@ pub fn read<W: Write>(input: impl BufRead, out: W, options: Options) -> Result<W
         properties: Properties::new(),
         writer: None,
         site: None,
+        time: 0,
+        thread: 0,
+        manner: None,
     };
     while let Some(line) = lines.next()? {
         let result = reading.line(line);
@@ -229,6 +240,11 @@ struct Reading<W: Write> {
     properties: Properties,
     writer: Option<TraceWriter<W>>,
     site: Option<OwnedSite>,
+    time: u64,
+    /// Whose the next event is, unless it says so itself.
+    thread: ThreadId,
+    /// Of the next event.
+    manner: Option<Manner>,
 }
 
 #[derive(Default)]
@@ -257,7 +273,25 @@ impl<W: Write> Reading<W> {
             "frame" => self.frame(rest),
             "time" => {
                 let [time] = numbers(rest)?;
-                self.writer()?.time(time).map_err(text_of)
+                self.time = self.time.max(time);
+                Ok(())
+            }
+            "thread" => {
+                let [thread] = numbers(rest)?;
+                self.thread = small(thread)?;
+                Ok(())
+            }
+            "resized" if rest.is_empty() => {
+                self.manner = Some(Manner::Resized);
+                Ok(())
+            }
+            "aligned" => {
+                let [bytes] = numbers(rest)?;
+                if bytes < 2 || !bytes.is_power_of_two() {
+                    return Err(format!("{bytes} is no alignment: a power of two is"));
+                }
+                self.manner = Some(Manner::Aligned(bytes.ilog2() as u8));
+                Ok(())
             }
             _ => self.event(word, rest),
         }
@@ -306,7 +340,34 @@ impl<W: Write> Reading<W> {
             }
             other => return Err(format!("\"{other}\" is no kind of line")),
         };
-        self.writer()?.event(&event).map_err(text_of)
+        self.append(&event, None)
+    }
+
+    fn append(&mut self, event: &Event, address: Option<u64>) -> Result<(), String> {
+        self.thread = match *event {
+            Event::Allocate { thread, .. }
+            | Event::AddRoot { thread, .. }
+            | Event::RemoveRoot { thread, .. }
+            | Event::Jump { thread, .. } => thread,
+            Event::Free { .. } | Event::Assign { .. } => self.thread,
+        };
+        let manner = self.manner.take();
+        let is_fitting = match (manner, event) {
+            (Some(Manner::Resized), event) => matches!(event, Event::Free { .. }),
+            (Some(Manner::Aligned(_)), event) => matches!(event, Event::Allocate { .. }),
+            (None, _) => true,
+        };
+        if !is_fitting {
+            return Err("what the line before says fits no such event".into());
+        }
+        let occurrence = Occurrence {
+            event,
+            address,
+            time: self.time,
+            thread: self.thread,
+            manner,
+        };
+        self.writer()?.occurrence(&occurrence).map_err(text_of)
     }
 
     fn allocate(&mut self, rest: &str) -> Result<(), String> {
@@ -323,10 +384,9 @@ impl<W: Write> Reading<W> {
             return Err("there are more fields than expected".into());
         }
         let with_addresses = self.options.with_addresses;
-        let writer = self.writer()?;
         match address {
-            Some(address) if with_addresses => writer.allocate_at(&event, address).map_err(text_of),
-            None if !with_addresses => writer.event(&event).map_err(text_of),
+            Some(_) if with_addresses => self.append(&event, address),
+            None if !with_addresses => self.append(&event, None),
             Some(_) => Err("an address, and the first line does not announce them".into()),
             None => Err("the address is missing that the first line announces".into()),
         }

@@ -4,7 +4,8 @@
 use std::io::Cursor;
 
 use pagewise_trace::format::{
-    Codec, Error, Frame, Module, Options, Properties, Site, TraceReader, TraceWriter,
+    Codec, Error, Frame, Manner, Module, Options, Properties, Site, SiteTable, TraceReader,
+    TraceWriter,
 };
 use pagewise_trace::{Event, text};
 
@@ -490,4 +491,114 @@ fn bad_text_is_named_by_its_line() {
             "{line}: {said}"
         );
     }
+}
+
+/// Threads of frees, alignments and reallocs, over block boundaries.
+fn rich_text() -> String {
+    let mut text = String::from("pagewise-trace 1 addresses\nproperty frees by-thread\n");
+    for number in 1..=300_u64 {
+        if number % 5 == 0 {
+            text += "aligned 4096\n";
+        }
+        let thread = number % 3;
+        text += &format!("allocate {number} 0 100 {thread} {:#x}\n", number * 4096);
+        if number % 4 == 0 {
+            // By the thread beside it.
+            text += &format!("thread {}\n", (thread + 1) % 3);
+            if number % 8 == 0 {
+                text += "resized\n";
+            }
+            text += &format!("free {number}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn what_is_said_about_events_stays_with_them() {
+    let source = rich_text();
+    for events_in_a_block in [1, 7, 32_768] {
+        let options = Options {
+            events_in_a_block,
+            ..Options::default()
+        };
+        let bytes = text::read(source.as_bytes(), Vec::new(), options).unwrap();
+        let mut back = Vec::new();
+        text::write(&mut open(&bytes).unwrap(), &mut back).unwrap();
+        assert_eq!(
+            String::from_utf8(back).unwrap(),
+            source,
+            "{events_in_a_block}"
+        );
+        // From the middle, too.
+        let mut trace = open(&bytes).unwrap();
+        trace.seek_to_event(200).unwrap();
+        let whole = manners(&mut open(&bytes).unwrap(), 0);
+        assert_eq!(
+            manners(&mut trace, 200),
+            whole
+                .into_iter()
+                .filter(|(at, _)| *at >= 200)
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
+fn manners(trace: &mut TraceReader<Cursor<&[u8]>>, from: u64) -> Vec<(u64, Manner)> {
+    let mut found = Vec::new();
+    let mut number = from;
+    while let Some(batch) = trace.next_batch().unwrap() {
+        for occurrence in batch.iter() {
+            found.extend(occurrence.manner.map(|manner| (number, manner)));
+            number += 1;
+        }
+    }
+    assert!(number > 300);
+    found
+}
+
+#[test]
+fn manners_that_fit_no_event_are_bad_text() {
+    for (lines, line) in [
+        ("aligned 3\n", 2),
+        ("aligned 0\n", 2),
+        ("aligned 8\nfree 1\n", 3),
+        ("resized\nallocate 1 0 1 0\n", 3),
+        ("resized now\n", 2),
+        ("thread\n", 2),
+        (
+            "thread 16777216\nallocate 1 0 1 0\nthread 16777216\nfree 1\n",
+            5,
+        ),
+    ] {
+        let text = format!("pagewise-trace 1\n{lines}");
+        match text::read(text.as_bytes(), Vec::new(), Options::default()) {
+            Err(Error::Text { line: found, .. }) => assert_eq!(found, line, "{lines}"),
+            other => panic!("{lines}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn sites_of_two_traces_are_matched_by_what_is_known_of_them() {
+    let table = |symbols: &[&str]| {
+        let mut table = SiteTable::new();
+        for symbol in symbols {
+            let frame = Frame {
+                symbol,
+                ..Frame::default()
+            };
+            let frames = vec![frame];
+            table
+                .add(&Site {
+                    frames,
+                    ..Site::default()
+                })
+                .unwrap();
+        }
+        table
+    };
+    let (one, other) = (table(&["a", "b", "c"]), table(&["c", "x", "a", "a"]));
+    assert_eq!(one.numbers_in(&other), [Some(2), None, Some(0)]);
+    assert_eq!(one.numbers_in(&SiteTable::new()), [None; 3]);
 }

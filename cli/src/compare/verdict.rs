@@ -1,13 +1,13 @@
 //! What may be claimed from the runs, in words.
 
 use super::configuration::Series;
-use crate::bootstrap::{self, Interval};
 use crate::launch::signals;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Measured, Ratio};
 use crate::report::{savings, units};
 use crate::tell;
 use crate::trial::Trial;
+use pagewise_trace::bootstrap::{self, Interval};
 
 type Figure = fn(&Ratio) -> Option<Interval>;
 const FIGURES: &[(&str, Figure)] = &[

@@ -8,11 +8,11 @@ use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::bootstrap::{self, Interval};
 use crate::failure::Failure;
 use crate::measure::SamplerKind;
 use crate::statistics_block::Statistics;
 use crate::trial::Trial;
+use pagewise_trace::bootstrap::{self, Interval};
 
 pub const SCHEMA: u32 = 1;
 

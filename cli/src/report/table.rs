@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use super::json::{Configuration, Ratio};
 use super::units;
-use crate::bootstrap::Interval;
+use pagewise_trace::bootstrap::Interval;
 
 /// One row a configuration, then one row a ratio.
 pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bool) -> String {

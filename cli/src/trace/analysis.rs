@@ -199,22 +199,14 @@ pub fn each_event(
 }
 
 fn each_of_batch(batch: &Batch, limit: u64, visit: &mut impl FnMut(u64, &Event, u64, f64)) {
-    let mut addresses = batch.addresses.iter();
-    let mut times = batch.times.iter().peekable();
-    let mut seconds = 0.0;
-    for (index, event) in batch.events.iter().enumerate() {
-        let number = batch.first_event + index as u64;
-        if number >= limit {
-            return;
-        }
-        while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
-            seconds = *time as f64 / 1e9;
-        }
-        let address = match event {
-            Event::Allocate { .. } => addresses.next().copied().unwrap_or(0),
-            _ => 0,
-        };
-        visit(number, event, address, seconds);
+    for (number, occurrence) in (batch.first_event..limit).zip(batch.iter()) {
+        let address = occurrence.address.unwrap_or(0);
+        visit(
+            number,
+            occurrence.event,
+            address,
+            occurrence.time as f64 / 1e9,
+        );
     }
 }
 

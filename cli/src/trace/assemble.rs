@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
-use pagewise_trace::format::{Frame, Module, Options, Properties, Site, TraceWriter};
+use pagewise_trace::format::{
+    Frame, Manner, Module, Occurrence, Options, Properties, Site, TraceWriter,
+};
 use rustc_hash::FxHashMap;
 
 use super::clock;
@@ -76,10 +78,9 @@ pub fn assemble<W: Write>(
     while let Some(record) = spool.next()? {
         let time = clock.nanoseconds(record.stamp);
         if time >= told + TIME_STEP_NS {
-            assembly.writer.time(time)?;
             told = time;
         }
-        assembly.record(&record)?;
+        assembly.record(&record, told)?;
         if assembly.counts.events.is_multiple_of(1 << 18) {
             progress(assembly.counts.events);
         }
@@ -88,29 +89,39 @@ pub fn assemble<W: Write>(
 }
 
 impl<W: Write> Assembly<W> {
-    fn record(&mut self, record: &Record) -> anyhow::Result<()> {
+    fn record(&mut self, record: &Record, time: u64) -> anyhow::Result<()> {
         match record.action {
             Action::Allocate {
                 address,
                 size,
                 place,
+                alignment,
             } => {
                 let object = self.writer.latest_object() + 1;
+                let thread = self.thread_of(record.thread);
                 if let Some(lost) = self.live.insert(address, object) {
                     self.counts.lost += 1;
-                    self.event(&Event::Free { object: lost }, 0)?;
+                    self.append(&Event::Free { object: lost }, thread, None, None, time)?;
                 }
                 let event = Event::Allocate {
                     object,
                     site: self.site_of(place, size),
                     size,
-                    thread: self.thread_of(record.thread),
+                    thread,
                 };
                 self.counts.allocations += 1;
-                self.event(&event, address)
+                let manner = (alignment > 0).then_some(Manner::Aligned(alignment));
+                self.append(&event, thread, Some(address), manner, time)
             }
-            Action::Free { address } => match self.live.remove(&address) {
-                Some(object) => self.event(&Event::Free { object }, 0),
+            Action::Free {
+                address,
+                is_resized,
+            } => match self.live.remove(&address) {
+                Some(object) => {
+                    let thread = self.thread_of(record.thread);
+                    let manner = is_resized.then_some(Manner::Resized);
+                    self.append(&Event::Free { object }, thread, None, manner, time)
+                }
                 None => {
                     self.counts.foreign += 1;
                     Ok(())
@@ -119,9 +130,22 @@ impl<W: Write> Assembly<W> {
         }
     }
 
-    fn event(&mut self, event: &Event, address: u64) -> anyhow::Result<()> {
+    fn append(
+        &mut self,
+        event: &Event,
+        thread: ThreadId,
+        address: Option<u64>,
+        manner: Option<Manner>,
+        time: u64,
+    ) -> anyhow::Result<()> {
         self.counts.events += 1;
-        Ok(self.writer.allocate_at(event, address)?)
+        Ok(self.writer.occurrence(&Occurrence {
+            event,
+            address,
+            time,
+            thread,
+            manner,
+        })?)
     }
 
     fn thread_of(&mut self, thread: u32) -> ThreadId {
@@ -262,6 +286,7 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("recorder", concat!("pagewise ", env!("CARGO_PKG_VERSION")))
         .with("runtime", "native")
         .with("events", "allocate free")
+        .with("frees", "by-thread")
         .with("site", site)
         .with(
             "depth-unit",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
-use pagewise_trace::{Event, SiteId, text};
+use pagewise_trace::{SiteId, text};
 
 use super::analysis::{self, Analysis};
 use super::output::{Output, is_broken_pipe};
@@ -113,17 +113,8 @@ fn copy(trace: &mut TraceReader<File>, out: &mut Output) -> Result<(), Error> {
         writer.sites_mut().add(&site)?;
     }
     while let Some(batch) = trace.next_batch()? {
-        let mut times = batch.times.iter().peekable();
-        let mut addresses = batch.addresses.iter();
-        for (index, event) in batch.events.iter().enumerate() {
-            while let Some((_, time)) = times.next_if(|(place, _)| *place <= index) {
-                writer.time(*time)?;
-            }
-            let address = match event {
-                Event::Allocate { .. } => addresses.next().copied().unwrap_or(0),
-                _ => 0,
-            };
-            writer.allocate_at(event, address)?;
+        for occurrence in batch.iter() {
+            writer.occurrence(&occurrence)?;
         }
     }
     writer.finish()?;

@@ -4,6 +4,7 @@ pub mod analysis;
 mod assemble;
 mod clock;
 mod convert;
+mod group;
 mod input;
 mod model;
 mod output;
@@ -11,6 +12,7 @@ mod pages;
 mod pprof;
 mod progress;
 mod record;
+pub mod replay;
 mod report;
 mod show;
 mod spool;
@@ -30,5 +32,7 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
         TraceAction::Report(arguments) => report::report(arguments),
+        TraceAction::Group(arguments) => group::group(arguments),
+        TraceAction::Replay(arguments) => replay::replay(arguments),
     }
 }

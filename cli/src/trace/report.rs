@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use pagewise_trace::SiteId;
@@ -20,6 +21,10 @@ use crate::report::units;
 
 /// Of the pages held in the model: less is not worth a change.
 const WORTHWHILE: f64 = 0.02;
+/// Of a stack's frames so many are shown.
+const FRAMES: usize = 4;
+/// Of lines on a terminal.
+const WIDTH: usize = 110;
 const PLOT: (u32, u32) = (860, 260);
 
 /// One place and what a group of its own would do.
@@ -47,6 +52,8 @@ struct Report {
     rows: Vec<Row>,
     model_bytes: f64,
     found: Analysis,
+    /// Commands for what this page does not say.
+    next: [String; 2],
 }
 
 pub fn report(arguments: &ReportArguments) -> Result<Ending> {
@@ -61,15 +68,20 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     groups.truncate(arguments.top);
     let members = members(&found, trace.sites(), &groups);
     let outcome = what_if::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
-    let rows = rows(&groups, trace.sites(), &outcome);
+    let mut rows = rows(&groups, trace.sites(), &outcome);
+    tell_apart(&mut rows, &groups, trace.sites());
     let mut head = head(&found, &pages, trace.properties(), arguments.at);
     let held = units::bytes(outcome.ungrouped_bytes as f64);
-    head.push(("model", format!("{held} of pages held without groups")));
+    head.push((
+        "model",
+        format!("an allocator with size classes would hold {held} of pages for the same blocks"),
+    ));
     let report = Report {
         head,
         rows,
         model_bytes: outcome.ungrouped_bytes as f64,
         found,
+        next: next(&arguments.file),
     };
     if let Some(mut out) = out {
         let written = out.write_all(html(&report)?.as_bytes());
@@ -136,6 +148,25 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .collect()
 }
 
+/// With stacks: who called whom, innermost first. Of several calls on one line, or in one function without lines, the offset
+/// tells which.
+fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
+    for (row, group) in rows.iter_mut().zip(groups) {
+        let site = known.get(group.site).unwrap_or_default();
+        for frame in site.frames.iter().take(FRAMES).skip(1) {
+            let _ = write!(row.place, " < {frame}");
+        }
+    }
+    let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
+    let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    for ((row, group), name) in rows.iter_mut().zip(groups).zip(&names) {
+        let site = known.get(group.site).unwrap_or_default();
+        if let Some(frame) = site.frames.first().filter(|_| !is_unique(name)) {
+            row.place = format!("{name} at {:#x}", frame.offset);
+        }
+    }
+}
+
 fn head(
     found: &Analysis,
     pages: &PageFigures,
@@ -185,14 +216,22 @@ fn head(
     ]
 }
 
-/// What to do, in a sentence.
-fn advice(report: &Report) -> String {
-    let helpful: Vec<&Row> = helpful(report);
-    if report.rows.is_empty() {
-        return "No page is held by few survivors: there is nothing to gain by another layout."
-            .into();
-    }
-    match helpful.first() {
+/// The answer in three sentences at most: who pins, whether grouping helps, what to type next.
+fn answer(report: &Report) -> Vec<String> {
+    let Some(worst) = report.rows.first() else {
+        return vec![
+            "No page is held by few survivors: there is nothing to gain by another layout.".into(),
+        ];
+    };
+    let pinned = report.found.total.pinned_bytes.max(1.0);
+    let mut sentences = vec![format!(
+        "{} pins most: its {} hold {} that nobody can use, {:.0} % of all that is pinned.",
+        worst.place,
+        units::counted(worst.live_objects as u64, "live block"),
+        units::bytes(worst.pinned_bytes),
+        100.0 * worst.pinned_bytes / pinned
+    )];
+    sentences.push(match helpful(report).first() {
         None => format!(
             "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages, \
              or no more than a random group does: grouping by call site would not help here.",
@@ -205,9 +244,33 @@ fn advice(report: &Report) -> String {
             units::bytes(best.saved_bytes),
             units::bytes(report.model_bytes),
             100.0 * best.saved_bytes / report.model_bytes.max(1.0),
-            signed(best.saved_by_chance)
+            change(best.saved_by_chance)
         ),
+    });
+    sentences.extend(hint(&worst.place));
+    sentences
+}
+
+/// A name that is not the answer one hoped for: what to do about it.
+fn hint(place: &str) -> Option<String> {
+    if place.contains(" < ") {
+        return None;
     }
+    let function = place.split([' ', '(']).next().unwrap_or(place);
+    if function.contains("+0x") {
+        return Some(format!(
+            "{function} has no name: install the debugging symbols of that file (Debian: a package -dbgsym) and record again."
+        ));
+    }
+    let is_wrapper = ["alloc", "new", "strdup"]
+        .iter()
+        .any(|word| function.to_lowercase().contains(word));
+    is_wrapper.then(|| {
+        format!(
+            "{function} seems to be a wrapper that many places call: record with --stacks to see its callers (in code that has \
+             frame pointers)."
+        )
+    })
 }
 
 fn helpful(report: &Report) -> Vec<&Row> {
@@ -220,44 +283,66 @@ fn helpful(report: &Report) -> Vec<&Row> {
     rows
 }
 
-fn signed(bytes: f64) -> String {
-    if bytes < 0.0 {
-        format!("{} more", units::bytes(-bytes))
-    } else {
-        units::bytes(bytes)
+/// What a layout does to the pages that are held.
+fn change(saved: f64) -> String {
+    match saved {
+        saved if saved > 0.0 => format!("frees {}", units::bytes(saved)),
+        saved if saved < 0.0 => format!("costs {}", units::bytes(-saved)),
+        _ => "nothing".into(),
     }
 }
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 8] = [
     "pins",
     "blocks",
     "live",
     "lives",
-    "own pages free",
-    "random group",
+    "own pages",
+    "at random",
+    "helps",
     "place",
 ];
 
-fn cells(row: &Row, held: f64) -> [String; 7] {
-    let mark = if row.helps(held) { "" } else { " (no help)" };
+fn cells(row: &Row, held: f64) -> [String; 8] {
     [
         units::bytes(row.pinned_bytes),
         units::count(row.live_objects as u64),
         units::bytes(row.live_bytes),
-        row.lifetime.map_or_else(|| "all".into(), units::bytes),
-        format!("{}{mark}", signed(row.saved_bytes)),
-        signed(row.saved_by_chance),
+        row.lifetime
+            .map_or_else(|| "to the end".into(), units::bytes),
+        change(row.saved_bytes),
+        change(row.saved_by_chance),
+        if row.helps(held) { "yes" } else { "no" }.into(),
         row.place.clone(),
     ]
 }
 
 const NOTE: &str = "pins: free bytes of pages less than a quarter full, shared out among the places whose blocks hold them. \
-lives: bytes allocated during a block's life, mean of those that were freed. own pages free: pages given back if this place's \
-blocks were kept apart, in a model of an allocator with size classes (lowest free place first), against the same model without \
-groups. random group: the same for as many allocations drawn at random: what is not better than that is not the site's doing.";
+blocks, live: what of the place is live at that moment. lives: bytes that the program allocates during the life of one of its \
+blocks, on average; to the end: none was freed. own pages: what keeping this place's blocks apart from all others would do, in a model of an \
+allocator with size classes (lowest free place first), against the same model without groups. at random: the same for as many \
+allocations drawn by chance. helps: frees at least 2 % of the pages, and by as much more than chance.";
+
+/// Further questions, and who answers them.
+fn next(file: &Path) -> [String; 2] {
+    [
+        format!(
+            "all call sites grouped at once:  pagewise trace group {}",
+            file.display()
+        ),
+        format!(
+            "the same in other allocators:    pagewise trace replay {}",
+            file.display()
+        ),
+    ]
+}
 
 fn text(report: &Report) -> String {
     let mut text = String::new();
+    for sentence in answer(report) {
+        let _ = writeln!(text, "{}", wrapped(&sentence, WIDTH).join("\n"));
+    }
+    text.push('\n');
     for (name, value) in &report.head {
         let _ = writeln!(text, "{name:<9}{value}");
     }
@@ -265,19 +350,19 @@ fn text(report: &Report) -> String {
     if !report.rows.is_empty() {
         let rows = report.rows.iter().map(|row| {
             let mut cells = cells(row, report.model_bytes);
-            cells[6] = stat::shortened(&cells[6]);
+            cells[7] = stat::shortened(&cells[7]);
             cells.to_vec()
         });
         let _ = writeln!(text, "\n{}", stat::table(COLUMNS.to_vec(), rows));
     }
-    let _ = writeln!(text, "\n{}\n", advice(report));
-    for line in wrapped(NOTE, 110) {
+    let _ = writeln!(text, "\n{}\n", wrapped(NOTE, WIDTH).join("\n"));
+    for line in &report.next {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let last = lines.len() - 1;
@@ -297,18 +382,19 @@ fn html(report: &Report) -> Result<String> {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Which call sites pin my pages?</title>\n\
          <style>body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
-         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:last-child,th:last-child{text-align:left;\
+         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd;\
+         white-space:nowrap}pre{overflow-x:auto}td:last-child,th:last-child{text-align:left;white-space:normal;\
          font-family:monospace;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:6em auto}dd{margin:0}\
-         p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n<dl>\n",
+         p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n",
     );
+    for sentence in answer(report) {
+        let _ = writeln!(page, "<p><strong>{}</strong></p>", escaped(&sentence));
+    }
+    page.push_str("<dl>\n");
     for (name, value) in &report.head {
         let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
     }
-    let _ = writeln!(
-        page,
-        "</dl>\n<p><strong>{}</strong></p>",
-        escaped(&advice(report))
-    );
+    let _ = writeln!(page, "</dl>");
     page.push_str(&plot(&report.found)?);
     page.push_str("\n<table><tr>");
     for column in COLUMNS {
@@ -324,7 +410,8 @@ fn html(report: &Report) -> Result<String> {
     }
     let _ = writeln!(
         page,
-        "</table>\n<p class=\"note\">{NOTE}</p>\n</body></html>"
+        "</table>\n<p class=\"note\">{NOTE}</p>\n<pre>{}</pre>\n</body></html>",
+        escaped(&report.next.join("\n"))
     );
     Ok(page)
 }

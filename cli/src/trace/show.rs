@@ -30,7 +30,7 @@ fn write(arguments: &ShowArguments) -> Result<()> {
     }
     trace.seek_to_event(arguments.from).map_err(unreadable)?;
     let mut left = arguments.count.unwrap_or(u64::MAX);
-    let mut time = 0;
+    let mut said = text::Said::default();
     let mut sites = Vec::new();
     while left > 0 {
         let batch = match trace.next_batch() {
@@ -42,7 +42,7 @@ fn write(arguments: &ShowArguments) -> Result<()> {
             }
         };
         let count = left.min(batch.events.len() as u64);
-        text::write_batch(batch, count as usize, &mut time, &mut out)?;
+        text::write_batch(batch, count as usize, &mut said, &mut out)?;
         if arguments.sites {
             sites.extend(batch.events.iter().take(count as usize).filter_map(site_of));
             sites.sort_unstable();

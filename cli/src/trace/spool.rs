@@ -128,9 +128,13 @@ pub enum Action {
         address: u64,
         size: u64,
         place: PlaceId,
+        /// A multiple of 2 to this power was asked for; 0: none.
+        alignment: u8,
     },
     Free {
         address: u64,
+        /// The lane's next allocation is what the block becomes.
+        is_resized: bool,
     },
 }
 
@@ -404,13 +408,15 @@ impl Lane {
                         address: second & ADDRESS,
                         size,
                         place: self.slots[(second >> 48) as usize % SLOTS],
+                        alignment: (second >> 58) as u8,
                     }
                 }
                 2 => {
                     self.at += 1;
                     self.stamp = self.stamp.wrapping_add(word >> 2 & ((1 << 14) - 1));
                     Action::Free {
-                        address: word >> 16,
+                        address: word >> 16 & !1,
+                        is_resized: word >> 16 & 1 != 0,
                     }
                 }
                 3 => {
@@ -573,8 +579,12 @@ mod tests {
             address: ADDRESS_A,
             size,
             place: 1,
+            alignment: 0,
         };
-        let free = Action::Free { address: ADDRESS_A };
+        let free = Action::Free {
+            address: ADDRESS_A,
+            is_resized: false,
+        };
         assert_eq!(
             actions,
             [

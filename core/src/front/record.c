@@ -138,7 +138,7 @@ API void *malloc(size_t size) {
     ENTER();
     void *block = next.malloc(size);
     if (LIKELY(block != NULL)) {
-        pw_log_allocation(block, size, SITE, FRAME);
+        pw_log_allocation(block, size, 0, SITE, FRAME);
     }
     LEAVE();
     return block;
@@ -159,7 +159,7 @@ API void *calloc(size_t count, size_t size) {
     ENTER();
     void *block = next.calloc(count, size);
     if (LIKELY(block != NULL)) {
-        pw_log_allocation(block, total, SITE, FRAME);
+        pw_log_allocation(block, total, 0, SITE, FRAME);
     }
     LEAVE();
     return block;
@@ -204,10 +204,10 @@ static void *reallocate(void *block, size_t size, const void *site, const void *
     uint64_t stamp = pw_log_stamp();
     void *moved = next.realloc(block, size);
     if (block && (moved || size == 0)) {
-        pw_log_free_at(block, stamp);
+        pw_log_resize_at(block, stamp, moved != NULL);
     }
     if (moved) {
-        pw_log_allocation(moved, size, site, frame);
+        pw_log_allocation(moved, size, 0, site, frame);
     }
     LEAVE();
     return moved;
@@ -226,11 +226,16 @@ API void *reallocarray(void *block, size_t count, size_t size) {
     return reallocate(block, total, SITE, FRAME);
 }
 
-static void *count_aligned(void *block, size_t size, bool nested, const void *site,
-                           const void *frame) {
+// The logarithm to base 2, 0 where nothing special is asked for.
+static unsigned power_of(size_t alignment) {
+    return alignment ? (unsigned)__builtin_ctzll(alignment) & 63 : 0;
+}
+
+static void *count_aligned(void *block, size_t alignment, size_t size, bool nested,
+                           const void *site, const void *frame) {
     if (!nested) {
         if (LIKELY(block != NULL)) {
-            pw_log_allocation(block, size, site, frame);
+            pw_log_allocation(block, size, power_of(alignment), site, frame);
         }
         LEAVE();
     }
@@ -250,7 +255,7 @@ API void *memalign(size_t alignment, size_t size) {
         return allocate_early(alignment, size);
     }
     bool nested = enter_unless_nested(FRAME);
-    return count_aligned(next.memalign(alignment, size), size, nested, SITE, FRAME);
+    return count_aligned(next.memalign(alignment, size), alignment, size, nested, SITE, FRAME);
 }
 
 API void *aligned_alloc(size_t alignment, size_t size) {
@@ -258,7 +263,7 @@ API void *aligned_alloc(size_t alignment, size_t size) {
         return allocate_early(alignment, size);
     }
     bool nested = enter_unless_nested(FRAME);
-    return count_aligned(next.aligned_alloc(alignment, size), size, nested, SITE, FRAME);
+    return count_aligned(next.aligned_alloc(alignment, size), alignment, size, nested, SITE, FRAME);
 }
 
 API int posix_memalign(void **block, size_t alignment, size_t size) {
@@ -268,7 +273,7 @@ API int posix_memalign(void **block, size_t alignment, size_t size) {
     }
     bool nested = enter_unless_nested(FRAME);
     int result = next.posix_memalign(block, alignment, size);
-    count_aligned(result == 0 ? *block : NULL, size, nested, SITE, FRAME);
+    count_aligned(result == 0 ? *block : NULL, alignment, size, nested, SITE, FRAME);
     return result;
 }
 
@@ -277,7 +282,7 @@ API void *valloc(size_t size) {
         return allocate_early(PW_PAGE, size);
     }
     bool nested = enter_unless_nested(FRAME);
-    return count_aligned(next.valloc(size), size, nested, SITE, FRAME);
+    return count_aligned(next.valloc(size), PW_PAGE, size, nested, SITE, FRAME);
 }
 
 API void *pvalloc(size_t size) {
@@ -285,7 +290,7 @@ API void *pvalloc(size_t size) {
         return allocate_early(PW_PAGE, size);
     }
     bool nested = enter_unless_nested(FRAME);
-    return count_aligned(next.pvalloc(size), size, nested, SITE, FRAME);
+    return count_aligned(next.pvalloc(size), PW_PAGE, size, nested, SITE, FRAME);
 }
 
 // --- for the other entrances --------------------------------------------------------
@@ -296,7 +301,7 @@ void *pw_record_allocate(size_t alignment, size_t size, const void *site, const 
     }
     bool nested = enter_unless_nested(frame);
     void *block = alignment ? next.memalign(alignment, size) : next.malloc(size);
-    return count_aligned(block, size, nested, site, frame);
+    return count_aligned(block, alignment, size, nested, site, frame);
 }
 
 void pw_record_free(void *block) {

@@ -17,6 +17,7 @@
 #define LONGEST_ALLOCATION 4 // words: time, allocation with its size beside it
 #define LONGEST_FREE       3
 #define ADDRESS_BITS       48
+#define ALIGNMENT_AT       58
 #define ALLOCATION_BITS    30 // of a stamp's difference
 #define FREE_BITS          14
 #define IN_THE_MAKING      UINT32_MAX // pw_log.epoch while a process begins to record
@@ -373,7 +374,8 @@ static void count_dropped(bool is_free) {
     }
 }
 
-void pw_log_allocation(const void *block, size_t size, const void *site, const void *frame) {
+void pw_log_allocation(const void *block, size_t size, unsigned alignment, const void *site,
+                       const void *frame) {
     struct pw_lane *lane = lane_here();
     if (UNLIKELY(!lane)) {
         if (pw_log.header) {
@@ -399,7 +401,8 @@ void pw_log_allocation(const void *block, size_t size, const void *site, const v
     uint64_t step = advance(lane, stamp, ALLOCATION_BITS);
     uint64_t *words = lane->next;
     bool is_long = size >= UINT32_MAX;
-    words[1] = (uint64_t)(uintptr_t)block | (uint64_t)slot << ADDRESS_BITS;
+    words[1] = (uint64_t)(uintptr_t)block | (uint64_t)slot << ADDRESS_BITS |
+               (uint64_t)alignment << ALIGNMENT_AT;
     if (UNLIKELY(is_long)) {
         words[2] = size;
     }
@@ -411,7 +414,8 @@ uint64_t pw_log_stamp(void) {
     return pw_clock();
 }
 
-void pw_log_free_at(const void *block, uint64_t stamp) {
+// Addresses are even: the lowest bit is free to say that the block lives on.
+static void log_free(const void *block, uint64_t stamp, bool lives_on) {
     struct pw_lane *lane = lane_here();
     if (UNLIKELY(!lane)) {
         if (pw_log.header) {
@@ -427,9 +431,14 @@ void pw_log_free_at(const void *block, uint64_t stamp) {
         return;
     }
     uint64_t step = advance(lane, stamp, FREE_BITS);
-    commit(lane, PW_WORD_FREE | step << 2 | (uint64_t)(uintptr_t)block << 16, 1);
+    uint64_t address = (uintptr_t)block | (lives_on ? 1 : 0);
+    commit(lane, PW_WORD_FREE | step << 2 | address << 16, 1);
+}
+
+void pw_log_resize_at(const void *block, uint64_t stamp, bool lives_on) {
+    log_free(block, stamp, lives_on);
 }
 
 void pw_log_free(const void *block) {
-    pw_log_free_at(block, pw_clock());
+    log_free(block, pw_clock(), false);
 }

@@ -68,14 +68,17 @@ void pw_log_start(void);
 void pw_log_end(void);
 
 // Write down an allocation (after it has been made) and a free (before it is made). `frame` is the
-// frame address of the function that the program called, `site` its return address.
-void pw_log_allocation(const void *block, size_t size, const void *site, const void *frame);
+// frame address of the function that the program called, `site` its return address. `alignment` is
+// the logarithm of the alignment asked for to base 2, 0 where none was.
+void pw_log_allocation(const void *block, size_t size, unsigned alignment, const void *site,
+                       const void *frame);
 void pw_log_free(const void *block);
 
 // A realloc is a free and an allocation, and it is known only afterwards whether there was a free:
-// the stamp is taken before.
+// the stamp is taken before. If the block lives on, the thread's next allocation is what it
+// becomes.
 uint64_t pw_log_stamp(void);
-void pw_log_free_at(const void *block, uint64_t stamp);
+void pw_log_resize_at(const void *block, uint64_t stamp, bool lives_on);
 
 // --- between the recorder's files ------------------------------------------------
 

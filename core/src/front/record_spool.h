@@ -11,8 +11,11 @@
 //
 //   allocate   bits 0-1 = 1, 2-31 stamp - the lane's last stamp, 32-63 size (all ones: in a third
 //   word);
-//              second word: bits 0-47 address, 48-57 slot
-//   free       bits 0-1 = 2, 2-15 stamp - the lane's last stamp, 16-63 address
+//              second word: bits 0-47 address, 48-57 slot, 58-63 logarithm of the alignment
+//              asked for, 0 where none was
+//   free       bits 0-1 = 2, 2-15 stamp - the lane's last stamp, 16-63 address, which is even; bit
+//   16
+//              is 1 where a realloc frees it: the lane's next allocation is what it becomes
 //   other      bits 0-1 = 3, 2-7 kind, 8-31 number of words that follow, 32-63 operand:
 //     TIME     one word: the lane's stamp
 //     SITE     operand = slot; one word: bits 0-47 return address, 48-63 stack depth: from now on

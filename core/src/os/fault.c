@@ -13,7 +13,8 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "move",         "discard",     "advise_huge",  "populate",   "file_create",  "file_size",
     "file_stat",    "file_write",  "file_punch",   "statistics", "pagemap_open", "pagemap_scan",
     "pagemap_read", "fork_marker", "witness",      "threads",    "pressure",     "keeper",
-    "peek",         "room",
+    "peek",         "room",        "spool_create", "spool_stat", "spool_room",   "spool_map",
+    "spool_keep",
 };
 
 static struct {

@@ -32,6 +32,11 @@ enum pw_os_site {
     PW_SITE_KEEPER,
     PW_SITE_PEEK,
     PW_SITE_ROOM, // there is none left
+    PW_SITE_SPOOL_CREATE,
+    PW_SITE_SPOOL_STAT,
+    PW_SITE_SPOOL_ROOM,
+    PW_SITE_SPOOL_MAP,
+    PW_SITE_SPOOL_KEEP,
     PW_SITE_COUNT
 };
 

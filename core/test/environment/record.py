@@ -7,6 +7,7 @@ Reads the spool by itself (core/src/front/record_spool.h). Exit status 77: this 
 """
 
 import collections
+import errno
 import glob
 import os
 import re
@@ -19,7 +20,7 @@ from cases import Failure, Skip, run
 
 STEP = 64 << 10
 TIMEOUT = 240
-STOPPED_NO_ROOM, STOPPED_NO_FILE = 1, 2
+STOPPED_NO_ROOM, STOPPED_NO_FILE, STOPPED_NO_MEMORY = 1, 2, 3
 
 
 class Recording:
@@ -35,6 +36,7 @@ class Recording:
         self.dropped = struct.unpack_from("<QQ", data, 80)
         self.ended = struct.unpack_from("<Q", data, 96)[0]
         self.threads, self.modules, self.depths, self.stacks = set(), set(), collections.Counter(), []
+        self.alignments, self.resized = collections.defaultdict(set), 0
         events = []
         chunks = collections.defaultdict(list)
         offset = STEP
@@ -64,16 +66,19 @@ class Recording:
                 kind = word & 3
                 if kind == 1:
                     stamp += word >> 2 & 0x3fffffff
-                    size, place = word >> 32, words[at + 1] >> 48
+                    size, place = word >> 32, words[at + 1] >> 48 & 0x3ff
+                    alignment = words[at + 1] >> 58
                     at += 1
                     address = words[at] & 0xffffffffffff
                     if size == 0xffffffff:
                         at += 1
                         size = words[at]
                     events.append((stamp, "allocate", address, size, slots[place]))
+                    self.alignments[size].add(alignment)
                 elif kind == 2:
                     stamp += word >> 2 & 0x3fff
-                    events.append((stamp, "free", word >> 16, 0, None))
+                    events.append((stamp, "free", word >> 16 & ~1, 0, None))
+                    self.resized += word >> 16 & 1
                 elif kind == 3:
                     count, operand = word >> 8 & 0xffffff, word >> 32
                     content = words[at + 1:at + 1 + count]
@@ -123,6 +128,12 @@ class Recording:
                 self.foreign += 1
 
 
+def was_begun(path):
+    """The magic is written last: a process that could not map its spool leaves nothing or zeros."""
+    with open(path, "rb") as file:
+        return any(file.read(8))
+
+
 class Bench:
     """Where a case runs."""
 
@@ -130,20 +141,21 @@ class Bench:
         self.program = os.path.join(arguments.folder, "environment_recorded")
         self.behind = os.path.join(arguments.folder, "librecorded_behind.so")
         self.record = os.path.abspath(arguments.record)
+        self.is_faulty = "testing" in os.path.basename(self.record)
         self.folder = folder
         self.spool = os.path.join(folder, "spool")
         os.mkdir(self.spool)
 
-    def run(self, mode, options="", behind="", status=0, command=None):
+    def run(self, mode, options="", behind="", status=0, command=None, more=None):
         """Returns what the program printed, and its recordings: the own process's first."""
         environment = dict(os.environ, LC_ALL="C", LD_PRELOAD=f"{self.record}:{behind}".rstrip(":"),
-                           PAGEWISE_RECORD=f"spool={self.spool},{options}")
+                           PAGEWISE_RECORD=f"spool={self.spool},{options}", **(more or {}))
         done = subprocess.Popen(command or [self.program, mode], env=environment, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         output, errors = done.communicate(timeout=TIMEOUT)
         if done.returncode != status or (status == 0 and errors):
             raise Failure(f"status {done.returncode} and not {status}: {output[-1000:]} {errors[-1000:]}")
-        paths = glob.glob(os.path.join(self.spool, "*"))
+        paths = [path for path in glob.glob(os.path.join(self.spool, "*")) if was_begun(path)]
         recordings = [Recording(path) for path in sorted(paths, key=os.path.getmtime)]
         recordings.sort(key=lambda recording: recording.process != done.pid)
         return output, recordings
@@ -168,6 +180,12 @@ def every_function(bench):
     _, (own,) = bench.check("every-function")
     if not own.ended or own.foreign:
         raise Failure(f"ended: {own.ended}, {own.foreign} frees of unknown blocks")
+    asked = {size: own.alignments[size] for size in (10001, 10006, 10010, 10011, 10048, 10013)}
+    if asked != {10001: {0}, 10006: {0}, 10010: {8}, 10011: {6}, 10048: {6}, 10013: {12}}:
+        raise Failure(f"alignments: {asked}")
+    # Of the reallocs in the program the three of a block that was there and that succeeded.
+    if own.resized != 3:
+        raise Failure(f"{own.resized} blocks were resized")
     paths = {os.path.basename(path) for path, _, _, _ in own.modules}
     if "environment_recorded" not in paths or not any(path.startswith("libc.so") for path in paths):
         raise Failure(f"modules: {own.modules}")
@@ -309,6 +327,46 @@ def sample(bench):
         raise Failure(f"{got} of {3 * expected:.0f} expected")
 
 
+# The sites of faults in the recorder's system calls, with errnos of their manuals and what the spool must then say.
+FAULTS = {
+    "spool_create": [(errno.EACCES, None), (errno.EMFILE, None), (errno.ENOSPC, None)],
+    "spool_stat": [(errno.EBADF, STOPPED_NO_FILE)],
+    "spool_room": [(errno.ENOSPC, STOPPED_NO_ROOM), (errno.EDQUOT, STOPPED_NO_ROOM), (errno.EIO, STOPPED_NO_FILE),
+                   (errno.EOPNOTSUPP, 0)],
+    "spool_map": [(errno.ENOMEM, STOPPED_NO_MEMORY), (errno.EACCES, STOPPED_NO_FILE)],
+    "spool_keep": [(errno.ENOMEM, STOPPED_NO_MEMORY)],
+    "map_table": [(errno.ENOMEM, STOPPED_NO_MEMORY)],
+    "fork_marker": [(errno.ENOMEM, None)],
+}
+
+
+def faults(bench):
+    """Each system call fails, from the first or from the third on. The program notices nothing."""
+    if not bench.is_faulty:
+        raise Skip("this recorder has no faults to inject")
+    for site, outcomes in FAULTS.items():
+        for number, stopped in outcomes:
+            for first, period in ((1, 1), (3, 1)):
+                check_fault(bench, site, number, stopped, first, period)
+
+
+def check_fault(bench, site, number, stopped, first, period):
+    plan = f"{site}:{number}:{first}:{period}"
+    output, recordings = bench.run("threads-and-forks", more={"PAGEWISE_FAULT": plan})
+    if "done" not in output:
+        raise Failure(f"{plan}: the program did not come to its end: {output}")
+    for recording in recordings:
+        if recording.stop not in (0, stopped):
+            raise Failure(f"{plan}: stopped for {recording.stop} and not {stopped}")
+        if recording.stop and recording.process == recordings[0].process and not any(recording.dropped):
+            raise Failure(f"{plan}: the recording stopped and counted nothing as dropped")
+    if first == 1 and period and stopped is not None and stopped and recordings and any(
+            recording.allocations for recording in recordings):
+        raise Failure(f"{plan}: recorded although nothing can be")
+    for path in glob.glob(os.path.join(bench.spool, "*")):
+        os.remove(path)
+
+
 def off(bench):
     """Without options, and with a folder that is not there, the program runs on."""
     for folder in ("", "/nonexistent"):
@@ -337,6 +395,7 @@ CASES = {
     "stacks": stacks,
     "sample": sample,
     "off": off,
+    "faults": faults,
 }
 
 

@@ -3,10 +3,9 @@
 //! A trace's block is repeated as section 6 says, once for each seed and arm. Arms are compared over the same stretch
 //! of time: from the moment when the learning arm of the same seed enters its activation phase.
 
-pub mod statistics;
-
 use serde::{Deserialize, Serialize};
 
+use crate::bootstrap::{Interval, of_mean};
 use crate::event::Event;
 use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::ends::Ends;
@@ -16,8 +15,6 @@ use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
 use crate::workload::repeat::{RepeatOptions, repeat};
-
-use statistics::{Interval, of_mean};
 
 /// One workload: the trace that is replayed, and one of the same program on another input to learn from.
 #[derive(Clone, Copy, Debug)]
@@ -507,6 +504,9 @@ fn compare_metric(
         .filter_map(|(one, other)| Some((of(&one.activation)?, of(&other.activation)?)))
         .collect();
     let differences: Vec<f64> = pairs.iter().map(|(one, other)| one - other).collect();
+    if differences.is_empty() {
+        return None;
+    }
     let sums = pairs
         .iter()
         .fold((0.0, 0.0), |sums, pair| (sums.0 + pair.0, sums.1 + pair.1));
@@ -514,7 +514,7 @@ fn compare_metric(
         arm: arm.name.clone(),
         to: base.name.clone(),
         metric: metric.to_owned(),
-        difference: of_mean(&differences)?,
+        difference: of_mean(&differences),
         ratio: (sums.1 != 0.0).then(|| sums.0 / sums.1),
     })
 }

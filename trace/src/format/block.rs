@@ -25,6 +25,8 @@ pub enum Kind {
     Events,
     Index,
     End,
+    /// Of the event block that follows.
+    Manners,
     /// Of a later minor version: to be skipped.
     Other(u8),
 }
@@ -40,6 +42,7 @@ impl Kind {
             6 => Self::Events,
             7 => Self::Index,
             8 => Self::End,
+            9 => Self::Manners,
             other => Self::Other(other),
         }
     }
@@ -54,6 +57,7 @@ impl Kind {
             Self::Events => 6,
             Self::Index => 7,
             Self::End => 8,
+            Self::Manners => 9,
             Self::Other(byte) => byte,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::block::MAX_PAYLOAD;
 use super::error::{Error, Result};
+use super::manners::{Manner, Manners};
 use super::varint::{self, Cursor, unzigzag, zigzag};
 use super::{MAX_RECORDS, MAX_THREADS};
 use crate::event::{Event, ObjectId, SiteId, ThreadId};
@@ -30,15 +31,64 @@ pub struct Batch {
     pub addresses: Vec<u64>,
     /// (n, t): `events[n]` and those after it happened at t nanoseconds or later.
     pub times: Vec<(usize, u64)>,
+    /// (n, t): `events[n]` and those after it are thread t's. Recorders may leave out whose a `Free` or an `Assign` is:
+    /// it then seems to be that of the event before.
+    pub threads: Vec<(usize, ThreadId)>,
+    /// (n, m): how `events[n]` came about, for the few where there is something to say, in order.
+    pub manners: Vec<(usize, Manner)>,
     /// Number of `events[0]` in the trace, counted from 0.
     pub first_event: u64,
 }
 
+/// An event with all that its trace says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occurrence<'a> {
+    pub event: &'a Event,
+    /// Of an `Allocate`, where addresses were recorded.
+    pub address: Option<u64>,
+    /// Nanoseconds since the start; it happened then or later.
+    pub time: u64,
+    /// Whose it is, as far as that is known: see [`Batch::threads`].
+    pub thread: ThreadId,
+    pub manner: Option<Manner>,
+}
+
 impl Batch {
+    /// The events, each with what is said about it.
+    pub fn iter(&self) -> impl Iterator<Item = Occurrence<'_>> {
+        let mut addresses = self.addresses.iter();
+        let mut times = self.times.iter().peekable();
+        let mut threads = self.threads.iter().peekable();
+        let mut manners = self.manners.iter().peekable();
+        let (mut time, mut thread) = (0, 0);
+        self.events.iter().enumerate().map(move |(index, event)| {
+            while let Some((_, next)) = times.next_if(|(place, _)| *place <= index) {
+                time = *next;
+            }
+            while let Some((_, next)) = threads.next_if(|(place, _)| *place <= index) {
+                thread = *next;
+            }
+            let address = match event {
+                Event::Allocate { .. } => addresses.next().copied(),
+                _ => None,
+            };
+            let manner = manners.next_if(|(place, _)| *place == index);
+            Occurrence {
+                event,
+                address,
+                time,
+                thread,
+                manner: manner.map(|(_, manner)| *manner),
+            }
+        })
+    }
+
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.addresses.clear();
         self.times.clear();
+        self.threads.clear();
+        self.manners.clear();
     }
 }
 
@@ -46,6 +96,7 @@ impl Batch {
 pub struct Encoder {
     payload: Vec<u8>,
     events: u32,
+    manners: Manners,
     has_addresses: bool,
     /// First object and time of the block.
     first: ObjectId,
@@ -62,6 +113,7 @@ impl Encoder {
         Self {
             payload: Vec::new(),
             events: 0,
+            manners: Manners::new(),
             has_addresses,
             first: 1,
             start: 0,
@@ -78,6 +130,18 @@ impl Encoder {
 
     pub fn events(&self) -> u32 {
         self.events
+    }
+
+    pub fn manners(&self) -> &Manners {
+        &self.manners
+    }
+
+    /// Of the event that comes next.
+    pub fn manner(&mut self, manner: Manner) {
+        match self.manners.last_mut() {
+            Some(last) if last.0 == self.events => last.1 = manner,
+            _ => self.manners.push((self.events, manner)),
+        }
     }
 
     pub fn first(&self) -> ObjectId {
@@ -99,6 +163,7 @@ impl Encoder {
     /// The block has been written: begin the next.
     pub fn begin(&mut self) {
         self.payload.clear();
+        self.manners.clear();
         self.events = 0;
         self.first = self.latest + 1;
         self.start = self.time;
@@ -183,6 +248,13 @@ impl Encoder {
         Ok(())
     }
 
+    /// The free of an object by a known thread.
+    pub fn free_by(&mut self, object: ObjectId, thread: ThreadId) -> Result<()> {
+        self.distance(object)?;
+        self.switch_to(thread)?;
+        self.event(&Event::Free { object }, 0)
+    }
+
     fn distance(&self, object: ObjectId) -> Result<u64> {
         if object == 0 || object > self.latest {
             return Err(Error::Invalid(format!("there is no object {object} yet")));
@@ -253,6 +325,11 @@ impl Decoder {
 
     pub fn time(&self) -> u64 {
         self.time
+    }
+
+    /// Whose the next event is, as long as nothing else is said.
+    pub fn thread(&self) -> ThreadId {
+        self.thread
     }
 
     /// Events of the block that are still to come.
@@ -342,6 +419,11 @@ impl Decoder {
                     return Err("a thread's number is too large");
                 }
                 self.thread = operand as ThreadId;
+                let place = batch.events.len();
+                match batch.threads.last_mut() {
+                    Some(last) if last.0 == place => last.1 = self.thread,
+                    _ => batch.threads.push((place, self.thread)),
+                }
                 return Ok(None);
             }
             // TIME: there are no more operations.

@@ -4,6 +4,7 @@ mod block;
 mod error;
 mod events;
 mod index;
+mod manners;
 mod properties;
 mod reader;
 mod tables;
@@ -12,7 +13,8 @@ mod writer;
 
 pub use block::Codec;
 pub use error::{Error, Result};
-pub use events::Batch;
+pub use events::{Batch, Occurrence};
+pub use manners::Manner;
 pub use properties::Properties;
 pub use reader::TraceReader;
 pub use tables::{Frame, FrameId, Module, ModuleId, Site, SiteTable};
@@ -20,7 +22,7 @@ pub use writer::{Options, TraceWriter};
 
 pub(crate) const MAGIC: [u8; 8] = *b"\x89PWTR\r\n\x1a";
 pub(crate) const MAJOR: u16 = 1;
-pub(crate) const MINOR: u16 = 0;
+pub(crate) const MINOR: u16 = 1;
 /// Magic, versions and four zero bytes.
 pub(crate) const FILE_HEADER: usize = 16;
 

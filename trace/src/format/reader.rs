@@ -1,5 +1,6 @@
 //! Reading a trace: tables and properties when it is opened, events batch by batch.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -8,6 +9,7 @@ use super::block::{HEADER, Header, Kind, Unpacker, WITH_ADDRESSES};
 use super::error::{Error, Result};
 use super::events::{Batch, Decoder};
 use super::index::{self, Entry};
+use super::manners::{self, Manner};
 use super::properties::Properties;
 use super::tables::SiteTable;
 use super::{FILE_HEADER, MAGIC, MAJOR};
@@ -46,6 +48,9 @@ pub struct TraceReader<R = File> {
     payload: Vec<u8>,
     batch: Batch,
     decoder: Decoder,
+    /// Of the events of the block that are still to come, and the number of the first of these in the block.
+    manners: VecDeque<(u32, Manner)>,
+    in_block: u32,
     /// The entry after the one being decoded.
     next_entry: usize,
     /// Where the block being decoded lies.
@@ -85,6 +90,8 @@ impl<R: Read + Seek> TraceReader<R> {
             payload: Vec::new(),
             batch: Batch::default(),
             decoder: Decoder::default(),
+            manners: VecDeque::new(),
+            in_block: 0,
             next_entry: 0,
             block_offset: 0,
             expected_first: Some(1),
@@ -149,6 +156,14 @@ impl<R: Read + Seek> TraceReader<R> {
         });
         self.decoder = Decoder::default();
         self.next_entry = found.unwrap_or(self.entries.len());
+        let before_it = self
+            .next_entry
+            .checked_sub(1)
+            .map(|entry| self.entries[entry].kind);
+        if before_it == Some(Kind::Manners) {
+            self.next_entry -= 1;
+        }
+        self.manners.clear();
         self.next_event = before;
         self.expected_first = None;
         if found.is_some() && self.next_block()? {
@@ -165,6 +180,7 @@ impl<R: Read + Seek> TraceReader<R> {
     /// Starts over.
     pub fn rewind(&mut self) {
         self.decoder = Decoder::default();
+        self.manners.clear();
         self.next_entry = 0;
         self.next_event = 0;
         self.expected_first = Some(1);
@@ -174,10 +190,19 @@ impl<R: Read + Seek> TraceReader<R> {
         self.batch.clear();
         self.batch.first_event = self.next_event;
         self.batch.times.push((0, self.decoder.time()));
+        self.batch.threads.push((0, self.decoder.thread()));
         self.decoder
             .decode(&self.payload, count, &mut self.batch)
             .map_err(|what| Error::damaged(self.block_offset, what))?;
-        self.next_event += self.batch.events.len() as u64;
+        let decoded = self.batch.events.len() as u32;
+        let (start, end) = (self.in_block, self.in_block + decoded);
+        let here = self.manners.partition_point(|(event, _)| *event < end);
+        let manners = self.manners.drain(..here);
+        self.batch
+            .manners
+            .extend(manners.map(|(event, manner)| ((event - start) as usize, manner)));
+        self.in_block = end;
+        self.next_event += u64::from(decoded);
         if self.decoder.left() == 0 {
             self.expected_first = Some(self.decoder.latest() + 1);
         }
@@ -188,9 +213,16 @@ impl<R: Read + Seek> TraceReader<R> {
     fn next_block(&mut self) -> Result<bool> {
         while let Some(&entry) = self.entries.get(self.next_entry) {
             self.next_entry += 1;
+            if entry.kind == Kind::Manners {
+                self.load(&entry)?;
+                let found = manners::decode(&self.payload, entry.records);
+                let damaged = || Error::damaged(entry.offset, "a block of manners cannot be read");
+                self.manners = found.ok_or_else(damaged)?.into();
+            }
             if entry.kind != Kind::Events {
                 continue;
             }
+            self.in_block = 0;
             let header = self.load(&entry)?;
             let is_continued = self
                 .expected_first
@@ -326,7 +358,7 @@ impl<R: Read + Seek> TraceReader<R> {
                     }
                     self.events = self.events.saturating_add(u64::from(records));
                 }
-                Kind::Index | Kind::End | Kind::Other(_) => {}
+                Kind::Manners | Kind::Index | Kind::End | Kind::Other(_) => {}
             }
         }
         Ok(())

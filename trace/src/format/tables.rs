@@ -41,7 +41,7 @@ pub struct Frame<'a> {
 }
 
 /// What is known about an allocation site.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Site<'a> {
     /// The type of its objects; empty where not known.
     pub kind: &'a str,
@@ -102,6 +102,17 @@ impl SiteTable {
 
     pub fn is_empty(&self) -> bool {
         self.sites.is_empty()
+    }
+
+    /// For each of these sites its number in another table, if it is there: what is known about both is the same.
+    pub fn numbers_in(&self, other: &Self) -> Vec<Option<SiteId>> {
+        let sites = |table: &Self| 0..table.len() as SiteId;
+        let known: HashMap<Site, SiteId> = sites(other)
+            .rev()
+            .filter_map(|number| Some((other.get(number)?, number)))
+            .collect();
+        let number = |site| known.get(&self.get(site)?).copied();
+        sites(self).map(number).collect()
     }
 
     pub fn get(&self, site: SiteId) -> Option<Site<'_>> {

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use super::block::{Codec, Description, Kind, MAX_EVENTS, Packer, WITH_ADDRESSES};
 use super::error::{Error, Result};
-use super::events::Encoder;
+use super::events::{Encoder, Occurrence};
 use super::index::{self, Entry};
+use super::manners;
 use super::properties::Properties;
 use super::tables::{SiteTable, Written};
 use super::{FILE_HEADER, MAGIC, MAJOR, MINOR};
@@ -104,6 +105,23 @@ impl<W: Write> TraceWriter<W> {
         self.append(event, address)
     }
 
+    /// Appends an event with all that is said about it.
+    pub fn occurrence(&mut self, occurrence: &Occurrence) -> Result<()> {
+        if self.encoder.is_full(self.options.events_in_a_block) {
+            self.end_block()?;
+        }
+        self.encoder.time(occurrence.time);
+        if let Some(manner) = occurrence.manner {
+            self.encoder.manner(manner);
+        }
+        match *occurrence.event {
+            Event::Free { object } => self.encoder.free_by(object, occurrence.thread)?,
+            ref event => self.encoder.event(event, occurrence.address.unwrap_or(0))?,
+        }
+        self.events += 1;
+        Ok(())
+    }
+
     #[inline]
     fn append(&mut self, event: &Event, address: u64) -> Result<()> {
         if self.encoder.is_full(self.options.events_in_a_block) {
@@ -171,6 +189,13 @@ impl<W: Write> TraceWriter<W> {
     fn end_block(&mut self) -> Result<()> {
         if self.encoder.payload().is_empty() {
             return Ok(());
+        }
+        let place = (self.encoder.first(), self.encoder.start());
+        let manners = self.encoder.manners();
+        if !manners.is_empty() {
+            let payload = manners::encode(manners);
+            let count = manners.len() as u32;
+            self.block(Kind::Manners, count, place, &payload)?;
         }
         let encoder = &self.encoder;
         let description = Description {

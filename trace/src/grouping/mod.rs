@@ -2,7 +2,8 @@
 //!
 //! `profile` is what a training run shows of each site, `learn` makes groups of it, `chunks` and `ends` place
 //! objects by them in a collected heap; `spans` is the heap of native
-//! programs in which groups are tried, `selection` switches grouping off where it would not help.
+//! programs in which groups are tried, `selection` switches grouping off where it would not help, and `trial` runs both
+//! beside their controls.
 
 pub mod chunks;
 pub mod ends;
@@ -10,6 +11,7 @@ pub mod learn;
 pub mod profile;
 pub mod selection;
 pub mod spans;
+pub mod trial;
 
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@ use super::spans::{SpanOptions, replay};
 /// Predicted resident pages over ungrouped ones from which grouping is not worth it.
 const WORTH_IT: f64 = 0.98;
 
-const CANDIDATES: [Grouping; 3] = [Grouping::Lifetimes, Grouping::Deaths, Grouping::Sites];
+pub const CANDIDATES: [Grouping; 3] = [Grouping::Lifetimes, Grouping::Deaths, Grouping::Sites];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Selection {

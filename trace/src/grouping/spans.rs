@@ -145,6 +145,16 @@ impl SpanHeap {
         }
     }
 
+    /// Averages and the peak begin here; the heap stays as it is.
+    pub fn begin_averages(&mut self) {
+        self.page_sum = 0.0;
+        self.live_sum = 0.0;
+        self.residence = Residence {
+            peak_pages: self.resident,
+            ..Residence::default()
+        };
+    }
+
     pub fn resident_pages(&self) -> u64 {
         self.resident
     }

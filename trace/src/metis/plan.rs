@@ -1,6 +1,6 @@
 //! What profiling leaves behind: which sites share a region group, and how large it is.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::event::SiteId;
@@ -26,6 +26,12 @@ impl Plan {
     /// Predicts nothing: everything goes to the global heap.
     pub fn is_empty(&self) -> bool {
         self.group_of.is_empty()
+    }
+
+    /// Whether shuffling changes anything: where every site is a group of its own it does not.
+    pub fn has_shared_groups(&self) -> bool {
+        let distinct: FxHashSet<&u32> = self.group_of.values().collect();
+        distinct.len() < self.group_of.len()
     }
 
     /// The control: as many groups, of the same sizes and with as many sites each, but any site in any group.
@@ -63,5 +69,11 @@ mod tests {
         assert_ne!(random, plan);
         assert_eq!(random, plan.randomized(1), "the same seed, the same groups");
         assert_ne!(random, plan.randomized(2));
+        assert!(plan.has_shared_groups());
+        let alone = Plan {
+            group_of: (0..9).map(|site| (site, site)).collect(),
+            ..Plan::default()
+        };
+        assert!(!alone.has_shared_groups());
     }
 }

@@ -1,12 +1,12 @@
 //! Percentile bootstrap intervals, with a fixed seed so that the same runs give the same figures.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 0x9a9e_3175_e5ee_d001;
 
 /// A mean with its 95 % interval. With one run all three are the same: there is no interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub mean: f64,
     pub low: f64,
@@ -28,6 +28,10 @@ impl Interval {
 
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
+    }
+
+    pub fn excludes_zero(&self) -> bool {
+        !self.contains(0.0)
     }
 
     /// The ratios that two equal configurations are known to show, seen from either side. They are equal,
@@ -115,6 +119,13 @@ mod tests {
         assert!(interval.low < 3.0 && 3.0 < interval.high);
         assert!(interval.low >= 1.0 && interval.high <= 5.0);
         assert_eq!(interval, of_mean(&[1.0, 2.0, 3.0, 4.0, 5.0]));
+    }
+
+    #[test]
+    fn zero_is_excluded_where_all_values_are_on_one_side() {
+        assert!(of_mean(&[2.0, 3.0, 4.0]).excludes_zero());
+        assert!(of_mean(&[-2.0, -3.0]).excludes_zero());
+        assert!(!of_mean(&[-2.0, 3.0, 1.0]).excludes_zero());
     }
 
     #[test]

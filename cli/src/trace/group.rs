@@ -1,0 +1,268 @@
+//! `pagewise trace group`: would groups of call sites on pages of their own need fewer pages? Learned from one part of
+//! a trace, or from another trace, and printed beside random groups.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Result;
+use pagewise_trace::format::TraceReader;
+use pagewise_trace::grouping::Grouping;
+use pagewise_trace::grouping::spans::{Purge, SpanOptions};
+use pagewise_trace::grouping::trial::{Arm, Outcome, Trial};
+use pagewise_trace::{Event, SiteId};
+use serde_json::json;
+
+use super::{input, progress, report, stat};
+use crate::commandline::{GroupArguments, PurgeRule};
+use crate::failure::Failure;
+use crate::report::json::Destination;
+use crate::report::units;
+use crate::{Ending, tell};
+
+/// Events to learn from are held in memory, at 24 bytes each.
+const MOST_TRAINING: u64 = 100_000_000;
+const PAGE: f64 = 4096.0;
+/// Less than this is no difference to random groups.
+const BETTER_THAN_RANDOM: f64 = 0.95;
+const COLUMNS: [&str; 6] = [
+    "grouping",
+    "groups",
+    "average",
+    "of none",
+    "random groups",
+    "",
+];
+
+pub fn group(arguments: &GroupArguments) -> Result<Ending> {
+    let json = arguments
+        .json
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
+    let mut trace = input::open(&arguments.file)?;
+    check(&trace, &arguments.file)?;
+    let half = trace.event_count() / 2;
+    let (training, numbers) = match &arguments.train {
+        None => (load(&mut trace, &arguments.file, half)?, None),
+        Some(path) => {
+            let mut other = input::open(path)?;
+            check(&other, path)?;
+            let count = other.event_count();
+            let numbers = other.sites().numbers_in(trace.sites());
+            check_known(&numbers, path, &arguments.file)?;
+            (load(&mut other, path, count)?, Some(numbers))
+        }
+    };
+    if !training
+        .iter()
+        .any(|event| matches!(event, Event::Free { .. }))
+    {
+        let learned_from = arguments.train.as_ref().unwrap_or(&arguments.file);
+        return Err(without_frees(learned_from).into());
+    }
+    let spans = SpanOptions {
+        purge: match arguments.purge {
+            PurgeRule::Spans => Purge::EmptySpans,
+            PurgeRule::Pages => Purge::EmptyPages,
+        },
+        ..SpanOptions::default()
+    };
+    let translate = |site: SiteId| match &numbers {
+        None => Some(site),
+        Some(numbers) => numbers.get(site as usize).copied().flatten(),
+    };
+    let mut trial = Trial::new(&training, spans, arguments.seeds, translate)?;
+    drop(training);
+    let begin = if numbers.is_some() { 0 } else { half };
+    test(&mut trial, &mut trace, &arguments.file, begin)?;
+    let outcome = trial.outcome();
+    if arguments.json.as_deref() != Some(Path::new("-")) {
+        let _ = std::io::stdout().write_all(text(&outcome, arguments).as_bytes());
+    }
+    if let Some(json) = json {
+        json.write(&json!({
+            "schema": 1,
+            "trace": arguments.file.display().to_string(),
+            "training": arguments.train.as_ref().map(|path| path.display().to_string()),
+            "seeds": arguments.seeds,
+            "purge": spans.purge,
+            "outcome": outcome,
+        }))?;
+    }
+    Ok(Ending::Exit(0))
+}
+
+fn check(trace: &TraceReader<File>, path: &Path) -> Result<(), Failure> {
+    if trace.properties().number("sample-bytes").unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{} is a sample: pages cannot be computed", path.display()),
+        "recording it again without --sample",
+    )
+    .kept("nothing was changed"))
+}
+
+fn without_frees(path: &Path) -> Failure {
+    Failure::new(
+        format!(
+            "{} has no frees: there is nothing to learn from",
+            path.display()
+        ),
+        "the trace of a native program, over a longer time",
+    )
+    .kept("nothing was changed")
+}
+
+/// Traces of different programs have no site in common.
+fn check_known(numbers: &[Option<SiteId>], other: &Path, file: &Path) -> Result<(), Failure> {
+    let known = numbers.iter().flatten().count();
+    if known == 0 {
+        return Err(Failure::new(
+            format!(
+                "{} and {} have no call site in common",
+                other.display(),
+                file.display()
+            ),
+            "--train with a trace of the same build of the same program",
+        )
+        .kept("nothing was changed"));
+    }
+    tell(&format!(
+        "{} of {} of {} are known in {}",
+        units::count(known as u64),
+        units::counted(numbers.len() as u64, "site"),
+        other.display(),
+        file.display()
+    ));
+    Ok(())
+}
+
+fn load(trace: &mut TraceReader<File>, path: &Path, count: u64) -> Result<Vec<Event>, Failure> {
+    let count = count.min(MOST_TRAINING);
+    let mut events = Vec::new();
+    trace.rewind();
+    while (events.len() as u64) < count {
+        match trace.next_batch() {
+            Ok(Some(batch)) => events.extend_from_slice(&batch.events),
+            Ok(None) => break,
+            Err(error) => return Err(input::unreadable(path, &error)),
+        }
+    }
+    events.truncate(count as usize);
+    Ok(events)
+}
+
+/// Averages are taken from event number `begin`.
+fn test(
+    trial: &mut Trial,
+    trace: &mut TraceReader<File>,
+    path: &Path,
+    begin: u64,
+) -> Result<(), Failure> {
+    let bar = progress::bar("trying groups", trace.event_count());
+    trace.rewind();
+    while let Some(batch) = trace
+        .next_batch()
+        .map_err(|error| input::unreadable(path, &error))?
+    {
+        let before = begin
+            .saturating_sub(batch.first_event)
+            .min(batch.events.len() as u64) as usize;
+        trial.run(&batch.events[..before]);
+        if batch.first_event <= begin && before < batch.events.len() {
+            trial.begin_averages();
+        }
+        trial.run(&batch.events[before..]);
+        bar.inc(batch.events.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn text(outcome: &Outcome, arguments: &GroupArguments) -> String {
+    let pages = outcome.ungrouped.average_pages * PAGE;
+    let live = outcome.ungrouped.average_live_bytes;
+    let mut rows = vec![vec![
+        "none".to_owned(),
+        String::new(),
+        units::bytes(pages),
+        String::new(),
+        String::new(),
+        String::new(),
+    ]];
+    rows.extend(outcome.arms.iter().skip(1).map(|arm| {
+        vec![
+            arm.grouping.map_or("chosen", Grouping::name).to_owned(),
+            units::count(arm.groups as u64),
+            units::bytes(arm.ratio * pages),
+            units::ratio(arm.ratio),
+            random(arm),
+            verdict(arm).to_owned(),
+        ]
+    }));
+    let learned_from = match &arguments.train {
+        Some(path) => format!(
+            "{}, tested on all of {}",
+            path.display(),
+            arguments.file.display()
+        ),
+        None => format!(
+            "the first half of {}, tested on its second",
+            arguments.file.display()
+        ),
+    };
+    format!(
+        "learned from  {learned_from}\n\
+         ungrouped     {} of pages on average, for {} live\n\n{}\n\n{}\n\n{NOTE}\n",
+        units::bytes(pages),
+        units::bytes(live),
+        stat::table(COLUMNS.to_vec(), rows),
+        report::wrapped(&conclusion(outcome), 110).join("\n")
+    )
+}
+
+fn random(arm: &Arm) -> String {
+    match &arm.random {
+        None => "-".into(),
+        Some(random) if random.low == random.high => units::ratio(random.mean),
+        Some(random) => format!(
+            "{} ({} to {})",
+            units::ratio(random.mean),
+            units::ratio(random.low),
+            units::ratio(random.high)
+        ),
+    }
+}
+
+fn verdict(arm: &Arm) -> &'static str {
+    match arm.random {
+        _ if arm.ratio >= 1.0 => "more pages than without",
+        Some(random) if arm.ratio > BETTER_THAN_RANDOM * random.low => "no better than chance",
+        _ => "fewer pages",
+    }
+}
+
+fn conclusion(outcome: &Outcome) -> String {
+    let (Some((grouping, predicted)), Some(arm)) = (outcome.chosen, outcome.arms.first()) else {
+        return "The profile predicts no gain: which site a block comes from does not tell here when it will be freed. \
+                An allocator should leave these blocks where they are."
+            .into();
+    };
+    let control = match &arm.random {
+        Some(random) => format!("and random groups {}", units::ratio(random.mean)),
+        None => "and there is nothing to shuffle: every site is a group of its own".into(),
+    };
+    format!(
+        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, {control}.",
+        grouping.name(),
+        units::ratio(predicted),
+        units::ratio(arm.ratio),
+    )
+}
+
+const NOTE: &str = "\
+A model: spans of 64 KB with blocks of one size class and one group, lowest free place first. Averages are over
+allocations and frees. sites: every call site for itself. lifetimes: sites whose blocks live about as long.
+deaths: sites whose blocks are freed at the same times. Random groups have as many sites each;\n-: every site is a group of its own, and shuffling changes nothing.";

@@ -114,6 +114,18 @@ pub struct RecordArguments {
     /// Write the trace to FILE; those of other processes go to FILE.PROCESS
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+    /// Record a JVM's objects: allocations, references and roots instead of malloc and free
+    #[arg(long, conflicts_with_all = ["stacks", "sample"])]
+    pub jvm: bool,
+    /// Memory for the JVM's heap, which is never collected, such as 4g [default: half of what is free]
+    #[arg(long, value_name = "SIZE", requires = "jvm")]
+    pub heap: Option<String>,
+    /// Record from when this method is first called on [default: from the JVM's start]
+    #[arg(long, value_name = "CLASS.METHOD", requires = "jvm")]
+    pub from: Option<String>,
+    /// Record calls as jumps as well
+    #[arg(long, requires = "jvm")]
+    pub jumps: bool,
     /// Tell sites apart by the whole stack, found by frame pointers
     #[arg(long)]
     pub stacks: bool,

@@ -5,6 +5,7 @@ mod assemble;
 mod clock;
 mod convert;
 mod input;
+mod jvm;
 mod model;
 mod output;
 mod pages;
@@ -25,6 +26,7 @@ use crate::commandline::TraceAction;
 
 pub fn trace(action: &TraceAction) -> Result<Ending> {
     match action {
+        TraceAction::Record(arguments) if arguments.jvm => jvm::record(arguments),
         TraceAction::Record(arguments) => record::record(arguments),
         TraceAction::Stat(arguments) => stat::stat(arguments),
         TraceAction::Show(arguments) => show::show(arguments),

@@ -14,6 +14,7 @@ mod progress;
 mod record;
 mod report;
 mod show;
+mod simulate;
 mod spool;
 mod stat;
 mod symbols;
@@ -32,5 +33,6 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
         TraceAction::Report(arguments) => report::report(arguments),
+        TraceAction::Simulate(arguments) => simulate::simulate(arguments),
     }
 }

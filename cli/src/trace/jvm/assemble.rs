@@ -188,14 +188,16 @@ impl<W: Write> Assembly<W> {
                 let Some(held) = held.filter(|held| (held.0 > 0) == add && held.1 != add) else {
                     continue;
                 };
+                // One that is not allocated yet is told of when it is.
+                let Some(&object) = self.objects.get(reference) else {
+                    continue;
+                };
                 held.1 = add;
-                if let Some(&object) = self.objects.get(reference) {
-                    self.event(&if add {
-                        Event::AddRoot { object, thread }
-                    } else {
-                        Event::RemoveRoot { object, thread }
-                    })?;
-                }
+                self.event(&if add {
+                    Event::AddRoot { object, thread }
+                } else {
+                    Event::RemoveRoot { object, thread }
+                })?;
             }
         }
         let state = &mut self.threads[self.current];
@@ -237,6 +239,10 @@ impl<W: Write> Assembly<W> {
             size,
             thread: self.thread(),
         };
+        let thread = &mut self.threads[self.current];
+        if thread.held.contains_key(&reference) {
+            thread.changed.push(reference);
+        }
         self.event(&event)
     }
 

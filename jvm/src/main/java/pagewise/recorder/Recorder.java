@@ -400,12 +400,12 @@ public final class Recorder {
 
     /** The lock is held. An object that no instrumented code allocated is the JVM's: it stays. */
     private static void see(ThreadState state, Object object, int bits) {
-        set(seen, bits);
         state.busy++;
         try {
             int site = sites.unseen(object.getClass());
             int size = (int) (instrumentation.getObjectSize(object) >>> 3);
             tellSeen(state);
+            set(seen, bits);
             write(Spool.ALLOCATE, site, bits, size);
             spool.count(Spool.Count.UNSEEN);
             pinSeen(state, bits);

@@ -91,6 +91,7 @@ final class Spool {
         if (cursor < limit) {
             U.putIntRelease(null, cursor, PAD);
         }
+        Recorder.busy(1);
         try {
             nextWindow();
             return true;
@@ -98,6 +99,8 @@ final class Spool {
             stopped = true;
             U.putInt(address(header) + AT_STOP, 1);
             return false;
+        } finally {
+            Recorder.busy(-1);
         }
     }
 

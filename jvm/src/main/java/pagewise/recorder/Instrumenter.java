@@ -35,14 +35,10 @@ final class Instrumenter {
     }
 
     /**
-     * Classes that stay as they are: the recorder's own; those that the JVM links method handles with, whose frames it
-     * counts; and Unsafe, whose callers are instrumented instead.
+     * Classes that stay as they are: the recorder's own, those that walk stacks, and Unsafe, whose callers are
+     * instrumented instead.
      */
     static boolean isLeftOut(String name) {
-        if (name.startsWith("java/lang/invoke/")) {
-            // These write fields for VarHandle.
-            return !name.startsWith("java/lang/invoke/VarHandle") || name.contains("Guards");
-        }
         return name.startsWith("pagewise/recorder/")
                 || name.startsWith("java/lang/instrument/")
                 || name.startsWith("sun/instrument/")

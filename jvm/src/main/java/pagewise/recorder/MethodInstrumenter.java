@@ -564,7 +564,7 @@ final class MethodInstrumenter {
 
     private InsnList leave() {
         InsnList code = new InsnList();
-        if (method.name.equals("<init>") && isHeldByTheJvm(owner.name)) {
+        if (method.name.equals("<init>") && HELD_BY_THE_JVM.contains(owner.name)) {
             code.add(new VarInsnNode(Opcodes.ALOAD, 0));
             call(code, "pin", "(" + OBJECT + ")V");
         }
@@ -579,11 +579,16 @@ final class MethodInstrumenter {
         return code;
     }
 
-    private static boolean isHeldByTheJvm(String name) {
-        return name.equals("java/lang/ClassLoader")
-                || name.equals("java/lang/Module")
-                || name.equals("java/security/ProtectionDomain");
-    }
+    /** Objects that the JVM keeps for good, or for as long as classes that refer to them; made by these constructors. */
+    private static final Set<String> HELD_BY_THE_JVM = Set.of(
+            "java/lang/ClassLoader",
+            "java/lang/Module",
+            "java/lang/invoke/CallSite",
+            "java/lang/invoke/LambdaForm",
+            "java/lang/invoke/MemberName",
+            "java/lang/invoke/MethodHandle",
+            "java/lang/invoke/MethodType",
+            "java/security/ProtectionDomain");
 
     /** Handlers find the frames of what was called gone, and the exception on the stack. */
     private void catchExceptions(int slots) {

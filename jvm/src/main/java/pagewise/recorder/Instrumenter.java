@@ -44,6 +44,8 @@ final class Instrumenter {
                 || name.startsWith("sun/instrument/")
                 || name.startsWith("jdk/internal/vm/")
                 || name.startsWith("java/lang/StackStreamFactory")
+                // Allocates lambdas: they are seen where they are returned, with what hidden code put into them.
+                || name.startsWith("java/lang/invoke/DirectMethodHandle")
                 || name.equals("jdk/internal/misc/Unsafe")
                 || name.equals("java/lang/Object");
     }

@@ -213,11 +213,14 @@ final class MethodInstrumenter {
             case Opcodes.INVOKEINTERFACE:
                 invoke(after, (MethodInsnNode) instruction);
                 break;
+            case Opcodes.ARETURN:
+                pinForLauncher(instruction);
+                method.instructions.insertBefore(instruction, leave());
+                break;
             case Opcodes.IRETURN:
             case Opcodes.LRETURN:
             case Opcodes.FRETURN:
             case Opcodes.DRETURN:
-            case Opcodes.ARETURN:
             case Opcodes.RETURN:
                 method.instructions.insertBefore(instruction, leave());
                 break;
@@ -358,9 +361,13 @@ final class MethodInstrumenter {
             hold(after, call);
             return;
         }
-        if (allocatesUnseen(call)) {
-            allocated(after, "returned", returned.getClassName());
-        } else if (call.name.equals("intern") && call.owner.equals("java/lang/String")) {
+        boolean isClone = call.name.equals("clone") && call.desc.equals("()" + OBJECT);
+        boolean isInterned = call.name.equals("intern") && call.owner.equals("java/lang/String");
+        if (isClone || allocatesUnseen(call)) {
+            boolean isArray = call.owner.startsWith("[");
+            allocated(after, "returned", isArray ? Type.getObjectType(call.owner).getClassName() : typeOf(call, returned));
+        }
+        if (isInterned || isClone && HELD_BY_THE_JVM.contains(owner.name)) {
             after.add(new InsnNode(Opcodes.DUP));
             call(after, "pin", "(" + OBJECT + ")V");
         }
@@ -394,8 +401,6 @@ final class MethodInstrumenter {
     /** Calls of native methods that allocate what they return. */
     private static boolean allocatesUnseen(MethodInsnNode call) {
         switch (call.name) {
-            case "clone":
-                return call.desc.equals("()" + OBJECT);
             case "newArray":
             case "multiNewArray":
             case "newInstance":
@@ -411,6 +416,14 @@ final class MethodInstrumenter {
             default:
                 return false;
         }
+    }
+
+    /** What is known of it here: {@code super.clone()} makes one of this class or a subclass, others anything. */
+    private String typeOf(MethodInsnNode call, Type returned) {
+        if (call.name.equals("clone")) {
+            return owner.name.replace('/', '.');
+        }
+        return returned.getDescriptor().equals(OBJECT) ? "" : returned.getClassName();
     }
 
     /** Lambdas that capture something are new each time; those that do not are kept by the JVM. */
@@ -577,6 +590,16 @@ final class MethodInstrumenter {
             call(code, "threadEnds", "()V");
         }
         return code;
+    }
+
+    /** The launcher is native code, and keeps what it is given: the program's arguments. */
+    private void pinForLauncher(AbstractInsnNode instruction) {
+        if (owner.name.equals("sun/launcher/LauncherHelper")) {
+            InsnList code = new InsnList();
+            code.add(new InsnNode(Opcodes.DUP));
+            call(code, "pin", "(" + OBJECT + ")V");
+            method.instructions.insertBefore(instruction, code);
+        }
     }
 
     /** Objects that the JVM keeps for good, or for as long as classes that refer to them; made by these constructors. */

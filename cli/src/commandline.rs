@@ -253,6 +253,9 @@ pub struct ConvertArguments {
     /// Its form [default: by its name: .pb.gz, .pprof, .csv, .txt, else binary]
     #[arg(long, value_enum, value_name = "FORM")]
     pub to: Option<TraceForm>,
+    /// Only the first N events (binary)
+    #[arg(long, value_name = "N")]
+    pub events: Option<u64>,
     /// The moment for which live and pinned bytes are given (pprof and csv)
     #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
     pub at: Moment,

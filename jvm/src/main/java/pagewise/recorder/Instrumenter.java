@@ -72,7 +72,8 @@ final class Instrumenter {
             boolean starts = from != null && from.equals(node.name.replace('/', '.') + '.' + method.name);
             new MethodInstrumenter(node, method, sites, hooks).instrument(follow, starts, jumps);
         }
-        ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
+        // Sizes of stacks are the method instrumenter's: ASM would take them from the frames that were skipped.
+        ClassWriter writer = new ClassWriter(0);
         node.accept(writer);
         result.code = writer.toByteArray();
         return result;

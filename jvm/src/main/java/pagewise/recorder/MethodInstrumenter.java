@@ -39,6 +39,8 @@ final class MethodInstrumenter {
     private static final String OBJECT = "Ljava/lang/Object;";
     private static final String UNSAFE = "jdk/internal/misc/Unsafe";
     private static final int NO_FRAME = -1;
+    /** The longest of the recorder's calls has four arguments, and a copy of one below them. */
+    private static final int MORE_STACK = 5;
 
     private final ClassNode owner;
     private final MethodNode method;
@@ -62,6 +64,7 @@ final class MethodInstrumenter {
 
     void instrument(boolean follow, boolean starts, boolean jumps) {
         int slots = method.maxLocals + method.maxStack;
+        method.maxStack += MORE_STACK;
         follow = follow && analyze() && mayHold();
         if (follow) {
             stateVariable = method.maxLocals;

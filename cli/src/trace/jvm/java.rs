@@ -13,7 +13,8 @@ use crate::launch::executable;
 const OLDEST: u32 = 17;
 /// From here on references take 64 bits.
 const LARGEST_HEAP: u64 = 31 << 30;
-const SMALLEST_HEAP: u64 = 64 << 20;
+/// The agent takes some 300 MB of it for changing the classes that every JVM loads.
+const SMALLEST_HEAP: u64 = 512 << 20;
 /// Where a command's options may stand.
 const VARIABLES: [&str; 3] = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"];
 
@@ -278,7 +279,7 @@ pub fn heap(asked: Option<&str>) -> Result<u64, Failure> {
     let wrong = |why: &str| {
         Failure::new(
             format!("--heap {asked}: {why}"),
-            "--heap 4g, or another size from 64m to 31g",
+            "--heap 4g, or another size from 512m to 31g",
         )
     };
     let digits = asked.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
@@ -295,7 +296,9 @@ pub fn heap(asked: Option<&str>) -> Result<u64, Failure> {
         .and_then(|number| number.checked_mul(unit))
         .ok_or_else(|| wrong("not a size"))?;
     match bytes {
-        ..SMALLEST_HEAP => Err(wrong("a heap that is never collected needs more")),
+        ..SMALLEST_HEAP => Err(wrong(
+            "the agent and a heap that is never collected need more",
+        )),
         SMALLEST_HEAP..=LARGEST_HEAP => Ok(bytes),
         _ => Err(wrong("references of 32 bits do not reach as far")),
     }
@@ -351,7 +354,7 @@ mod tests {
         let versions = ["1.8.0_292", "17.0.15", "25-ea", "strange"];
         assert_eq!(versions.map(feature_of), [8, 17, 25, 0]);
         assert_eq!(heap(Some("4g")).ok(), Some(4 << 30));
-        assert_eq!(heap(Some("500M")).ok(), Some(500 << 20));
+        assert_eq!(heap(Some("600M")).ok(), Some(600 << 20));
         for wrong in ["", "g", "4x", "1k", "40g", "99999999999999999999g", "-1g"] {
             assert!(heap(Some(wrong)).is_err(), "{wrong}");
         }

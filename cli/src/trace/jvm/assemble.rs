@@ -6,6 +6,7 @@ use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
 use pagewise_trace::format::{Frame, Options, Properties, Site, TraceWriter};
 use rustc_hash::FxHashMap;
 
+use super::java::without_our_options;
 use super::spool::{COUNTS, Header, Record, Reference, Spool};
 use crate::trace::assemble::{Assembled, Known};
 use crate::trace::clock;
@@ -345,7 +346,7 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("runtime", "jvm")
         .with("events", "allocate assign add-root remove-root jump")
         .with("site", "frame type")
-        .with("command", &*header.command)
+        .with("command", without_our_options(&header.command))
         .with("process", header.process.to_string())
         .with("start", clock::rfc_3339(header.start_real_ns));
     if let Some(ended) = &known.ended {

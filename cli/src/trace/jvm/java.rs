@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::launch::executable;
+use crate::launch::library::JVM_RECORDER;
 
 /// JVMs of before call some of what the agent needs differently.
 const OLDEST: u32 = 17;
@@ -212,6 +213,25 @@ impl Java {
     }
 }
 
+/// A JVM's command line as the user gave it: the agent has seen it with ours.
+pub fn without_our_options(command: &str) -> String {
+    let is_ours = |word: &&str| {
+        OPTIONS.contains(word)
+            || word.starts_with("-javaagent:") && word.contains(JVM_RECORDER.file_name)
+    };
+    let words: Vec<&str> = command.split(' ').collect();
+    // The sizes of the heap stand right before the agent.
+    let agent = words
+        .iter()
+        .position(|word| word.starts_with("-javaagent:") && is_ours(word));
+    let is_size = |at: usize| agent.is_some_and(|agent| at < agent && at + 2 >= agent);
+    let kept = words.iter().enumerate();
+    kept.filter(|(at, word)| !is_ours(word) && !is_size(*at))
+        .map(|(_, word)| *word)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 fn is_java(program: &Path) -> bool {
     program.file_name() == Some(OsStr::new("java"))
 }
@@ -332,6 +352,23 @@ mod tests {
         assert_eq!(end_of("java --add-opens=a/b=c @args Main"), 3);
         assert_eq!(end_of("java -version"), 2);
         assert_eq!(end_of("java -cp"), 2);
+    }
+
+    #[test]
+    fn command_lines_are_told_without_our_options() {
+        let settings = Settings {
+            agent: PathBuf::from("/lib/pagewise-jvm-recorder.jar"),
+            heap: 1 << 30,
+            from: None,
+            jumps: false,
+        };
+        let ours = settings.options(Path::new("/tmp/x")).join(" ");
+        let whole = format!("java -Xmx5m -cp a:b {ours} Main -Xmx1g");
+        assert_eq!(
+            without_our_options(&whole),
+            "java -Xmx5m -cp a:b Main -Xmx1g"
+        );
+        assert_eq!(without_our_options("java Main"), "java Main");
     }
 
     #[test]

@@ -144,10 +144,12 @@ fn copy(trace: &mut TraceReader<File>, count: u64, out: &mut Output) -> Result<(
     if count == u64::MAX {
         sites = trace.sites().len() as SiteId;
     } else {
-        writer.set_property(
-            "stopped",
-            format!("only the first {} events were kept", count - left),
+        let kept = format!(
+            "the first {} of {} events",
+            count - left,
+            trace.event_count()
         );
+        writer.set_property("excerpt", kept);
     }
     for number in 0..sites {
         let site = trace.sites().get(number).unwrap_or_default();

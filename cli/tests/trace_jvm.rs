@@ -330,13 +330,14 @@ fn other_jvms_are_refused() {
     let cases = [
         (
             "echo '    java.version = 1.8.0_292' >&2",
-            "Java 1.8.0_292; 17 or later",
+            "Java 1.8.0_292; 17 is what the agent knows",
         ),
         (
             "case \"$*\" in *Epsilon*) echo 'Unrecognized VM option' >&2; exit 1;; esac\n\
-             echo '    java.version = 21.0.1' >&2; echo '    java.vm.name = Eclipse OpenJ9 VM' >&2",
+             echo '    java.version = 17.0.1' >&2; echo '    java.vm.name = Eclipse OpenJ9 VM' >&2",
             "no Epsilon collector",
         ),
+        ("echo '    java.version = 25-ea' >&2", "Java 25-ea; 17 is"),
         ("echo hello", "does not say what it is, but: hello"),
         ("exit 3", "does not say what it is, but: nothing"),
     ];

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::launch::executable;
 use crate::launch::library::JVM_RECORDER;
 
-/// JVMs of before call some of what the agent needs differently.
-const OLDEST: u32 = 17;
+/// Those before call some of what the agent needs differently; 25 was tried, and does not survive its classes being changed.
+const SUPPORTED: u32 = 17;
 /// From here on references take 64 bits.
 const LARGEST_HEAP: u64 = 31 << 30;
 /// The agent takes some 300 MB of it for changing the classes that every JVM loads.
@@ -156,9 +156,9 @@ impl Java {
             )));
         }
         let feature = feature_of(&version);
-        if feature < OLDEST {
+        if feature != SUPPORTED {
             return Err(unsupported(format!(
-                "it is Java {version}; {OLDEST} or later is needed"
+                "it is Java {version}; {SUPPORTED} is what the agent knows"
             )));
         }
         if !self.ask(&OPTIONS)?.contains("java.version") {

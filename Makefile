@@ -18,8 +18,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-replay bench-trace install uninstall \
-        format lint clean packages-build
+.PHONY: help build core cli jvm run test test-r test-sanitize bench-foundation bench-r bench-replay bench-trace \
+        record-jvm-workloads install uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -45,15 +45,19 @@ cli: packages-build
 	@$(CARGO) build --quiet --release --locked --package pagewise-cli
 	@install -D -m 755 $(B)/cargo/release/pagewise $(PAGEWISE)
 
+jvm: ## build build/lib/pagewise-jvm-recorder.jar, for pagewise trace record --jvm
+	@$(ENSURE) build jvm
+	@scripts/build-jvm $(B)
+
 run: ## build, then compare examples/analysis.R plain and under Pagewise
 	@$(ENSURE) build run
 	@$(MAKE) --no-print-directory build
 	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
 
 test: ## build, then run every test suite (a subset of R's own tests)
-	@$(ENSURE) build run test
-	@$(MAKE) --no-print-directory build
-	@JOBS=$(JOBS) scripts/test-all core cli bench r lint
+	@$(ENSURE) build jvm run test
+	@$(MAKE) --no-print-directory build jvm
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -85,7 +89,12 @@ bench-replay: ## real servers' traces in five allocators and in learned groups, 
 	@$(MAKE) --no-print-directory build
 	@bench/replay/run
 
-install: build ## install under PREFIX (and DESTDIR)
+record-jvm-workloads: ## record the seven Java workloads of the Metis paper, into build/metis/
+	@$(ENSURE) build jvm bench-metis
+	@$(MAKE) --no-print-directory build jvm
+	@bench/metis/record
+
+install: build ## install under PREFIX (and DESTDIR); what make jvm built as well
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"
 
 uninstall: ## remove exactly what install put under PREFIX

@@ -107,6 +107,9 @@ pub enum TraceAction {
     /// Make a trace's allocations again in real memory, under several allocators, and compare
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Replay traces on a simulated heap: with groups as Metis learns them, with random groups, and without
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(SimulateArguments),
 }
 
 #[derive(Args)]
@@ -169,6 +172,61 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  pagewise trace simulate --once x.trace             the whole trace, no groups: is it sound, how fast
+  pagewise trace simulate x.trace                    groups learned in the run itself, against the controls
+  pagewise trace simulate --train y.trace x.trace    and groups learned from another run of the program";
+
+#[derive(Args)]
+pub struct SimulateArguments {
+    /// The traces to replay
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A trace of the same program with another input, to learn groups from; once for each FILE
+    #[arg(long, value_name = "FILE")]
+    pub train: Vec<PathBuf>,
+    /// Which layouts: the paper's with its controls, or those past the paper as well
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Layouts::Paper)]
+    pub layouts: Layouts,
+    /// Number of seeds for what is random
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Events of a trace that are used, from its start
+    #[arg(long, value_name = "EVENTS", default_value_t = 230_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000_000))]
+    pub block: usize,
+    /// How often they are replayed
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repetitions: u32,
+    /// The simulated heap at the start; it grows
+    #[arg(long, value_name = "BYTES", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
+    pub heap: u64,
+    /// When objects die that the program does not free itself
+    #[arg(long, value_enum, value_name = "COLLECTOR", default_value_t = SimulatedCollector::MarkSweep)]
+    pub collector: SimulatedCollector,
+    /// Replay whole traces once, without groups
+    #[arg(long, conflicts_with_all = ["train", "layouts", "seeds", "block", "repetitions"])]
+    pub once: bool,
+    /// Stop at the first event that cannot have happened
+    #[arg(long, requires = "once")]
+    pub strict: bool,
+    /// Write all figures to OUT as JSON (- for standard output, instead of the text)
+    #[arg(long, value_name = "OUT")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layouts {
+    Paper,
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimulatedCollector {
+    MarkSweep,
+    ReferenceCounting,
+}
+
 #[derive(Args)]
 pub struct ReportArguments {
     /// The trace
@@ -189,6 +247,18 @@ pub struct RecordArguments {
     /// Write the trace to FILE; those of other processes go to FILE.PROCESS
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+    /// Record a JVM's objects: allocations, references and roots instead of malloc and free
+    #[arg(long, conflicts_with_all = ["stacks", "sample"])]
+    pub jvm: bool,
+    /// Memory for the JVM's heap, which is never collected, such as 4g [default: half of what is free]
+    #[arg(long, value_name = "SIZE", requires = "jvm")]
+    pub heap: Option<String>,
+    /// Record from when this method is first called on [default: from the JVM's start]
+    #[arg(long, value_name = "CLASS.METHOD", requires = "jvm")]
+    pub from: Option<String>,
+    /// Record calls as jumps as well
+    #[arg(long, requires = "jvm")]
+    pub jumps: bool,
     /// Tell sites apart by the whole stack, found by frame pointers
     #[arg(long)]
     pub stacks: bool,
@@ -258,6 +328,9 @@ pub struct ConvertArguments {
     /// Its form [default: by its name: .pb.gz, .pprof, .csv, .txt, else binary]
     #[arg(long, value_enum, value_name = "FORM")]
     pub to: Option<TraceForm>,
+    /// Only the first N events (binary)
+    #[arg(long, value_name = "N")]
+    pub events: Option<u64>,
     /// The moment for which live and pinned bytes are given (pprof and csv)
     #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
     pub at: Moment,

@@ -12,18 +12,29 @@ pub struct Library {
     pub file_name: &'static str,
     /// Environment variable with another place for it.
     variable: &'static str,
+    /// What builds it.
+    made_by: &'static str,
 }
 
 /// What `run` and `compare` preload.
 pub const PRELOAD: Library = Library {
     file_name: "libpagewise-preload.so",
     variable: "PAGEWISE_LIBRARY",
+    made_by: "make build",
 };
 
 /// What `trace record` preloads.
 pub const RECORD: Library = Library {
     file_name: "libpagewise-record.so",
     variable: "PAGEWISE_RECORD_LIBRARY",
+    made_by: "make build",
+};
+
+/// The agent that `trace record --jvm` adds to JVMs.
+pub const JVM_RECORDER: Library = Library {
+    file_name: "pagewise-jvm-recorder.jar",
+    variable: "PAGEWISE_JVM_RECORDER",
+    made_by: "make jvm",
 };
 
 impl Library {
@@ -92,8 +103,8 @@ impl Library {
         Failure::new(
             format!("the library is missing: {what}"),
             format!(
-                "make build, or {}=/path/to/{} pagewise ...",
-                self.variable, self.file_name
+                "{}, or {}=/path/to/{} pagewise ...",
+                self.made_by, self.variable, self.file_name
             ),
         )
     }

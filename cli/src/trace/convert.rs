@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
-use pagewise_trace::{SiteId, text};
+use pagewise_trace::{Event, SiteId, text};
 
 use super::analysis::{self, Analysis};
 use super::output::{Output, is_broken_pipe};
@@ -32,6 +32,13 @@ pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
 
 fn write(arguments: &ConvertArguments) -> Result<()> {
     let form = arguments.to.unwrap_or_else(|| form_of(&arguments.output));
+    if arguments.events.is_some() && form != TraceForm::Binary {
+        return Err(Failure::new(
+            "--events makes shorter traces only",
+            "-o x.trace; of text, pagewise trace show --count N shows as much",
+        )
+        .into());
+    }
     if is_text(&arguments.file) {
         return from_text(arguments, form);
     }
@@ -44,7 +51,9 @@ fn write(arguments: &ConvertArguments) -> Result<()> {
     };
     match form {
         TraceForm::Text => text::write(&mut trace, &mut out).map_err(unreadable)?,
-        TraceForm::Binary => copy(&mut trace, &mut out).map_err(unreadable)?,
+        TraceForm::Binary => {
+            copy(&mut trace, arguments.events.unwrap_or(u64::MAX), &mut out).map_err(unreadable)?;
+        }
         TraceForm::Pprof => {
             let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
             pprof::write(
@@ -102,20 +111,40 @@ fn from_text(arguments: &ConvertArguments, form: TraceForm) -> Result<()> {
 }
 
 /// Written anew: with an index, where a crash left none.
-fn copy(trace: &mut TraceReader<File>, out: &mut Output) -> Result<(), Error> {
+fn copy(trace: &mut TraceReader<File>, count: u64, out: &mut Output) -> Result<(), Error> {
     let options = Options {
         with_addresses: trace.has_addresses(),
         ..Options::default()
     };
     let mut writer = TraceWriter::new(out, trace.properties().clone(), options)?;
-    for number in 0..trace.sites().len() as SiteId {
+    let mut left = count;
+    let mut sites = 0;
+    while left > 0 {
+        let Some(batch) = trace.next_batch()? else {
+            break;
+        };
+        let used = usize::try_from(left).unwrap_or(usize::MAX);
+        for occurrence in batch.iter().take(used) {
+            if let Event::Allocate { site, .. } | Event::Jump { site, .. } = occurrence.event {
+                sites = sites.max(site + 1);
+            }
+            writer.occurrence(&occurrence)?;
+            left -= 1;
+        }
+    }
+    if count == u64::MAX {
+        sites = trace.sites().len() as SiteId;
+    } else {
+        let kept = format!(
+            "the first {} of {} events",
+            count - left,
+            trace.event_count()
+        );
+        writer.set_property("excerpt", kept);
+    }
+    for number in 0..sites {
         let site = trace.sites().get(number).unwrap_or_default();
         writer.sites_mut().add(&site)?;
-    }
-    while let Some(batch) = trace.next_batch()? {
-        for occurrence in batch.iter() {
-            writer.occurrence(&occurrence)?;
-        }
     }
     writer.finish()?;
     Ok(())

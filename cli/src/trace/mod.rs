@@ -6,6 +6,7 @@ mod clock;
 mod convert;
 mod group;
 mod input;
+mod jvm;
 mod model;
 mod output;
 mod pages;
@@ -15,6 +16,7 @@ mod record;
 pub mod replay;
 mod report;
 mod show;
+mod simulate;
 mod spool;
 mod stat;
 mod symbols;
@@ -27,6 +29,7 @@ use crate::commandline::TraceAction;
 
 pub fn trace(action: &TraceAction) -> Result<Ending> {
     match action {
+        TraceAction::Record(arguments) if arguments.jvm => jvm::record(arguments),
         TraceAction::Record(arguments) => record::record(arguments),
         TraceAction::Stat(arguments) => stat::stat(arguments),
         TraceAction::Show(arguments) => show::show(arguments),
@@ -34,5 +37,6 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Report(arguments) => report::report(arguments),
         TraceAction::Group(arguments) => group::group(arguments),
         TraceAction::Replay(arguments) => replay::replay(arguments),
+        TraceAction::Simulate(arguments) => simulate::simulate(arguments),
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::assemble::{self, Assembled, Known};
+use super::jvm;
 use super::output::{self, Output};
 use super::progress;
 use super::spool::Spool;
@@ -38,11 +39,21 @@ pub fn record(arguments: &RecordArguments) -> Result<Ending> {
         .into());
     }
     let library = library::RECORD.find_working()?;
+    record_command(arguments, |spool| {
+        native_command(arguments, &library, spool)
+    })
+}
+
+/// Runs the command, whose processes leave their recordings in a folder, and makes traces of those.
+pub fn record_command(
+    arguments: &RecordArguments,
+    prepare: impl FnOnce(&Path) -> Command,
+) -> Result<Ending> {
     check_target(&arguments.output)?;
     let spool = spool_folder(arguments)?;
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
-    let (process, ended) = run(arguments, &library, spool.path(), &gate)?;
+    let (process, ended) = run(arguments, prepare(spool.path()), &gate)?;
     let keep = spool.path().to_owned();
     let told = make_traces(arguments, spool.path(), process, &ended);
     if let Err(error) = told {
@@ -92,12 +103,7 @@ fn spool_folder(arguments: &RecordArguments) -> Result<TempDir, Failure> {
         .map_err(|error| output::unwritable(&place.join("."), &error))
 }
 
-fn run(
-    arguments: &RecordArguments,
-    library: &Path,
-    spool: &Path,
-    gate: &Gate,
-) -> Result<(i32, Ended)> {
+fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> Command {
     let existing = std::env::var_os("LD_PRELOAD");
     let preload = preload_list(&library::RECORD, Some(library), existing.as_deref());
     let mut options = format!("spool={},parent={}", spool.display(), std::process::id());
@@ -115,6 +121,10 @@ fn run(
         .args(&arguments.command[1..])
         .env("LD_PRELOAD", preload)
         .env(VARIABLE, options);
+    command
+}
+
+fn run(arguments: &RecordArguments, mut command: Command, gate: &Gate) -> Result<(i32, Ended)> {
     let mut running = Running::start(&mut command, gate, None, None)
         .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
     let process = running.process();
@@ -188,6 +198,9 @@ fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &En
             None => others.left_out += 1,
         }
     }
+    if arguments.jvm && ended.end == End::Exited(jvm::OUT_OF_MEMORY) {
+        tell(&jvm::out_of_memory(arguments));
+    }
     if !arguments.quiet {
         tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
@@ -216,19 +229,41 @@ pub fn make_trace(
     fewest: u64,
     symbols: &mut Symbols,
 ) -> Result<Option<Assembled>> {
+    if let Some(mut jvm) = jvm::Spool::open(spool).with_context(|| spool.display().to_string())? {
+        return write_trace(
+            target,
+            known,
+            jvm.header.has_ended,
+            fewest,
+            |out, known, progress| jvm::assemble(&mut jvm, out, known, progress),
+        );
+    }
     let Some(mut spool) = Spool::open(spool).with_context(|| spool.display().to_string())? else {
         return Ok(None);
     };
+    let has_ended = spool.header.has_ended;
+    write_trace(target, known, has_ended, fewest, |out, known, progress| {
+        assemble::assemble(&mut spool, out, known, symbols, progress)
+    })
+}
+
+type Written = Result<(Output, Assembled)>;
+
+fn write_trace(
+    target: &Path,
+    known: &Known,
+    has_ended: bool,
+    fewest: u64,
+    assemble: impl FnOnce(Output, &Known, &mut dyn FnMut(u64)) -> Written,
+) -> Result<Option<Assembled>> {
     let mut known = known.clone();
-    if known.ended.is_none() && spool.header.has_ended {
+    if known.ended.is_none() && has_ended {
         known.ended = Some("exit".into());
     }
     let bar = progress::bar("writing the trace", 0);
     let out = Output::open(target)?;
-    let (out, assembled) = assemble::assemble(&mut spool, out, &known, symbols, |events| {
-        bar.set_position(events)
-    })
-    .with_context(|| format!("cannot write {}", target.display()))?;
+    let (out, assembled) = assemble(out, &known, &mut |events| bar.set_position(events))
+        .with_context(|| format!("cannot write {}", target.display()))?;
     bar.finish_and_clear();
     if assembled.events >= fewest {
         out.finish()?;
@@ -257,7 +292,7 @@ fn summary(
             line.push(format!(
                 "{file}: {} and {} at {}, {}",
                 units::counted(trace.allocations, "allocation"),
-                units::counted(trace.events - trace.allocations, "free"),
+                units::counted(trace.events - trace.allocations, others_of(arguments)),
                 units::counted(trace.sites as u64, "site"),
                 units::bytes(size as f64)
             ));
@@ -274,6 +309,7 @@ fn summary(
                 ));
             }
         }
+        None if arguments.jvm => line.push("the command started no JVM that was recorded".into()),
         None => line.push("the command allocated nothing that could be seen".into()),
     }
     if others.kept > 0 {
@@ -294,11 +330,23 @@ fn summary(
     line.join("; ")
 }
 
+/// Events that are no allocations.
+fn others_of(arguments: &RecordArguments) -> &'static str {
+    if arguments.jvm {
+        "reference change"
+    } else {
+        "free"
+    }
+}
+
 /// A recording that was kept, or whose pagewise was killed. Returns the traces made.
 pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     // The first process of all is the command's.
     let started = |path: &PathBuf| {
+        if let Some(spool) = jvm::Spool::open(path).ok().flatten() {
+            return spool.header.start_real_ns;
+        }
         let header = Spool::open(path).ok().flatten().map(|spool| spool.header);
         header.map_or(u64::MAX, |header| header.start_ns)
     };

@@ -1,0 +1,434 @@
+//! `pagewise trace simulate`: the Metis paper's interpreter on recorded traces, beside its controls.
+
+use std::path::Path;
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use pagewise_trace::Event;
+use pagewise_trace::bootstrap::Interval;
+use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput, TraceReport};
+use pagewise_trace::format::{Site, TraceReader};
+use pagewise_trace::grouping::Grouping;
+use pagewise_trace::heap::simulator::Malformed;
+use pagewise_trace::heap::{Collector, HeapOptions, NoGroups, Simulator, Stopped};
+use pagewise_trace::metrics::Averages;
+use pagewise_trace::workload::repeat::RepeatOptions;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::{input, progress};
+use crate::Ending;
+use crate::commandline::{Layouts, SimulateArguments, SimulatedCollector};
+use crate::failure::Failure;
+use crate::report::json::Destination;
+use crate::report::units;
+
+pub fn simulate(arguments: &SimulateArguments) -> Result<Ending> {
+    if !arguments.train.is_empty() && arguments.train.len() != arguments.files.len() {
+        return Err(Failure::new(
+            "there must be as many --train FILE as traces to replay",
+            "pagewise trace simulate --train a1.trace --train b1.trace a2.trace b2.trace",
+        )
+        .into());
+    }
+    if arguments.once {
+        once(arguments)
+    } else {
+        experiment(arguments)
+    }
+}
+
+fn heap_of(arguments: &SimulateArguments, trace: &TraceReader) -> HeapOptions {
+    let frees = trace
+        .properties()
+        .get("events")
+        .is_some_and(|events| events.split(' ').any(|event| event == "free"));
+    let base = if frees {
+        HeapOptions::native()
+    } else {
+        HeapOptions::default()
+    };
+    HeapOptions {
+        heap_bytes: arguments.heap,
+        collector: match arguments.collector {
+            _ if frees => Collector::Explicit,
+            SimulatedCollector::MarkSweep => Collector::MarkSweep,
+            SimulatedCollector::ReferenceCounting => Collector::ReferenceCounting,
+        },
+        strict: arguments.strict,
+        ..base
+    }
+}
+
+fn stopped(error: &Stopped) -> Failure {
+    Failure::new(
+        error.to_string(),
+        "pagewise trace simulate --help, for sizes and limits",
+    )
+    .kept("the traces are unchanged")
+}
+
+// ---- Whole traces, once
+
+#[derive(Serialize)]
+struct Replayed {
+    file: String,
+    events: u64,
+    allocations: u64,
+    collections: u64,
+    live_at_end: u64,
+    peak_bytes: u64,
+    heap_bytes: u64,
+    seconds: f64,
+    events_per_second: f64,
+    impossible: Malformed,
+    averages: Averages,
+    stopped: Option<String>,
+}
+
+fn once(arguments: &SimulateArguments) -> Result<Ending> {
+    let destination = arguments
+        .json
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
+    let mut all = Vec::new();
+    for file in &arguments.files {
+        all.push(replay(arguments, file)?);
+    }
+    if !to_json(destination, arguments, &all)? {
+        say(&once_in_words(&all));
+    }
+    let failed = all.iter().any(|one| one.stopped.is_some());
+    Ok(Ending::Exit(u8::from(failed)))
+}
+
+fn replay(arguments: &SimulateArguments, file: &Path) -> Result<Replayed> {
+    let mut trace = input::open(file)?;
+    let mut heap =
+        Simulator::new(heap_of(arguments, &trace), NoGroups).map_err(|error| stopped(&error))?;
+    let bar = progress::bar("replaying", trace.event_count());
+    let mut end = None;
+    // Of the replay alone: reading the file, and other programs' turns on the processor, are not counted.
+    let mut seconds = 0.0;
+    while end.is_none() {
+        let unreadable = |error| input::unreadable(file, &error);
+        let Some(batch) = trace.next_batch().map_err(unreadable)? else {
+            break;
+        };
+        let start = processor_seconds();
+        end = heap.run(&batch.events).err();
+        seconds += processor_seconds() - start;
+        bar.inc(batch.events.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(Replayed {
+        file: file.display().to_string(),
+        events: heap.events(),
+        allocations: heap.allocations(),
+        collections: heap.series().count,
+        live_at_end: heap.objects().alive() as u64,
+        peak_bytes: heap.peak_occupied_bytes(),
+        heap_bytes: heap.heap_bytes(),
+        seconds,
+        events_per_second: heap.events() as f64 / seconds.max(1e-9),
+        impossible: *heap.malformed(),
+        averages: heap.series().averages(0),
+        stopped: end.map(|end| end.to_string()),
+    })
+}
+
+/// Of this thread.
+fn processor_seconds() -> f64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |time| {
+        time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
+    })
+}
+
+fn once_in_words(all: &[Replayed]) -> String {
+    let mut table = table(&[
+        "trace",
+        "events",
+        "allocations",
+        "collections",
+        "peak",
+        "heap",
+        "impossible events",
+        "events/s",
+    ]);
+    for one in all {
+        table.add_row([
+            one.file.clone(),
+            units::count(one.events),
+            units::count(one.allocations),
+            units::count(one.collections),
+            units::bytes(one.peak_bytes as f64),
+            units::bytes(one.heap_bytes as f64),
+            impossible(&one.impossible),
+            format!("{:.1} million", one.events_per_second / 1e6),
+        ]);
+    }
+    let mut text = format!("{table}\n");
+    for one in all {
+        if let Some(stopped) = &one.stopped {
+            text.push_str(&format!("{}: stopped: {stopped}\n", one.file));
+        }
+    }
+    text
+}
+
+fn impossible(malformed: &Malformed) -> String {
+    match (malformed.total(), malformed.after_death) {
+        (0, _) => "0".to_owned(),
+        (all, dead) => format!("{} ({} of the dead)", units::count(all), units::count(dead)),
+    }
+}
+
+// ---- The experiment
+
+/// The events that are used of a trace, with what its sites are.
+struct Loaded {
+    events: Vec<Event>,
+    trace: TraceReader,
+}
+
+fn load(file: &Path, count: usize) -> Result<Loaded> {
+    let mut trace = input::open(file)?;
+    let mut events = Vec::new();
+    while events.len() < count {
+        let unreadable = |error| input::unreadable(file, &error);
+        let Some(batch) = trace.next_batch().map_err(unreadable)? else {
+            break;
+        };
+        let left = count - events.len();
+        events.extend(batch.events.iter().take(left));
+    }
+    Ok(Loaded { events, trace })
+}
+
+/// Gives the training trace's sites the numbers that they have in the testing trace. Sites are the same when all that is
+/// known about them is; those that only the training trace has get numbers of their own.
+fn align(training: &mut Loaded, testing: &TraceReader) {
+    let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
+    for site in 0..testing.sites().len() as u32 {
+        if let Some(known) = testing.sites().get(site) {
+            numbers.entry(key(&known)).or_insert(site);
+        }
+    }
+    let mut next = testing.sites().len() as u32;
+    let mut renumbered: FxHashMap<u32, u32> = FxHashMap::default();
+    let sites = training.trace.sites();
+    for event in &mut training.events {
+        if let Event::Allocate { site, .. } | Event::Jump { site, .. } = event {
+            *site = *renumbered.entry(*site).or_insert_with(|| {
+                let known = sites.get(*site).map(|known| key(&known));
+                known
+                    .and_then(|key| numbers.get(&key).copied())
+                    .unwrap_or_else(|| {
+                        next += 1;
+                        next - 1
+                    })
+            });
+        }
+    }
+}
+
+fn key(site: &Site) -> String {
+    format!("{site:?}")
+}
+
+fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
+    let destination = arguments
+        .json
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
+    let mut reports = Vec::new();
+    for (at, file) in arguments.files.iter().enumerate() {
+        let testing = load(file, arguments.block)?;
+        let training = match arguments.train.get(at) {
+            Some(file) => {
+                let mut training = load(file, arguments.block)?;
+                align(&mut training, &testing.trace);
+                Some(training)
+            }
+            None => None,
+        };
+        reports.push(run(arguments, file, &testing, training.as_ref())?);
+    }
+    if !to_json(destination, arguments, &reports)? {
+        for report in reports.iter().flat_map(|report| &report.traces) {
+            say(&in_words(report));
+        }
+    }
+    Ok(Ending::Exit(0))
+}
+
+fn run(
+    arguments: &SimulateArguments,
+    file: &Path,
+    testing: &Loaded,
+    training: Option<&Loaded>,
+) -> Result<experiment::Report> {
+    let options = ExperimentOptions {
+        heap: heap_of(arguments, &testing.trace),
+        repeat: RepeatOptions {
+            block: arguments.block,
+            repetitions: arguments.repetitions,
+            ..RepeatOptions::default()
+        },
+        seeds: (1..=arguments.seeds).collect(),
+        arms: arms(arguments.layouts, training.is_some()),
+        ..ExperimentOptions::default()
+    };
+    let name = file.display().to_string();
+    let trace = TraceInput {
+        name: &name,
+        testing: &testing.events,
+        training: training.map(|training| &training.events[..]),
+    };
+    let all = options.seeds.len() * options.arms.len();
+    let bar = progress::bar("simulating", all as u64);
+    let report = experiment::run(&options, &[trace], |done, _| bar.set_position(done as u64))
+        .map_err(|error| stopped(&error))?;
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+fn arms(layouts: Layouts, is_trained: bool) -> Vec<Arm> {
+    let mut arms = Arm::DEFAULT.to_vec();
+    if layouts == Layouts::All {
+        for grouping in [Grouping::Components, Grouping::Deaths] {
+            arms.extend([Arm::Elsewhere(grouping), Arm::ElsewhereRandom(grouping)]);
+            arms.extend([Arm::Chunks(grouping), Arm::ChunksRandom(grouping)]);
+        }
+        arms.extend([
+            Arm::Ends,
+            Arm::EndsRandom,
+            Arm::Selected,
+            Arm::SelectedRandom,
+        ]);
+    }
+    if !is_trained {
+        arms.retain(|arm| matches!(arm, Arm::NoGroups | Arm::Metis | Arm::MetisRandom));
+    }
+    arms
+}
+
+fn in_words(report: &TraceReport) -> String {
+    let mut text = format!("{}\n{}\n", report.name, layouts_table(report));
+    let learned = report.comparisons.iter().filter(|one| {
+        one.to.ends_with("-random")
+            && ["total-free-ratio", "all-holes"].contains(&one.metric.as_str())
+    });
+    let mut table = table(&[
+        "layout against its random control",
+        "metric",
+        "ratio",
+        "difference",
+    ]);
+    let mut any = false;
+    for one in learned {
+        any = true;
+        table.add_row([
+            one.arm.clone(),
+            one.metric.clone(),
+            one.ratio
+                .map_or("-".to_owned(), |ratio| format!("{ratio:.3}")),
+            difference(&one.difference),
+        ]);
+    }
+    if any {
+        text.push_str(&format!("\n{table}\n"));
+    }
+    for why in &report.left_out {
+        text.push_str(&format!("left out: {why}\n"));
+    }
+    text
+}
+
+fn layouts_table(report: &TraceReport) -> Table {
+    let mut table = table(&[
+        "layout",
+        "groups",
+        "fragmentation",
+        "total free",
+        "global holes",
+        "all holes",
+        "hole size",
+        "efficiency",
+        "significance",
+        "impossible",
+    ]);
+    for arm in &report.arms {
+        let runs = arm.runs.len().max(1) as f64;
+        let mean = |of: &dyn Fn(&Averages) -> Option<f64>| {
+            let values: Vec<f64> = arm
+                .runs
+                .iter()
+                .filter_map(|run| of(&run.activation))
+                .collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let figure = |value: Option<f64>, digits: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let groups = arm.runs.iter().map(|run| run.groups).sum::<usize>() as f64 / runs;
+        let wrong: u64 = arm.runs.iter().map(|run| run.malformed.total()).sum();
+        table.add_row([
+            arm.name.clone(),
+            format!("{groups:.0}"),
+            figure(mean(&|averages| averages.fragmentation_ratio), 4),
+            figure(mean(&|averages| averages.total_free_ratio), 4),
+            figure(mean(&|averages| averages.global_holes), 1),
+            figure(mean(&|averages| averages.all_holes), 1),
+            figure(mean(&|averages| averages.hole_size), 0),
+            figure(mean(&|averages| averages.region_group_efficiency), 2),
+            figure(mean(&|averages| averages.region_group_significance), 2),
+            units::count(wrong),
+        ]);
+    }
+    table
+}
+
+fn difference(interval: &Interval) -> String {
+    let verdict = if interval.excludes_zero() {
+        ""
+    } else {
+        ", undecided"
+    };
+    format!("{:.4} to {:.4}{verdict}", interval.low, interval.high)
+}
+
+// ---- Output
+
+/// True where standard output was taken by it.
+fn to_json(
+    destination: Option<Destination>,
+    arguments: &SimulateArguments,
+    figures: &impl Serialize,
+) -> Result<bool> {
+    let Some(destination) = destination else {
+        return Ok(false);
+    };
+    destination.write(figures)?;
+    Ok(arguments
+        .json
+        .as_deref()
+        .is_some_and(|file| file.as_os_str() == "-"))
+}
+
+fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().copied());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// That nobody reads on is no failure.
+fn say(text: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+}

@@ -1,0 +1,160 @@
+import java.lang.management.ManagementFactory;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+import javax.management.ObjectName;
+
+/** What the tests of `pagewise trace record --jvm` record. */
+public final class Objects {
+    static class Leaf {
+        long number;
+    }
+
+    static class Tree implements Cloneable {
+        Tree left;
+        Tree right;
+        Object value;
+
+        @Override
+        public Tree clone() throws CloneNotSupportedException {
+            return (Tree) super.clone();
+        }
+    }
+
+    static class Link {
+        Link next;
+        Leaf[] leaves = new Leaf[3];
+    }
+
+    static final Map<Integer, Tree> TREES = new HashMap<>();
+    static final Map<Integer, Leaf> SHARED = new ConcurrentHashMap<>();
+    static final List<Supplier<Leaf>> LATER = new ArrayList<>();
+    static final Deque<Link> QUEUE = new ArrayDeque<>();
+    static Link chain;
+
+    public static void main(String[] arguments) throws Exception {
+        switch (arguments[0]) {
+            case "busy":
+                busy(Integer.parseInt(arguments[1]));
+                break;
+            case "histogram":
+                busy(Integer.parseInt(arguments[1]));
+                System.out.println(histogram());
+                break;
+            case "threads":
+                threads();
+                break;
+            case "kill":
+                busy(20_000);
+                new ProcessBuilder("kill", "-9", Long.toString(ProcessHandle.current().pid())).start().waitFor();
+                Thread.sleep(60_000);
+                break;
+            case "fill":
+                for (List<byte[]> all = new ArrayList<>(); ; ) {
+                    all.add(new byte[1 << 16]);
+                }
+            case "fail":
+                System.exit(7);
+                break;
+            default:
+                throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    /** Makes and drops objects in every way: fields, arrays, collections, clones, lambdas, reflection, exceptions. */
+    static void busy(int steps) throws Exception {
+        Random random = new Random(1);
+        for (int step = 0; step < steps; step++) {
+            int key = random.nextInt(100);
+            switch (random.nextInt(9)) {
+                case 0:
+                    TREES.put(key, grow(random, 4));
+                    break;
+                case 1:
+                    TREES.remove(key);
+                    break;
+                case 2:
+                    SHARED.computeIfAbsent(key, unused -> new Leaf()).number++;
+                    break;
+                case 3:
+                    SHARED.remove(key);
+                    break;
+                case 4:
+                    Link link = new Link();
+                    link.leaves[key % 3] = new Leaf();
+                    link.next = key == 0 ? null : chain;
+                    chain = key % 10 == 0 ? link : chain;
+                    QUEUE.add(link);
+                    break;
+                case 5:
+                    QUEUE.poll();
+                    break;
+                case 6:
+                    Tree tree = TREES.get(key);
+                    TREES.put(key + 100, tree == null ? null : tree.clone());
+                    break;
+                case 7:
+                    Leaf captured = new Leaf();
+                    LATER.add(() -> captured);
+                    if (LATER.size() > 50) {
+                        LATER.subList(0, 40).clear();
+                    }
+                    break;
+                default:
+                    Tree made = Tree.class.getDeclaredConstructor().newInstance();
+                    made.value = failing(made);
+                    TREES.put(key, made);
+            }
+        }
+    }
+
+    private static Tree grow(Random random, int depth) {
+        Tree tree = new Tree();
+        if (depth > 0) {
+            tree.left = grow(random, depth - 1);
+            tree.right = random.nextBoolean() ? grow(random, depth - 2) : null;
+            tree.value = new Leaf[][] {{new Leaf()}, {}};
+        }
+        return tree;
+    }
+
+    private static Object failing(Tree tree) {
+        try {
+            return new Leaf[1][-tree.hashCode() | 1 << 31];
+        } catch (NegativeArraySizeException wrong) {
+            return new Leaf();
+        }
+    }
+
+    private static void threads() throws InterruptedException {
+        List<Thread> all = new ArrayList<>();
+        for (int number = 0; number < 3; number++) {
+            Thread thread = new Thread(() -> {
+                for (int i = 0; i < 20_000; i++) {
+                    SHARED.put(i % 1000, new Leaf());
+                }
+            });
+            thread.start();
+            all.add(thread);
+        }
+        for (Thread thread : all) {
+            thread.join();
+        }
+    }
+
+    /** Of what is alive, as the JVM itself finds it. */
+    private static Object histogram() throws Exception {
+        return ManagementFactory.getPlatformMBeanServer()
+                .invoke(
+                        new ObjectName("com.sun.management:type=DiagnosticCommand"),
+                        "gcClassHistogram",
+                        new Object[] {new String[0]},
+                        new String[] {String[].class.getName()});
+    }
+}

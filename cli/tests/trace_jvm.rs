@@ -1,0 +1,501 @@
+//! `pagewise trace record --jvm` and `pagewise trace simulate`, with real JVMs and with programs that pretend to be some. The
+//! agent is what `make jvm` builds.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use common::{errors, read_json, text};
+use pagewise_trace::Event;
+use pagewise_trace::format::TraceReader;
+use pagewise_trace::heap::{HeapOptions, NoGroups, Simulator};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn agent() -> PathBuf {
+    let built =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/pagewise-jvm-recorder.jar");
+    assert!(built.is_file(), "there is no {}: make jvm", built.display());
+    built
+}
+
+/// A folder with the compiled program.
+fn classes() -> &'static str {
+    static FOLDER: OnceLock<String> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classes");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Objects.java");
+        let status = Command::new("javac")
+            .arg("-d")
+            .args([&folder, &source])
+            .status();
+        assert!(status.expect("javac: make jvm installs it").success());
+        folder.to_str().unwrap().to_owned()
+    })
+}
+
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn pagewise(&self) -> Command {
+        let mut command = common::pagewise();
+        command
+            .current_dir(self.folder.path())
+            .env("PAGEWISE_JVM_RECORDER", agent());
+        command
+    }
+
+    fn record(&self, options: &[&str], command: &[&str]) -> Output {
+        self.pagewise()
+            .args(["trace", "record", "--jvm", "-o", "x.trace"])
+            .args(options)
+            .arg("--")
+            .args(command)
+            .output()
+            .unwrap()
+    }
+
+    fn record_program(&self, options: &[&str], arguments: &[&str]) -> Output {
+        let mut command = vec!["java", "-cp", classes(), "Objects"];
+        command.extend(arguments);
+        let mut all = vec!["--heap", "1g"];
+        all.extend(options);
+        self.record(&all, &command)
+    }
+
+    fn simulate(&self, words: &[&str]) -> Value {
+        let output = self
+            .pagewise()
+            .args(["trace", "simulate", "--json", "out.json"])
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        read_json(&self.path("out.json"))
+    }
+
+    /// A program called java that says what it is given to say.
+    fn pretend(&self, script: &str) -> String {
+        let path = self.path("java");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn nothing_is_left(&self) -> bool {
+        !fs::read_dir(self.folder.path()).unwrap().any(|entry| {
+            let name = entry.unwrap().file_name();
+            name == "x.trace" || name.to_string_lossy().starts_with(".pagewise")
+        })
+    }
+}
+
+fn impossible(figures: &Value) -> u64 {
+    [
+        "duplicates",
+        "nothing",
+        "unknown",
+        "after_death",
+        "roots_not_held",
+        "too_large",
+    ]
+    .iter()
+    .map(|kind| figures["impossible"][kind].as_u64().unwrap())
+    .sum()
+}
+
+/// Living objects of the program's classes, by the simulated collector at the trace's end.
+fn living(path: &Path) -> BTreeMap<String, u64> {
+    let mut trace = TraceReader::open(path).unwrap();
+    let mut heap = Simulator::new(HeapOptions::default(), NoGroups).unwrap();
+    let mut last = 0;
+    while let Some(batch) = trace.next_batch().unwrap() {
+        heap.run(&batch.events).unwrap();
+        last = heap.allocations();
+    }
+    // One that does not fit: the heap is collected for it.
+    let large = Event::Allocate {
+        object: last + 1,
+        site: 0,
+        size: heap.heap_bytes(),
+        thread: 0,
+    };
+    heap.run(&[large]).unwrap();
+    let mut found = BTreeMap::new();
+    for slot in heap.objects().living() {
+        let object = &heap.objects()[slot];
+        let site = trace.sites().get(object.site).unwrap_or_default();
+        if object.id <= last && site.kind.starts_with("Objects$") && !site.kind.ends_with("[]") {
+            *found.entry(site.kind.to_owned()).or_default() += 1;
+        }
+    }
+    found
+}
+
+#[test]
+fn what_lives_is_what_lives_in_a_real_heap() {
+    let bench = Bench::new();
+    let output = bench.record_program(&[], &["busy", "30000"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let replayed = bench.simulate(&["--once", "x.trace"]);
+    assert_eq!(impossible(&replayed[0]), 0, "{replayed}");
+    assert!(replayed[0]["collections"].as_u64().unwrap() > 5);
+    let output = Command::new("java")
+        .args([
+            "-XX:+UseSerialGC",
+            "-cp",
+            classes(),
+            "Objects",
+            "histogram",
+            "30000",
+        ])
+        .output()
+        .unwrap();
+    let histogram = text(&output);
+    let truth = |class: &str| -> u64 {
+        let line = histogram
+            .lines()
+            .find(|line| line.trim_end().ends_with(class));
+        let count = line.and_then(|line| line.split_whitespace().nth(1));
+        count.map_or(0, |count| count.parse().unwrap())
+    };
+    let found = living(&bench.path("x.trace"));
+    for class in ["Objects$Leaf", "Objects$Tree", "Objects$Link"] {
+        let (simulated, real) = (found.get(class).copied().unwrap_or(0), truth(class));
+        assert!(real >= 20, "{class}: {histogram}");
+        assert_eq!(simulated, real, "{class}");
+    }
+}
+
+#[test]
+fn sites_have_places_and_types() {
+    let bench = Bench::new();
+    let output = bench.record_program(&[], &["busy", "5000"]);
+    assert!(
+        errors(&output).contains("reference changes at"),
+        "{}",
+        errors(&output)
+    );
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert_eq!(trace.properties().get("runtime"), Some("jvm"));
+    assert_eq!(trace.properties().get("ended"), Some("exit 0"));
+    let sites: Vec<_> = (0..trace.sites().len() as u32)
+        .filter_map(|site| trace.sites().get(site))
+        .collect();
+    let is_there = |kind: &str, symbol: &str| {
+        sites.iter().any(|site| {
+            let frame = site.frames.first();
+            site.kind == kind
+                && frame.is_some_and(|frame| {
+                    frame.symbol == symbol && frame.file == "Objects.java" && frame.line > 10
+                })
+        })
+    };
+    assert!(is_there("Objects$Leaf", "Objects.grow"));
+    assert!(is_there("Objects$Leaf[]", "Objects$Link.<init>"));
+    assert!(is_there("Objects$Tree", "Objects$Tree.clone"));
+}
+
+#[test]
+fn threads_are_recorded_together() {
+    let bench = Bench::new();
+    let output = bench.record_program(&[], &["threads"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let replayed = bench.simulate(&["--once", "x.trace"]);
+    let wrong = impossible(&replayed[0]);
+    // Another thread's reference may be told a moment too late.
+    assert!(
+        wrong * 10_000 <= replayed[0]["events"].as_u64().unwrap(),
+        "{replayed}"
+    );
+    assert!(living(&bench.path("x.trace"))["Objects$Leaf"] >= 1000);
+}
+
+#[test]
+fn recording_starts_where_told() {
+    let bench = Bench::new();
+    let output = bench.record_program(&["--from", "Objects.busy", "--jumps"], &["busy", "2000"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let mut trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    let batch = trace.next_batch().unwrap().unwrap();
+    let jump = batch.events.iter().find_map(|event| match event {
+        Event::Jump { site, .. } => Some(*site),
+        _ => None,
+    });
+    let site = jump.expect("a jump");
+    let frame = trace.sites().get(site).unwrap();
+    assert_eq!(frame.frames[0].symbol, "Objects.busy");
+}
+
+#[test]
+fn a_killed_jvm_leaves_its_trace() {
+    let bench = Bench::new();
+    let output = bench.record_program(&[], &["kill"]);
+    assert_eq!(output.status.signal(), Some(9), "{}", errors(&output));
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert_eq!(trace.properties().get("ended"), Some("signal 9"));
+    assert!(trace.event_count() > 100_000);
+    let replayed = bench.simulate(&["--once", "x.trace"]);
+    assert_eq!(impossible(&replayed[0]), 0);
+}
+
+#[test]
+fn an_exhausted_heap_is_explained() {
+    let bench = Bench::new();
+    let output = bench.record(
+        &["--heap", "512m"],
+        &["java", "-cp", classes(), "Objects", "fill"],
+    );
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(
+        said.contains("heap of 512m was used up") && said.contains("--heap 16g"),
+        "{said}"
+    );
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert!(trace.event_count() > 1000);
+}
+
+#[test]
+fn the_status_passes_through_scripts_too() {
+    let bench = Bench::new();
+    let line = format!("java -cp {} Objects fail", classes());
+    let output = bench.record(&["--heap", "1g"], &["sh", "-c", &line]);
+    assert_eq!(output.status.code(), Some(7), "{}", errors(&output));
+    let traces = fs::read_dir(bench.folder.path())
+        .unwrap()
+        .filter(|entry| {
+            entry
+                .as_ref()
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .contains("x.trace")
+        })
+        .count();
+    assert_eq!(traces, 1);
+}
+
+#[test]
+fn other_collectors_are_refused() {
+    let bench = Bench::new();
+    let output = bench.record(
+        &[],
+        &["java", "-XX:+UseG1GC", "-cp", classes(), "Objects", "fail"],
+    );
+    assert_eq!(output.status.code(), Some(125));
+    let said = errors(&output);
+    assert!(
+        said.contains("-XX:+UseG1GC") && said.contains("nothing was run"),
+        "{said}"
+    );
+    assert!(bench.nothing_is_left());
+    let output = bench
+        .pagewise()
+        .args([
+            "trace", "record", "--jvm", "-o", "x.trace", "--", "java", "-version",
+        ])
+        .env("JAVA_TOOL_OPTIONS", "-Dx=y -XX:+UseZGC")
+        .output()
+        .unwrap();
+    assert!(
+        errors(&output).contains("-XX:+UseZGC"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn other_jvms_are_refused() {
+    let bench = Bench::new();
+    let cases = [
+        (
+            "echo '    java.version = 1.8.0_292' >&2",
+            "Java 1.8.0_292; 17 is what the agent knows",
+        ),
+        (
+            "case \"$*\" in *Epsilon*) echo 'Unrecognized VM option' >&2; exit 1;; esac\n\
+             echo '    java.version = 17.0.1' >&2; echo '    java.vm.name = Eclipse OpenJ9 VM' >&2",
+            "no Epsilon collector",
+        ),
+        ("echo '    java.version = 25-ea' >&2", "Java 25-ea; 17 is"),
+        ("echo hello", "does not say what it is, but: hello"),
+        ("exit 3", "does not say what it is, but: nothing"),
+    ];
+    for (script, expected) in cases {
+        let java = bench.pretend(script);
+        let output = bench.record(&[], &[&java, "Main"]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(
+            said.contains(expected) && said.contains("openjdk-17"),
+            "{said}"
+        );
+        assert!(bench.nothing_is_left());
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let bench = Bench::new();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--heap", "40g"], "do not reach"),
+        (&["--heap", "much"], "not a size"),
+        (&["--heap", "100m"], "need more"),
+        (&["--from", "main"], "not a class and a method"),
+        (&["--stacks"], "cannot be used with"),
+        (&["--sample", "100"], "cannot be used with"),
+    ];
+    for (options, expected) in cases {
+        let output = bench.record(options, &["java", "-version"]);
+        assert!(!output.status.success());
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    }
+    let output = bench
+        .pagewise()
+        .args([
+            "trace", "record", "--jvm", "-o", "x.trace", "--", "java", "-version",
+        ])
+        .env("PAGEWISE_JVM_RECORDER", "/nowhere/x.jar")
+        .output()
+        .unwrap();
+    assert!(errors(&output).contains("make jvm"), "{}", errors(&output));
+    assert!(bench.nothing_is_left());
+}
+
+// ---- The samples of recorded workloads
+
+fn sample(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/metis/samples");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+const WORKLOADS: [&str; 7] = [
+    "compiler.compiler",
+    "compiler.sunflow",
+    "compress",
+    "serial",
+    "sunflow",
+    "xml.transform",
+    "xml.validation",
+];
+
+#[test]
+fn samples_replay_without_an_impossible_event() {
+    let bench = Bench::new();
+    let files: Vec<String> = WORKLOADS
+        .iter()
+        .flat_map(|name| ["train", "test"].map(|input| sample(&format!("{name}.{input}.trace"))))
+        .collect();
+    let mut words = vec!["--once", "--strict"];
+    words.extend(files.iter().map(String::as_str));
+    let replayed = bench.simulate(&words);
+    let all = replayed.as_array().unwrap();
+    assert_eq!(all.len(), 14);
+    let properties = bench
+        .pagewise()
+        .args(["trace", "show", "--properties", &files[0]])
+        .output()
+        .unwrap();
+    assert!(text(&properties).contains("excerpt: the first 20000 of"));
+    for one in all {
+        assert_eq!(one["events"], 20_000, "{one}");
+        assert_eq!(one["stopped"], Value::Null);
+        assert!(one["allocations"].as_u64().unwrap() > 1000);
+    }
+}
+
+#[test]
+fn a_simulation_compares_learned_groups_with_its_controls() {
+    let bench = Bench::new();
+    let (train, test) = (
+        sample("compress.train.trace"),
+        sample("compress.test.trace"),
+    );
+    let words = [
+        "--seeds",
+        "2",
+        "--repetitions",
+        "4",
+        "--heap",
+        "50000",
+        "--train",
+        &train,
+        &test,
+    ];
+    let report = bench.simulate(&words);
+    let arms: Vec<&str> = report[0]["traces"][0]["arms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arm| arm["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        arms,
+        [
+            "no-groups",
+            "metis",
+            "metis-random",
+            "metis-elsewhere",
+            "metis-elsewhere-random"
+        ]
+    );
+    // Sites have the same numbers by then: what was learned elsewhere is found again.
+    let learned = &report[0]["traces"][0]["arms"][3]["runs"][0];
+    assert!(learned["sites"].as_u64().unwrap() > 0, "{learned}");
+    let output = bench
+        .pagewise()
+        .args([
+            "trace",
+            "simulate",
+            "--seeds",
+            "2",
+            "--repetitions",
+            "2",
+            &test,
+        ])
+        .output()
+        .unwrap();
+    assert!(text(&output).contains("metis-random"), "{}", text(&output));
+}
+
+#[test]
+fn a_simulation_says_what_is_wrong_with_its_input() {
+    let bench = Bench::new();
+    fs::write(bench.path("no.trace"), "no trace").unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&["no.trace"], "cannot read no.trace"),
+        (&["missing.trace"], "missing.trace"),
+        (&["--train", "a", "b", "c"], "as many --train"),
+        (&["--strict", "b"], "--once"),
+    ];
+    for (words, expected) in cases {
+        let output = bench
+            .pagewise()
+            .args(["trace", "simulate"])
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    }
+}

@@ -1,0 +1,128 @@
+package pagewise.recorder;
+
+import java.lang.instrument.ClassFileTransformer;
+import java.lang.instrument.Instrumentation;
+import java.lang.instrument.UnmodifiableClassException;
+import java.security.ProtectionDomain;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** Starts recording in a JVM: {@code -javaagent:pagewise-jvm-recorder.jar=spool=FOLDER[,from=CLASS.METHOD][,jumps=1]}. */
+public final class Agent {
+    private Agent() {}
+
+    public static void premain(String arguments, Instrumentation instrumentation) throws Exception {
+        String spool = "";
+        String from = null;
+        boolean jumps = false;
+        for (String option : arguments.split(",")) {
+            if (option.startsWith("spool=")) {
+                spool = option.substring(6);
+            } else if (option.startsWith("from=")) {
+                from = option.substring(5);
+            } else if (option.equals("jumps=1")) {
+                jumps = true;
+            }
+        }
+        open(instrumentation);
+        Recording.start(instrumentation, spool, from, jumps);
+    }
+
+    /** Unsafe, and the fields of all classes. */
+    private static void open(Instrumentation instrumentation) {
+        Module base = Object.class.getModule();
+        Set<Module> us = Set.of(Agent.class.getModule());
+        instrumentation.redefineModule(
+                base,
+                Set.of(),
+                Map.of("jdk.internal.misc", us),
+                Map.of("java.lang", us),
+                Set.of(),
+                Map.of());
+    }
+
+    /** Apart from the agent, since it uses Unsafe, which must be open by then. */
+    private static final class Recording {
+        static void start(Instrumentation instrumentation, String folder, String from, boolean jumps) throws Exception {
+            ProcessHandle process = ProcessHandle.current();
+            String command = process.info().commandLine().orElse("java");
+            String path = folder + "/" + process.pid() + ".0";
+            Spool spool = new Spool(path, process.pid(), command, System.currentTimeMillis() * 1_000_000);
+            Sites sites = new Sites(spool);
+            Recorder.prepare(instrumentation, new Shapes(), spool, sites);
+            Instrumenter instrumenter = new Instrumenter(sites, "pagewise/recorder/Recorder", from, jumps);
+            instrumentation.addTransformer(new Transformer(instrumenter, spool), true);
+            Recorder.busy(1);
+            retransform(instrumentation);
+            Runtime.getRuntime().addShutdownHook(new Thread(spool::ended));
+            Recorder.busy(-1);
+            if (from == null) {
+                Recorder.start();
+            }
+        }
+
+        private static void retransform(Instrumentation instrumentation) {
+            List<Class<?>> loaded = new ArrayList<>();
+            for (Class<?> type : instrumentation.getAllLoadedClasses()) {
+                if (instrumentation.isModifiableClass(type) && !type.isArray()) {
+                    loaded.add(type);
+                }
+            }
+            try {
+                instrumentation.retransformClasses(loaded.toArray(new Class<?>[0]));
+            } catch (UnmodifiableClassException | LinkageError together) {
+                oneByOne(instrumentation, loaded);
+            }
+        }
+
+        private static void oneByOne(Instrumentation instrumentation, List<Class<?>> loaded) {
+            for (Class<?> type : loaded) {
+                try {
+                    instrumentation.retransformClasses(type);
+                } catch (UnmodifiableClassException | LinkageError alone) {
+                    // It stays as it is.
+                }
+            }
+        }
+    }
+
+    private static final class Transformer implements ClassFileTransformer {
+        private final Instrumenter instrumenter;
+        private final Spool spool;
+
+        Transformer(Instrumenter instrumenter, Spool spool) {
+            this.instrumenter = instrumenter;
+            this.spool = spool;
+        }
+
+        @Override
+        public byte[] transform(
+                Module module, ClassLoader loader, String name, Class<?> type, ProtectionDomain domain, byte[] code) {
+            if (name == null || Instrumenter.isLeftOut(name)) {
+                return null;
+            }
+            Recorder.busy(1);
+            try {
+                Instrumenter.Result result = instrumenter.instrument(code);
+                count(Spool.Count.CLASSES);
+                for (int i = 0; i < result.methodsLeftOut; i++) {
+                    count(Spool.Count.METHODS_LEFT_OUT);
+                }
+                return result.code;
+            } catch (RuntimeException | LinkageError strange) {
+                count(Spool.Count.CLASSES_LEFT_OUT);
+                return null;
+            } finally {
+                Recorder.busy(-1);
+            }
+        }
+
+        private void count(Spool.Count what) {
+            synchronized (Recorder.lock()) {
+                spool.count(what);
+            }
+        }
+    }
+}

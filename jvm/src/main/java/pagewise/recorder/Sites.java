@@ -1,0 +1,88 @@
+package pagewise.recorder;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import jdk.internal.misc.Unsafe;
+
+/** Numbers for the places that allocate and for the fields that code names. */
+class Sites {
+    private static final Unsafe U = Unsafe.getUnsafe();
+
+    /** By the numbers of fields: what code calls them. */
+    final String[] fieldOwners = new String[Recorder.MOST_FIELDS];
+
+    final String[] fieldNames = new String[Recorder.MOST_FIELDS];
+    private final Map<String, Integer> fields = new ConcurrentHashMap<>();
+    private final Map<Class<?>, Integer> unseen = new ConcurrentHashMap<>();
+    private final Spool spool;
+    private int nextField;
+    private int nextSite;
+
+    Sites(Spool spool) {
+        this.spool = spool;
+    }
+
+    /** A place in a method. Its index among the method's instructions tells it from others on the line. */
+    int site(String method, String file, int line, int index, String type) {
+        String text = method + '\t' + (file == null ? "" : file) + '\t' + line + '\t' + index + '\t' + type;
+        synchronized (Recorder.lock()) {
+            if (nextSite >= Recorder.MOST_SITES) {
+                throw new TooMany();
+            }
+            write(nextSite, text);
+            return nextSite++;
+        }
+    }
+
+    /** The place of objects that no instrumented code allocated. The lock is held. */
+    int unseen(Class<?> type) {
+        Integer known = unseen.get(type);
+        if (known == null) {
+            known = site("", null, 0, 0, type.getTypeName());
+            unseen.put(type, known);
+        }
+        return known;
+    }
+
+    int field(String owner, String name) {
+        synchronized (fields) {
+            String key = owner + '.' + name;
+            Integer known = fields.get(key);
+            if (known != null) {
+                return known;
+            }
+            if (nextField >= Recorder.MOST_FIELDS) {
+                throw new TooMany();
+            }
+            fieldOwners[nextField] = owner.replace('/', '.');
+            fieldNames[nextField] = name;
+            fields.put(key, nextField);
+            return nextField++;
+        }
+    }
+
+    private void write(int number, String text) {
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        int length = Math.min(bytes.length, Spool.LONGEST_TEXT);
+        long at = spool.reserve(3 + (length + 3) / 4);
+        if (at == 0) {
+            return;
+        }
+        U.putInt(null, at + 4, number);
+        U.putInt(null, at + 8, length);
+        for (int i = 0; i < length; i++) {
+            U.putByte(null, at + 12 + i, bytes[i]);
+        }
+        U.putIntRelease(null, at, Spool.SITE);
+    }
+
+    /** More sites or fields than are kept: the class is left as it is. */
+    static final class TooMany extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        TooMany() {
+            super("too many sites or fields", null, false, false);
+        }
+    }
+}

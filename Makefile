@@ -5,6 +5,7 @@ DESTDIR ?=
 RUNS    ?= 10
 JOBS    ?= $(shell nproc)
 CASES   ?=
+R_LIBRARY ?=
 # bench-r: what to measure, at which size, which parts of it, and for how long.
 PART           ?= benchmarks
 SCALE          ?= small
@@ -18,7 +19,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace install uninstall \
+.PHONY: help build core cli run test test-r check-r test-sanitize bench-foundation bench-r bench-trace install install-r \
+        uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -53,7 +55,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
-	@JOBS=$(JOBS) scripts/test-all core cli bench r lint
+	@JOBS=$(JOBS) scripts/test-all core cli bench r rpkg lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -82,6 +84,14 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"
+
+install-r: core ## install the R package into R's first library (or R_LIBRARY=FOLDER)
+	@$(ENSURE) run
+	@scripts/install-r $(R_LIBRARY)
+
+check-r: core ## R CMD check of the R package
+	@$(ENSURE) build run test
+	@CHECK=1 scripts/test-rpkg
 
 uninstall: ## remove exactly what install put under PREFIX
 	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"

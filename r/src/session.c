@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// Switching Pagewise on and off in this process, and its statistics block.
+#include "calls.h"
+
+#include <pagewise.h>
+
+#include <string.h>
+
+SEXP pagewise_state(void) {
+    return Rf_ScalarLogical(pw_is_on());
+}
+
+// The statistics block as a named numeric vector; NULL before Pagewise was first switched on.
+SEXP pagewise_statistics(void) {
+    static const char *const names[] = {
+#define NAME(name, meaning) #name,
+        PW_STATISTICS_FIELDS(NAME)
+#undef NAME
+    };
+    enum { COUNT = sizeof names / sizeof names[0] };
+    struct pw_statistics block = {0};
+    if (pw_statistics_read(&block, sizeof block) == 0) {
+        return R_NilValue;
+    }
+    SEXP values = PROTECT(Rf_allocVector(REALSXP, COUNT));
+    SEXP labels = PROTECT(Rf_allocVector(STRSXP, COUNT));
+    R_xlen_t at = 0;
+#define VALUE(name, meaning) REAL(values)[at++] = (double)block.name;
+    PW_STATISTICS_FIELDS(VALUE)
+#undef VALUE
+    for (at = 0; at < COUNT; at++) {
+        SET_STRING_ELT(labels, at, Rf_mkChar(names[at]));
+    }
+    Rf_setAttrib(values, R_NamesSymbol, labels);
+    UNPROTECT(2);
+    return values;
+}

@@ -120,6 +120,23 @@ PW_API bool pw_is_on(void);
 // every function below behaves like its C library counterpart. Later calls change nothing.
 PW_API bool pw_start(const char *options);
 
+// Switching a running R on and off
+//
+// Where the malloc family is preloaded, blocks are served or not from now on. Elsewhere R itself
+// (libR.so, or the executable) and the libraries of its packages, those loaded later among them,
+// reach us through their global offset tables; every other module of the process stays as it is.
+
+// Switch on, or on again with other options, in the form of PAGEWISE_OPTIONS. False: nothing was
+// changed, and *reason (unless NULL) says why, in one line. To be called where R code may run.
+PW_API bool pw_switch_on(const char *options, const char **reason);
+
+// Switch off: no more blocks are served, and free pages are given back. Blocks that live stay
+// valid, and are released as before.
+PW_API void pw_switch_off(void);
+
+// Was the malloc family preloaded, so that all modules of the program are served?
+PW_API bool pw_is_preloaded(void);
+
 // Like malloc, calloc, aligned_alloc, realloc, free and malloc_usable_size. Blocks under the
 // threshold come from the C library; blocks of either origin may be passed to pw_resize and
 // pw_free. NULL and errno ENOMEM when there is no memory.

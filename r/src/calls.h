@@ -10,6 +10,8 @@
 
 // X(function, number of arguments)
 #define SESSION_CALLS(X)                                                                           \
+    X(pagewise_switch_on, 1)                                                                       \
+    X(pagewise_switch_off, 0)                                                                      \
     X(pagewise_state, 0)                                                                           \
     X(pagewise_statistics, 0)
 

@@ -7,8 +7,26 @@
 
 #include <string.h>
 
+// NULL, or why it could not be switched on.
+SEXP pagewise_switch_on(SEXP options) {
+    const char *reason = NULL;
+    if (pw_switch_on(CHAR(STRING_ELT(options, 0)), &reason)) {
+        return R_NilValue;
+    }
+    return Rf_mkString(reason);
+}
+
+SEXP pagewise_switch_off(void) {
+    pw_switch_off();
+    return R_NilValue;
+}
+
+// c(on, preloaded)
 SEXP pagewise_state(void) {
-    return Rf_ScalarLogical(pw_is_on());
+    SEXP state = Rf_allocVector(LGLSXP, 2);
+    LOGICAL(state)[0] = pw_is_on();
+    LOGICAL(state)[1] = pw_is_preloaded();
+    return state;
 }
 
 // The statistics block as a named numeric vector; NULL before Pagewise was first switched on.

@@ -15,6 +15,10 @@ const char *pw_version(void) {
     return PW_VERSION;
 }
 
+bool pw_is_preloaded(void) {
+    return pw_gate.preloaded;
+}
+
 void *pw_allocate(size_t size) {
     void *block = size >= pw_gate.threshold
                       ? pw_block_allocate(size, 1, false, __builtin_return_address(0))

@@ -118,6 +118,33 @@ static void open_gate(const struct pw_options *options) {
     pw_gate.threshold = options->threshold;
 }
 
+static bool start_arena(const struct pw_options *options) {
+    if (pw_heap.arena.base) {
+        return true;
+    }
+    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
+        return false;
+    }
+    pw_heap.first_break = pw_os_program_break();
+    pw_heap.fork_marker = pw_os_fork_marker();
+    if (pw_heap.fork_marker) {
+        *pw_heap.fork_marker = 1;
+    }
+    pw_share_start(&pw_heap.share, &pw_heap.arena);
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    return true;
+}
+
+static bool serve(const struct pw_options *options) {
+    if (!start_arena(options)) {
+        return false;
+    }
+    pw_heap.arena.slack_percent = options->slack_percent;
+    pw_heap.huge.on = options->huge;
+    open_gate(options);
+    return true;
+}
+
 static bool start(const char *text) {
     struct pw_options *options = &pw_heap.options;
     pw_stats_start(&pw_heap.stats);
@@ -142,19 +169,7 @@ static bool start(const char *text) {
     default:
         break;
     }
-    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
-        return false;
-    }
-    pw_heap.huge.on = options->huge;
-    pw_heap.first_break = pw_os_program_break();
-    pw_heap.fork_marker = pw_os_fork_marker();
-    if (pw_heap.fork_marker) {
-        *pw_heap.fork_marker = 1;
-    }
-    pw_share_start(&pw_heap.share, &pw_heap.arena);
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    open_gate(options);
-    return true;
+    return serve(options);
 }
 
 bool pw_start(const char *text) {
@@ -167,6 +182,45 @@ bool pw_start(const char *text) {
     }
     pthread_mutex_unlock(&pw_heap.lock);
     return pw_is_on();
+}
+
+static bool has_arena(enum pw_policy policy) {
+    return policy == PW_POLICY_SHARE || policy == PW_POLICY_HUGE || policy == PW_POLICY_AUTO;
+}
+
+// Options of a running heap: the statistics block stays where it is.
+static bool change_options(const char *text) {
+    struct pw_options options;
+    pw_options_read(&options, text, warn);
+    if (!has_arena(options.policy) || !serve(&options)) {
+        return false;
+    }
+    memcpy(options.statistics, pw_heap.options.statistics, sizeof options.statistics);
+    pw_heap.options = options;
+    pw_stats_name(&pw_heap.stats, pw_policy_name(options.policy));
+    return true;
+}
+
+bool pw_heap_switch_on(const char *text) {
+    if (!pw_heap.started) {
+        return pw_start(text);
+    }
+    if (!pw_heap_enter()) {
+        return false;
+    }
+    bool on = change_options(text);
+    pw_heap_leave();
+    return on;
+}
+
+void pw_heap_switch_off(void) {
+    pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
+    if (pw_heap.arena.base && pw_heap_enter()) {
+        pw_heap.options.pool = false;
+        pw_arena_purge(&pw_heap.arena, pw_heap.arena.warm_pages);
+        pw_stats_name(&pw_heap.stats, pw_policy_name(PW_POLICY_PLAIN));
+        pw_heap_leave();
+    }
 }
 
 bool pw_is_on(void) {

@@ -31,6 +31,7 @@ enum pw_os_site {
     PW_SITE_PRESSURE,
     PW_SITE_KEEPER,
     PW_SITE_PEEK,
+    PW_SITE_PROTECT,
     PW_SITE_COUNT
 };
 

@@ -79,6 +79,10 @@ bool pw_os_join_reserved(void *address, size_t size) {
     return protect(address, size, PROT_NONE, 0);
 }
 
+bool pw_os_protect(void *address, size_t size, bool writable) {
+    return protect(address, size, writable ? READ_WRITE : PROT_READ, PW_OS_FAULT(PW_SITE_PROTECT));
+}
+
 void *pw_os_map_table(size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)

@@ -57,6 +57,9 @@ bool pw_os_discard(void *address, size_t size);
 // the dropped parts until it runs short of memory. Contents of the range are lost at any time.
 void pw_os_split_huge(void *address, size_t size);
 
+// Make pages that may only be read writable, or read-only again.
+bool pw_os_protect(void *address, size_t size, bool writable);
+
 bool pw_os_advise_huge(void *address, size_t size);
 
 // Fill fresh pages in one call instead of one fault each.

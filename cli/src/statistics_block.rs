@@ -75,6 +75,9 @@ pub const FIELDS: &[&str] = &[
     "fallback_discard",
     "fallback_table",
     "fallback_keeper",
+    "hugetlb_bytes",
+    "fallback_hugetlb",
+    "fallback_lock",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

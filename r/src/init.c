@@ -7,7 +7,8 @@
 
 #define REGISTER(name, count) {#name, (DL_FUNC)name, count},
 
-static const R_CallMethodDef calls[] = {SESSION_CALLS(REGISTER) SHARE_CALLS(REGISTER){NULL, NULL, 0}};
+static const R_CallMethodDef calls[] = {SESSION_CALLS(REGISTER)
+                                            SHARE_CALLS(REGISTER){NULL, NULL, 0}};
 
 attribute_visible void R_init_pagewise(DllInfo *library) {
     R_registerRoutines(library, NULL, calls, NULL, NULL);

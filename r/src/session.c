@@ -29,6 +29,22 @@ SEXP pagewise_state(void) {
     return state;
 }
 
+SEXP pagewise_policy(void) {
+    struct pw_statistics block = {0};
+    pw_statistics_read(&block, sizeof block);
+    char name[sizeof block.policy + 1] = {0};
+    memcpy(name, block.policy, sizeof block.policy);
+    return Rf_mkString(*name ? name : "plain");
+}
+
+SEXP pagewise_version(void) {
+    return Rf_mkString(pw_version());
+}
+
+SEXP pagewise_trim(void) {
+    return Rf_ScalarReal((double)pw_trim());
+}
+
 // The statistics block as a named numeric vector; NULL before Pagewise was first switched on.
 SEXP pagewise_statistics(void) {
     static const char *const names[] = {

@@ -59,10 +59,14 @@ static void reject(const char *function) {
 
 // --- allocation --------------------------------------------------------------
 
+static bool wants_huge(uint32_t pages, bool zeroed) {
+    return pw_huge_wanted(&pw_heap.huge, pages) && (!zeroed || pw_heap.huge.always);
+}
+
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
-    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
-    bool pool = pw_heap.options.pool;
+    bool huge = wants_huge(pages, zeroed) && pw_mappings_may_rise(arena);
+    bool pool = pw_heap.options.pool && !(huge && pw_heap.huge.always);
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
         extent = pw_arena_take_mixed(arena, pages);
@@ -71,7 +75,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
         }
     }
     if (!extent) {
-        extent = pw_arena_take_cold(arena, pages, huge);
+        extent = pw_arena_take_cold(arena, pages, huge ? pw_huge_unit(&pw_heap.huge, pages) : 0);
         if (!extent) {
             return NULL;
         }
@@ -79,7 +83,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
             pw_arena_gather(arena, extent);
         }
         if (huge && extent->warm_pages == 0) {
-            pw_huge_advise(arena, extent);
+            pw_huge_back(&pw_heap.huge, arena, extent);
         }
         PW_COUNT(&pw_heap.stats, allocated_fresh, 1);
     }
@@ -93,7 +97,14 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
 static struct pw_extent *take(uint32_t pages, bool zeroed) {
     if (pw_heap.options.pool) {
         struct pw_extent *extent = pw_arena_take_warm(&pw_heap.arena, pages);
+        if (extent && wants_huge(pages, zeroed) && !pw_huge_suits(&pw_heap.huge, extent)) {
+            pw_arena_release(&pw_heap.arena, extent, PW_EXTENT_WARM);
+            extent = NULL;
+        }
         if (extent) {
+            if (pw_heap.huge.always && wants_huge(pages, zeroed)) {
+                pw_huge_back(&pw_heap.huge, &pw_heap.arena, extent); // counts it
+            }
             PW_COUNT(&pw_heap.stats, allocated_warm, 1);
             return extent;
         }
@@ -109,8 +120,8 @@ static void count_live(int64_t pages) {
 }
 
 static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
-    extent->collected = collected;
-    extent->untouched = extent->warm_pages < extent->pages;
+    extent->collected = collected && !extent->fixed;
+    extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
     extent->zero_backoff = 0;
     extent->zero_given = 0;
@@ -196,7 +207,7 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     if (extent->snapshot) {
         return pw_share_drop_block(&pw_heap.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
-    if (pw_heap.options.pool && !is_mostly_absent(extent)) {
+    if (pw_heap.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
         return PW_EXTENT_WARM;
     }
     struct pw_arena *arena = &pw_heap.arena;
@@ -209,7 +220,9 @@ static void release(struct pw_extent *extent) {
     count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_heap.stats, blocks_freed, 1);
     pw_huge_forget(&pw_heap.arena, extent);
-    pw_arena_release(&pw_heap.arena, extent, release_state(extent));
+    enum pw_extent_state state = release_state(extent);
+    extent->fixed = false;
+    pw_arena_release(&pw_heap.arena, extent, state);
 }
 
 bool pw_block_free(void *block) {
@@ -252,11 +265,11 @@ void pw_block_reject_dead(const void *block, const char *function) {
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_heap.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES ||
-        !pw_mappings_may_rise(arena)) {
+    if (extent->snapshot || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
+        pages > LARGEST_PAGES || !pw_mappings_may_rise(arena)) {
         return NULL;
     }
-    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, false);
+    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
     if (!larger) {
         return NULL;
     }

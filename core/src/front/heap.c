@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "front/heap.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ static void before_fork(void) {
         lock_is_orphaned();
         pthread_mutex_lock(&pw_heap.lock);
         forking = true;
+        pw_huge_before_fork(&pw_heap.arena);
     }
 }
 
@@ -135,12 +137,30 @@ static bool start_arena(const struct pw_options *options) {
     return true;
 }
 
+// Without limits of their own, `on` serves blocks that surely gain, `always` the slides' range.
+static void set_huge(const struct pw_options *options) {
+    static const uint8_t shifts[PW_PAGES_1G + 1] = {[PW_PAGES_2M] = 21, [PW_PAGES_1G] = 30};
+    bool always = options->huge == PW_HUGE_ALWAYS;
+    size_t smallest = always ? (size_t)1 << 20 : PW_HUGE_SMALLEST_PAGES * PW_PAGE;
+    size_t largest = options->huge_max ? options->huge_max : SIZE_MAX;
+    smallest = options->huge_min ? options->huge_min : smallest;
+    pw_heap.huge = (struct pw_huge){
+        .on = options->huge != PW_HUGE_OFF,
+        .always = always,
+        .ordinary = options->pages == PW_PAGES_ORDINARY,
+        .lock = options->lock,
+        .hugetlb = shifts[options->pages],
+        .smallest = smallest / PW_PAGE,
+        .largest = largest / PW_PAGE + 1, // the header page
+    };
+}
+
 static bool serve(const struct pw_options *options) {
     if (!start_arena(options)) {
         return false;
     }
     pw_heap.arena.slack_percent = options->slack_percent;
-    pw_heap.huge.on = options->huge;
+    set_huge(options);
     open_gate(options);
     return true;
 }
@@ -188,29 +208,44 @@ static bool has_arena(enum pw_policy policy) {
     return policy == PW_POLICY_SHARE || policy == PW_POLICY_HUGE || policy == PW_POLICY_AUTO;
 }
 
-// Options of a running heap: the statistics block stays where it is.
-static bool change_options(const char *text) {
-    struct pw_options options;
-    pw_options_read(&options, text, warn);
-    if (!has_arena(options.policy) || !serve(&options)) {
+// Whoever asks at run time is told of a mistake instead of warned of it.
+static char refused[128];
+
+static void refuse(const char *problem, const char *item) {
+    (void)problem;
+    snprintf(refused, sizeof refused, "the option is not understood: %s", item);
+}
+
+// The statistics block of a running heap stays where it is.
+static bool change_options(struct pw_options *options) {
+    if (!serve(options)) {
         return false;
     }
-    memcpy(options.statistics, pw_heap.options.statistics, sizeof options.statistics);
-    pw_heap.options = options;
-    pw_stats_name(&pw_heap.stats, pw_policy_name(options.policy));
+    memcpy(options->statistics, pw_heap.options.statistics, sizeof options->statistics);
+    pw_heap.options = *options;
+    pw_stats_name(&pw_heap.stats, pw_policy_name(options->policy));
     return true;
 }
 
-bool pw_heap_switch_on(const char *text) {
+const char *pw_heap_switch_on(const char *text) {
+    struct pw_options options;
+    *refused = 0;
+    pw_options_read(&options, text, refuse);
+    if (*refused) {
+        return refused;
+    }
+    if (!has_arena(options.policy)) {
+        return "this policy works from a program's start only: pagewise run --policy";
+    }
     if (!pw_heap.started) {
-        return pw_start(text);
+        pw_start(text);
     }
-    if (!pw_heap_enter()) {
-        return false;
+    bool on = false;
+    if (pw_heap_enter()) {
+        on = change_options(&options);
+        pw_heap_leave();
     }
-    bool on = change_options(text);
-    pw_heap_leave();
-    return on;
+    return on ? NULL : "no address space for blocks";
 }
 
 void pw_heap_switch_off(void) {

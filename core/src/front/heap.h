@@ -61,9 +61,9 @@ PW_API extern struct pw_gate pw_gate;
 bool pw_heap_enter(void);
 void pw_heap_leave(void);
 
-// Serve blocks by `options` from now on, whatever was so far. False when their policy leaves blocks
-// to the C library, or the machine does not allow it: nothing is changed then.
-bool pw_heap_switch_on(const char *options);
+// Serve blocks by `options` from now on, whatever was so far. NULL, or why not: nothing is changed
+// then.
+const char *pw_heap_switch_on(const char *options);
 
 // Serve no more blocks. Those that live stay valid, and no free pages are kept.
 void pw_heap_switch_off(void);

@@ -151,9 +151,12 @@ static const char *hook(void) {
 bool pw_switch_on(const char *options, const char **reason) {
     const char *problem = NULL;
     pthread_mutex_lock(&hooks.lock);
-    problem = hook();
-    if (!problem && !pw_heap_switch_on(options)) {
-        problem = "this policy works only from the program's start: pagewise run --policy";
+    problem = pw_heap_switch_on(options);
+    if (!problem) {
+        problem = hook();
+        if (problem) {
+            pw_heap_switch_off();
+        }
     }
     if (!problem && !hooks.started) {
         pw_collection_find_runtime();

@@ -13,7 +13,7 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "move",         "discard",     "advise_huge",  "populate",   "file_create",  "file_size",
     "file_stat",    "file_write",  "file_punch",   "statistics", "pagemap_open", "pagemap_scan",
     "pagemap_read", "fork_marker", "witness",      "threads",    "pressure",     "keeper",
-    "peek",         "protect",
+    "peek",         "protect",     "hugetlb",      "collapse",   "lock",
 };
 
 static struct {

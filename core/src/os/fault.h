@@ -32,6 +32,9 @@ enum pw_os_site {
     PW_SITE_KEEPER,
     PW_SITE_PEEK,
     PW_SITE_PROTECT,
+    PW_SITE_HUGETLB,
+    PW_SITE_COLLAPSE,
+    PW_SITE_LOCK,
     PW_SITE_COUNT
 };
 

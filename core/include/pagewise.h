@@ -165,7 +165,8 @@ PW_API void *pw_zero(void *to, size_t size);
 // of ours until this returns: all-zero pages are given back. Returns the bytes given back.
 PW_API size_t pw_collection_ended(void);
 
-// Give back every warm page. Returns the bytes given back.
+// Give back every warm page, and what the C library released without our knowledge. Returns the
+// bytes given back.
 PW_API size_t pw_trim(void);
 
 // What memory costs

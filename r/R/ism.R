@@ -183,7 +183,8 @@ print.ism_status <- function(x, ...) {
 #' @export
 ISM.list <- function() {
   all <- as.data.frame(.Call(pagewise_blocks))
-  held <- all$unit > 0 | all$locked > 0 | (!is.na(all$huge) & all$huge > 0)
+  # Advice that came to nothing, because the vector shares its pages now, makes no segment.
+  held <- all$locked > 0 | ifelse(is.na(all$huge), all$unit > 0, all$huge > 0)
   all <- all[held, , drop = FALSE]
   if (nrow(all) == 0) {
     return(NULL)

@@ -179,7 +179,7 @@ format.pagewise_status <- function(x, ...) {
     "off"
   }
   lines <- paste0("Pagewise ", x$version, ": ", state)
-  if (length(x$options)) {
+  if (x$on && length(x$options)) {
     lines <- c(lines, paste0("  options   ", paste(names(x$options), x$options, sep = "=", collapse = ", ")))
   }
   s <- x$statistics

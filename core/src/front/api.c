@@ -100,6 +100,7 @@ void *pw_zero(void *to, size_t size) {
 }
 
 size_t pw_trim(void) {
+    pw_block_recover();
     if (!pw_is_on() || !pw_heap_enter()) {
         return 0;
     }

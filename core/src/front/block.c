@@ -45,6 +45,28 @@ static void write_header(const struct pw_extent *extent) {
     chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
 }
 
+// Modules that are not hooked release and resize our blocks through the C library, which unmaps
+// pages (and so a released block stays in the table, without memory), or moves them away, or, where
+// the block shrinks in place, unmaps its tail and changes the header. Then the tail is made memory
+// again before anything else is done with the block. Blocks cannot grow in place: what follows is
+// ours.
+static void repair(struct pw_extent *extent) {
+    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t lead = extent->data_offset - CHUNK_HEADER;
+    size_t held = (chunk[1] & ~(size_t)7) + lead, all = (size_t)extent->pages * PW_PAGE;
+    char *start = pw_extent_address(&pw_heap.arena, extent);
+    if (held >= all || held % PW_PAGE != 0 || held == 0) {
+        return;
+    }
+    while (!pw_arena_blank(&pw_heap.arena, start + held, all - held) &&
+           !pw_os_is_mapped(start + held, all - held)) {
+        PW_COUNT(&pw_heap.stats, fallback_map, 1);
+    }
+    write_header(extent);
+    extent->user_size = held - extent->data_offset;
+    extent->sparse = true;
+}
+
 // The block that starts at `data`; anything else that points into the arena is the program's error.
 static struct pw_extent *block_at(const void *data) {
     struct pw_extent *extent = pw_arena_find(&pw_heap.arena, data);
@@ -230,6 +252,9 @@ bool pw_block_free(void *block) {
         return true; // in the middle of our own work: better a leak than a broken table
     }
     struct pw_extent *extent = block_at(block);
+    if (extent) {
+        repair(extent);
+    }
     bool foreign = !extent && pw_arena_is_foreign(&pw_heap.arena, block);
     if (extent) {
         release(extent);
@@ -244,6 +269,27 @@ bool pw_block_free(void *block) {
         pw_keeper_start();
     }
     return extent != NULL;
+}
+
+static void recover(void *context, struct pw_arena *arena, struct pw_extent *extent) {
+    (void)context;
+    char *start = pw_extent_address(arena, extent);
+    if (pw_os_is_mapped(start, PW_PAGE)) {
+        return;
+    }
+    extent->fixed = true; // not warm: blank, or what is left of a snapshot given up
+    if (!pw_arena_blank(arena, start, (size_t)extent->pages * PW_PAGE)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+        return;
+    }
+    release(extent);
+}
+
+void pw_block_recover(void) {
+    if (pw_heap.arena.base && pw_heap_enter()) {
+        pw_arena_each(&pw_heap.arena, recover, NULL);
+        pw_heap_leave();
+    }
 }
 
 void pw_block_reject_dead(const void *block, const char *function) {
@@ -309,6 +355,9 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
         return NULL;
     }
     struct pw_extent *extent = block_at(block);
+    if (extent) {
+        repair(extent);
+    }
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
     size_t held = extent ? extent->user_size : 0;
     char *data = resized ? data_of(resized) : NULL;

@@ -9,7 +9,7 @@
 static void describe(struct pw_block_info *info, const struct pw_extent *extent) {
     uint64_t number = pw_extent_number(&pw_heap.arena, extent);
     *info = (struct pw_block_info){
-        .id = (uint64_t)extent->generation << 32 | number,
+        .id = number,
         .address = pw_extent_address(&pw_heap.arena, extent) + extent->data_offset,
         .size = extent->user_size,
         .page_bytes = (size_t)extent->pages * PW_PAGE,
@@ -78,21 +78,64 @@ static bool tally(char *start, char *end, struct pw_os_tally *result) {
     return known;
 }
 
+static bool add_pages(struct pw_page_cost *cost, char *start, char *end) {
+    struct pw_os_tally pages = {.huge_known = cost->huge_known};
+    if (start < end && !tally(start, end, &pages)) {
+        return false;
+    }
+    cost->own += pages.exclusive * PW_PAGE;
+    cost->shared += pages.shared * PW_PAGE;
+    cost->swapped += pages.swapped * PW_PAGE;
+    cost->absent +=
+        (uint64_t)(end - start) - (pages.exclusive + pages.shared + pages.swapped) * PW_PAGE;
+    cost->huge += pages.huge * PW_PAGE;
+    cost->huge_known &= pages.huge_known;
+    return true;
+}
+
+// The part of a range that is on a snapshot. Its pages need not be mapped yet, and then look
+// absent, but are there all the same.
+struct shared_part {
+    char *start, *end;
+    uint64_t own, shared; // pages
+};
+
+static struct shared_part find_shared(char *start, char *end) {
+    struct shared_part part = {end, end, 0, 0};
+    if (!pw_gate_contains(start) || !pw_heap_enter()) {
+        return part;
+    }
+    const struct pw_extent *extent = pw_arena_find(&pw_heap.arena, start);
+    if (extent && extent->snapshot) {
+        char *block = pw_extent_address(&pw_heap.arena, extent);
+        char *first = block + (size_t)extent->share_first * PW_PAGE;
+        char *last = first + (size_t)extent->share_pages * PW_PAGE;
+        first = start > first ? start : first;
+        last = end < last ? end : last;
+        uint32_t pages = last > first ? (uint32_t)((last - first) / (ptrdiff_t)PW_PAGE) : 0;
+        uint32_t page = (uint32_t)((first - block) / (ptrdiff_t)PW_PAGE);
+        uint64_t written = 0;
+        if (pages && pw_share_count_private(&pw_heap.share, extent, page, pages, &written)) {
+            bool alone = pw_share_owners(&pw_heap.share, extent) == 1;
+            part = (struct shared_part){first, last, alone ? pages : written,
+                                        alone ? 0 : pages - written};
+        }
+    }
+    pw_heap_leave();
+    return part;
+}
+
 bool pw_page_cost(const void *address, size_t size, struct pw_page_cost *cost) {
     char *start = (char *)((uintptr_t)address & ~(PW_PAGE - 1));
     char *end = (char *)(((uintptr_t)address + size + PW_PAGE - 1) & ~(PW_PAGE - 1));
-    struct pw_os_tally pages;
-    *cost = (struct pw_page_cost){0};
-    if (size == 0 || !tally(start, end, &pages)) {
-        return size == 0;
+    *cost = (struct pw_page_cost){.huge_known = true};
+    if (size == 0) {
+        return true;
     }
-    cost->own = pages.exclusive * PW_PAGE;
-    cost->shared = pages.shared * PW_PAGE;
-    cost->swapped = pages.swapped * PW_PAGE;
-    cost->absent = (uint64_t)(end - start) - cost->own - cost->shared - cost->swapped;
-    cost->huge = pages.huge * PW_PAGE;
-    cost->huge_known = pages.huge_known;
-    return true;
+    struct shared_part part = find_shared(start, end);
+    cost->own = part.own * PW_PAGE;
+    cost->shared = part.shared * PW_PAGE;
+    return add_pages(cost, start, part.start) && add_pages(cost, part.end, end);
 }
 
 size_t pw_collapse(const void *address, size_t size) {

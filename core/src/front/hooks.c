@@ -172,6 +172,7 @@ bool pw_switch_on(const char *options, const char **reason) {
 void pw_switch_off(void) {
     pthread_mutex_lock(&hooks.lock);
     pw_heap_switch_off();
+    pw_block_recover();
     if (hooks.hooked) {
         pw_got_restore(&hooks.got, pw_heap.arena.live_pages == 0);
         hooks.hooked = false;

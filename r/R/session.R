@@ -226,8 +226,15 @@ bytes <- function(n) {
 
 .onLoad <- function(libname, pkgname) {
   if (isTRUE(getOption("pagewise.autoload", FALSE)) && !is_on()) {
-    tryCatch(pagewise_on(), error = function(e) {
-      packageStartupMessage("pagewise.autoload: ", conditionMessage(e))
-    })
+    session$autoload <- tryCatch({
+      pagewise_on()
+      NULL
+    }, error = conditionMessage)
+  }
+}
+
+.onAttach <- function(libname, pkgname) {
+  if (!is.null(session$autoload)) {
+    packageStartupMessage("pagewise.autoload: ", session$autoload)
   }
 }

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r check-r test-sanitize bench-foundation bench-r bench-trace install install-r \
+.PHONY: help build core cli run test test-r check-r test-sanitize bench-foundation bench-r bench-trace bench-large-pages install install-r \
         uninstall \
         format lint clean packages-build
 
@@ -81,6 +81,12 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
+
+bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
+	@$(ENSURE) build run bench test
+	@$(MAKE) --no-print-directory build
+	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null 2>&1
+	@bench/large-pages/run --rounds $(RUNS) $(WORKLOADS)
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

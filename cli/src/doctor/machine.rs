@@ -14,7 +14,6 @@ pub fn findings(files: &Files) -> Vec<Finding> {
         huge_pages(files),
         huge_page_effort(files),
         huge_shared(files),
-        pool(files),
         merging(files),
     ];
     findings.extend(killed_run());
@@ -67,17 +66,6 @@ fn huge_shared(files: &Files) -> Finding {
         choice.unwrap_or_else(|| "unknown".into()),
         why,
     )
-}
-
-fn pool(files: &Files) -> Finding {
-    let why = "only used on explicit request";
-    let path = "/proc/sys/vm/nr_hugepages";
-    match files.number(path) {
-        Some(0) => Finding::new("hugetlb pool", State::Note, "empty", why)
-            .command("sudo sysctl -w vm.nr_hugepages=128"),
-        Some(pages) => Finding::new("hugetlb pool", State::Good, format!("{pages} pages"), why),
-        None => Finding::new("hugetlb pool", State::Note, "not in this kernel", why),
-    }
 }
 
 fn merging(files: &Files) -> Finding {
@@ -136,7 +124,6 @@ mod tests {
                 "sys/kernel/mm/transparent_hugepage/enabled",
                 "always madvise [never]\n",
             ),
-            ("proc/sys/vm/nr_hugepages", "12\n"),
         ]);
         let findings = findings(&files);
         let finding = find(&findings, "huge pages");
@@ -145,7 +132,6 @@ mod tests {
             finding.command.as_deref(),
             Some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
         );
-        assert_eq!(find(&findings, "hugetlb pool").found, "12 pages");
     }
 
     #[test]

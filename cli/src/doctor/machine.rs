@@ -119,12 +119,10 @@ mod tests {
 
     #[test]
     fn huge_pages_that_are_off_can_be_switched_on() {
-        let (_root, files) = fake(&[
-            (
-                "sys/kernel/mm/transparent_hugepage/enabled",
-                "always madvise [never]\n",
-            ),
-        ]);
+        let (_root, files) = fake(&[(
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]\n",
+        )]);
         let findings = findings(&files);
         let finding = find(&findings, "huge pages");
         assert_eq!(finding.state, State::Limited);

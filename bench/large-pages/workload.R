@@ -62,7 +62,7 @@ workloads <- list(
     function() for (i in times(40)) z <- cumsum(x)
   },
   "transpose-3000" = function() {
-    side <- n(3000 * sqrt(scale)) %/% 1
+    side <- round(3000 / sqrt(scale))
     x <- matrix(runif(side^2), side)
     function() for (i in times(60)) y <- t(x)
   },
@@ -70,14 +70,15 @@ workloads <- list(
     set.seed(123)
     x <- runif(n(2e7))
     i <- sample.int(length(x))
-    function() for (k in times(6)) y <- x[i]
+    function() for (k in times(12)) y <- x[i]
   },
   "scatter-2e7" = function() {
     set.seed(123)
     x <- runif(n(2e7))
     i <- sample.int(length(x))
     value <- runif(length(x))
-    function() for (k in times(6)) x[i] <- value
+    here <- environment() # in place: a function of its own would change a copy of x
+    function() eval(quote(for (k in times(12)) x[i] <- value), here)
   },
   "apply-rows" = function() {
     x <- matrix(runif(n(2e7)), ncol = 100)

@@ -80,7 +80,7 @@ ism_on <- function(min_kb, max_kb, pages, lock) {
   )
   started <- !is_on()
   base <- if (!started) {
-    if (length(session$options)) session$options else c(policy = .Call(pagewise_policy))
+    words_in_force()
   } else {
     c(policy = "huge", threshold = sprintf("%.0fK", min(128, min_kb)))
   }

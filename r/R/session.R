@@ -79,6 +79,18 @@ option_word <- function(value) {
   word
 }
 
+# The options in force: the session's, or those that `pagewise run` has set.
+words_in_force <- function() {
+  if (length(session$options)) {
+    return(session$options)
+  }
+  items <- strsplit(strsplit(Sys.getenv("PAGEWISE_OPTIONS"), ",", fixed = TRUE)[[1]], "=", fixed = TRUE)
+  items <- items[lengths(items) == 2]
+  words <- stats::setNames(vapply(items, `[[`, "", 2), vapply(items, `[[`, "", 1))
+  words <- if (is_preloaded()) words[names(words) %in% option_names] else character()
+  c(policy = .Call(pagewise_policy), words)
+}
+
 switch_on <- function(words) {
   text <- paste(names(words), words, sep = "=", collapse = ",")
   reason <- .Call(pagewise_switch_on, text)
@@ -145,9 +157,9 @@ pagewise_off <- function() {
 #' @export
 with_pagewise <- function(expr, policy = getOption("pagewise.policy", "auto"), ...) {
   was_on <- is_on()
-  words <- session$options
+  words <- if (was_on) words_in_force()
   pagewise_on(policy, ...)
-  on.exit(if (!was_on) pagewise_off() else if (length(words)) switch_on(words))
+  on.exit(if (was_on) switch_on(words) else pagewise_off())
   force(expr)
 }
 

@@ -118,10 +118,11 @@ test_that("it finds itself on under pagewise run, and can pause there", {
     "x <- runif(1e6); cat(vector_cost(x)$managed, '\\n')",
     "pagewise_off(); y <- runif(1e6); cat(vector_cost(y)$managed, '\\n')",
     "pagewise_on('share'); z <- runif(1e6); cat(vector_cost(z)$managed, pagewise_status()$policy, '\\n')",
+    "ISM(TRUE); ISM(FALSE); cat(pagewise_status()$policy, '\\n')",
     "libraries <- grep('libpagewise.so', readLines('/proc/self/maps'), value = TRUE)",
     "cat(length(unique(sub('.* ', '', libraries))), '\\n')"
   ), before = c(command, "run", "--"))
-  expect_identical(trimws(out[1:5]), c("TRUE TRUE auto", "8e+06", "0", "8e+06 share", "1"))
+  expect_identical(trimws(out[1:6]), c("TRUE TRUE auto", "8e+06", "0", "8e+06 share", "share", "1"))
 })
 
 test_that("children of a fork compute on vectors and can switch", {

@@ -154,8 +154,12 @@ ism_fallbacks <- function(pages) {
   rise <- function(name) at(now, name) - at(session$ism_statistics, name)
   c(
     if (rise("fallback_hugetlb") > 0) {
-      sprintf(paste0("the hugetlb pool was too small for %.0f vectors: other pages were used. As root, type: ",
-        "sysctl vm.nr_hugepages=N"), rise("fallback_hugetlb"))
+      paste0("the hugetlb pool could not serve ", rise("fallback_hugetlb"), " requests: other pages were used. As root, type: ",
+        if (pages == "hugetlb-1g") {
+          "echo N > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+        } else {
+          "sysctl vm.nr_hugepages=N"
+        })
     },
     if (rise("fallback_lock") > 0) {
       sprintf("%.0f vectors could not be locked: `ulimit -l` is too small", rise("fallback_lock"))

@@ -87,7 +87,7 @@ print.vector_cost <- function(x, ...) {
 # /proc files as named numbers, in bytes; empty when they cannot be read.
 proc_bytes <- function(path) {
   lines <- tryCatch(suppressWarnings(readLines(path)), error = function(e) character())
-  match <- regmatches(lines, regexec("^(\\w+): +(\\d+) kB", lines))
+  match <- regmatches(lines, regexec("^(\\w+):\\s+(\\d+) kB", lines))
   match <- match[lengths(match) == 3]
   stats::setNames(as.numeric(vapply(match, `[[`, "", 3)) * 1024, vapply(match, `[[`, "", 2))
 }

@@ -64,6 +64,14 @@ static void advise(struct pw_arena *arena, struct pw_extent *extent) {
     }
 }
 
+// What whole pages of 1 GB leave over may still be large.
+static void advise_rest(struct pw_arena *arena, struct pw_extent *extent) {
+    size_t taken = hugetlb_size(extent), size = units_size(extent, UNIT_PAGES);
+    if (size > taken) {
+        pw_os_advise_huge(units_start(arena, extent) + taken, size - taken);
+    }
+}
+
 static void lock(struct pw_arena *arena, struct pw_extent *extent) {
     extent->fixed = true;
     if (!pw_os_lock(pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE)) {
@@ -74,7 +82,9 @@ static void lock(struct pw_arena *arena, struct pw_extent *extent) {
 void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_extent *extent) {
     bool backed = huge->hugetlb && (take_from_pool(arena, extent, huge->hugetlb) ||
                                     (huge->hugetlb > 21 && take_from_pool(arena, extent, 21)));
-    if (!backed && !huge->ordinary) {
+    if (backed) {
+        advise_rest(arena, extent);
+    } else if (!huge->ordinary) {
         advise(arena, extent);
     }
     if (huge->lock) {

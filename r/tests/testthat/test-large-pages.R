@@ -58,6 +58,25 @@ test_that("wishes that cannot be had fall back, and the status says why", {
   expect_identical(sum(y >= 0), 1000000L)
 })
 
+test_that("pages of the hugetlb pool are taken, counted and given back", {
+  free <- function() suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
+  skip_if_not(isTRUE(free() >= 16), "the hugetlb pool has no pages (sysctl vm.nr_hugepages=64)")
+  before <- free()
+  on.exit(ISM(FALSE))
+  ISM(TRUE, pages = "hugetlb")
+  x <- runif(2e6)
+  expect_match(ISM.list()$pages, "hugetlb 2 MB", all = FALSE)
+  expect_lt(free(), before)
+  expect_gt(memory_report()$huge, 12e6)
+  expect_equal(memory_profile(sum(x > 2))$value, 0)
+  y <- x
+  y[[1]] <- 0
+  expect_identical(y[-1], x[-1])
+  rm(x, y)
+  gc()
+  expect_equal(free(), before)
+})
+
 test_that("locked vectors are locked, or the status says why not", {
   on.exit(ISM(FALSE))
   locked <- function() as.numeric(sub("\\D*(\\d+).*", "\\1", grep("VmLck", readLines("/proc/self/status"), value = TRUE)))

@@ -157,9 +157,10 @@ test_that("status says what is the case, in words", {
   expect_identical(class(pagewise_status()), "pagewise_status")
 })
 
+# CPU time: on a busy machine others' work would count in elapsed time. Nothing here waits.
 test_that("loading and switching on are not felt", {
   seconds <- replicate(5, as.numeric(fresh_r(
-    "cat(system.time({library(pagewise); pagewise_on()})[['elapsed']])"
+    "cat(sum(system.time({library(pagewise); pagewise_on()})[1:2]))"
   )))
   expect_lt(min(seconds), 0.05)
 })

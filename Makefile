@@ -5,6 +5,7 @@ DESTDIR ?=
 RUNS    ?= 10
 JOBS    ?= $(shell nproc)
 CASES   ?=
+R_LIBRARY ?=
 # bench-r: what to measure, at which size, which parts of it, and for how long.
 PART           ?= benchmarks
 SCALE          ?= small
@@ -18,8 +19,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r test-sanitize bench-foundation bench-r bench-replay bench-trace \
-        record-jvm-workloads install uninstall format lint clean packages-build
+.PHONY: help build core cli jvm run test test-r check-r test-sanitize bench-foundation bench-r bench-replay bench-trace \
+        bench-large-pages record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -57,7 +58,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -94,8 +95,22 @@ record-jvm-workloads: ## record the seven Java workloads of the Metis paper, int
 	@$(MAKE) --no-print-directory build jvm
 	@bench/metis/record
 
+bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
+	@$(ENSURE) build run bench test
+	@$(MAKE) --no-print-directory build
+	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null 2>&1
+	@bench/large-pages/run --rounds $(RUNS) $(WORKLOADS)
+
 install: build ## install under PREFIX (and DESTDIR); what make jvm built as well
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"
+
+install-r: core ## install the R package into R's first library (or R_LIBRARY=FOLDER)
+	@$(ENSURE) run
+	@scripts/install-r $(R_LIBRARY)
+
+check-r: core ## R CMD check of the R package
+	@$(ENSURE) build run test
+	@CHECK=1 scripts/test-rpkg
 
 uninstall: ## remove exactly what install put under PREFIX
 	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"

@@ -77,6 +77,9 @@ pub const FIELDS: &[&str] = &[
     "fallback_keeper",
     "collections_asked",
     "collections_asked_bytes",
+    "hugetlb_bytes",
+    "fallback_hugetlb",
+    "fallback_lock",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

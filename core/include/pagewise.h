@@ -94,7 +94,10 @@ extern "C" {
     X(fallback_table, "our tables are full")                                                       \
     X(fallback_keeper, "background keeper could not be started: no timed decay")                   \
     X(collections_asked, "collections asked of the runtime because memory was short")              \
-    X(collections_asked_bytes, "memory that these gave back")
+    X(collections_asked_bytes, "memory that these gave back")                                      \
+    X(hugetlb_bytes, "pages of live blocks taken from the hugetlb pool")                           \
+    X(fallback_hugetlb, "the hugetlb pool could not serve a block: other pages were used")         \
+    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator
@@ -122,6 +125,23 @@ PW_API bool pw_is_on(void);
 // every function below behaves like its C library counterpart. Later calls change nothing.
 PW_API bool pw_start(const char *options);
 
+// Switching a running R on and off
+//
+// Where the malloc family is preloaded, blocks are served or not from now on. Elsewhere R itself
+// (libR.so, or the executable) and the libraries of its packages, those loaded later among them,
+// reach us through their global offset tables; every other module of the process stays as it is.
+
+// Switch on, or on again with other options, in the form of PAGEWISE_OPTIONS. False: nothing was
+// changed, and *reason (unless NULL) says why, in one line. To be called where R code may run.
+PW_API bool pw_switch_on(const char *options, const char **reason);
+
+// Switch off: no more blocks are served, and free pages are given back. Blocks that live stay
+// valid, and are released as before.
+PW_API void pw_switch_off(void);
+
+// Was the malloc family preloaded, so that all modules of the program are served?
+PW_API bool pw_is_preloaded(void);
+
 // Like malloc, calloc, aligned_alloc, realloc, free and malloc_usable_size. Blocks under the
 // threshold come from the C library; blocks of either origin may be passed to pw_resize and
 // pw_free. NULL and errno ENOMEM when there is no memory.
@@ -147,8 +167,52 @@ PW_API void *pw_zero(void *to, size_t size);
 // of ours until this returns: all-zero pages are given back. Returns the bytes given back.
 PW_API size_t pw_collection_ended(void);
 
-// Give back every warm page. Returns the bytes given back.
+// Give back every warm page, and what the C library released without our knowledge. Returns the
+// bytes given back.
 PW_API size_t pw_trim(void);
+
+// What memory costs
+//
+// A block of ours, as it is now.
+struct pw_block_info {
+    uint64_t id;           // of this block, in this process, until it is released
+    const void *address;   // of its first byte
+    size_t size;           // bytes asked for
+    size_t page_bytes;     // bytes of its pages
+    uint64_t snapshot;     // blocks with the same number, not 0, share pages
+    uint32_t huge_shift;   // log2 of the size of the large pages it was laid out for; 0: none
+    uint32_t from_hugetlb; // 1: pages of the hugetlb pool
+    uint32_t locked;       // 1: its pages are neither shared nor moved: locked, or of the pool
+};
+
+// The block that contains `address`. False: none of ours.
+PW_API bool pw_block_describe(const void *address, struct pw_block_info *info);
+
+// Describe at most `room` blocks, in no order; returns how many there are.
+PW_API size_t pw_block_list(struct pw_block_info *blocks, size_t room);
+
+// What a range of any memory takes, in bytes of whole pages. Absent pages cost nothing.
+struct pw_page_cost {
+    uint64_t own;    // in memory, used here alone
+    uint64_t shared; // in memory, used elsewhere as well: by other vectors, or other processes
+    uint64_t swapped;
+    uint64_t absent;     // never written, or given back: they read zero, or from a file
+    uint64_t huge;       // of those in memory, in huge pages
+    uint32_t huge_known; // 0: this kernel does not tell
+    uint32_t reserved;
+};
+
+// False: this kernel, or a container, does not let a process know about its own pages.
+PW_API bool pw_page_cost(const void *address, size_t size, struct pw_page_cost *cost);
+
+// Gather the whole 2 MB units of a range of any memory into huge pages, now. Returns the bytes
+// that are in huge pages afterwards, or were asked for where that is not known.
+PW_API size_t pw_collapse(const void *address, size_t size);
+
+// To be called by a thread of the caller's own that never touches blocks, when it begins and before
+// it ends: it then does not stop zero reclaim, which other threads do.
+PW_API void pw_quiet_thread_began(void);
+PW_API void pw_quiet_thread_ends(void);
 
 // Copy at most `size` bytes of the statistics block to `out`; returns the bytes copied.
 PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);

@@ -78,7 +78,7 @@ static struct pw_extent *take(struct model *model, uint32_t pages) {
         extent = pw_arena_take_mixed(arena, pages);
         break;
     case 2:
-        extent = pw_arena_take_cold(arena, pages, false);
+        extent = pw_arena_take_cold(arena, pages, 0);
         if (extent) {
             pw_arena_gather(arena, extent);
         }
@@ -87,7 +87,7 @@ static struct pw_extent *take(struct model *model, uint32_t pages) {
         break;
     }
     bool huge = !extent && random_chance(&model->random, 4);
-    extent = extent ? extent : pw_arena_take_cold(arena, pages, huge);
+    extent = extent ? extent : pw_arena_take_cold(arena, pages, huge ? 512 : 0);
     if (huge && extent) {
         uintptr_t second = (uintptr_t)page_at(&model->arena, extent, 1);
         assert_int_equal(second & (PW_HUGE_PAGE - 1), 0);
@@ -227,7 +227,7 @@ static void random_steps_match_the_model(void **state) {
 }
 
 static struct pw_extent *use(struct model *model, uint32_t pages) {
-    struct pw_extent *extent = pw_arena_take_cold(&model->arena, pages, false);
+    struct pw_extent *extent = pw_arena_take_cold(&model->arena, pages, 0);
     assert_non_null(extent);
     pw_arena_use(&model->arena, extent);
     model->arena.live_pages += pages;

@@ -240,6 +240,8 @@ enum fallback {
     TABLE = 1 << 11,
     KEEPER = 1 << 12,
     MAP_COUNT = 1 << 13,
+    POOL = 1 << 14,
+    LOCK = 1 << 15,
 };
 
 struct site {
@@ -273,6 +275,8 @@ static const struct site sites[] = {
     {PW_SITE_PRESSURE, NOT_COUNTED, {EACCES, ENOENT, EMFILE, EINVAL, EBUSY}},
     {PW_SITE_KEEPER, KEEPER, {EAGAIN, EPERM}},
     {PW_SITE_PEEK, NOT_COUNTED, {EPERM, ENOSYS, EFAULT, ESRCH}},
+    {PW_SITE_HUGETLB, POOL, {ENOMEM, EINVAL, EPERM}},
+    {PW_SITE_LOCK, LOCK, {ENOMEM, EPERM, EAGAIN}},
 };
 
 static int fallbacks_counted(void) {
@@ -284,7 +288,8 @@ static int fallbacks_counted(void) {
            (now.fallback_epochs ? EPOCHS : 0) | (now.fallback_descriptor ? DESCRIPTOR : 0) |
            (now.fallback_threads ? THREADS : 0) | (now.fallback_move ? MOVE : 0) |
            (now.fallback_discard ? DISCARD : 0) | (now.fallback_table ? TABLE : 0) |
-           (now.fallback_keeper ? KEEPER : 0) | (now.fallback_map_count ? MAP_COUNT : 0);
+           (now.fallback_keeper ? KEEPER : 0) | (now.fallback_map_count ? MAP_COUNT : 0) |
+           (now.fallback_hugetlb ? POOL : 0) | (now.fallback_lock ? LOCK : 0);
 }
 
 // --- running it ---------------------------------------------------------------
@@ -423,8 +428,8 @@ static void reach_every_site(void) {
     for (size_t i = 0; i < sizeof sites / sizeof *sites && !brief; i++) {
         enum pw_os_site site = sites[i].site;
         // Only a fall-back, or another set of options, comes to these.
-        bool elsewhere =
-            site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP || site == PW_SITE_PEEK;
+        bool elsewhere = site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP ||
+                         site == PW_SITE_PEEK || site == PW_SITE_HUGETLB || site == PW_SITE_LOCK;
         if (calls[site] == 0 && !elsewhere) {
             fprintf(stderr, "faults: %s is never reached\n", pw_os_site_names[site]);
             failures++;

@@ -34,7 +34,7 @@ static struct model *model_new(uint64_t seed) {
 }
 
 static void block_new(struct model *model, struct block *block, uint32_t pages) {
-    block->extent = pw_arena_take_cold(&model->arena, pages, false);
+    block->extent = pw_arena_take_cold(&model->arena, pages, 0);
     assert_non_null(block->extent);
     pw_arena_use(&model->arena, block->extent);
     block->extent->collected = true;

@@ -58,8 +58,14 @@ fn file_size(limit: Option<u64>) -> Finding {
 }
 
 fn locked(limit: Option<u64>) -> Finding {
-    let why = "only for programs that lock their memory";
-    Finding::new("locked memory", State::Note, bytes(limit), why)
+    let why = "for ISM(TRUE, lock = TRUE), and programs that lock their memory";
+    let finding = Finding::new("locked memory", State::Note, bytes(limit), why);
+    match limit {
+        // For this shell only where the hard limit allows it; limits.conf is for the next login.
+        Some(_) => finding
+            .command("echo \"$USER - memlock unlimited\" | sudo tee -a /etc/security/limits.conf"),
+        None => finding,
+    }
 }
 
 fn tracing(files: &Files) -> Finding {

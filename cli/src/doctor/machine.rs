@@ -14,7 +14,6 @@ pub fn findings(files: &Files) -> Vec<Finding> {
         huge_pages(files),
         huge_page_effort(files),
         huge_shared(files),
-        pool(files),
         merging(files),
     ];
     findings.extend(killed_run());
@@ -69,17 +68,6 @@ fn huge_shared(files: &Files) -> Finding {
     )
 }
 
-fn pool(files: &Files) -> Finding {
-    let why = "only used on explicit request";
-    let path = "/proc/sys/vm/nr_hugepages";
-    match files.number(path) {
-        Some(0) => Finding::new("hugetlb pool", State::Note, "empty", why)
-            .command("sudo sysctl -w vm.nr_hugepages=128"),
-        Some(pages) => Finding::new("hugetlb pool", State::Good, format!("{pages} pages"), why),
-        None => Finding::new("hugetlb pool", State::Note, "not in this kernel", why),
-    }
-}
-
 fn merging(files: &Files) -> Finding {
     let why = "for the policies ksm and ksm-aggressive, which switch it on and off themselves";
     match files.text(&format!("{KSM}/run")).as_deref() {
@@ -131,13 +119,10 @@ mod tests {
 
     #[test]
     fn huge_pages_that_are_off_can_be_switched_on() {
-        let (_root, files) = fake(&[
-            (
-                "sys/kernel/mm/transparent_hugepage/enabled",
-                "always madvise [never]\n",
-            ),
-            ("proc/sys/vm/nr_hugepages", "12\n"),
-        ]);
+        let (_root, files) = fake(&[(
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]\n",
+        )]);
         let findings = findings(&files);
         let finding = find(&findings, "huge pages");
         assert_eq!(finding.state, State::Limited);
@@ -145,7 +130,6 @@ mod tests {
             finding.command.as_deref(),
             Some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
         );
-        assert_eq!(find(&findings, "hugetlb pool").found, "12 pages");
     }
 
     #[test]

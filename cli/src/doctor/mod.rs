@@ -1,5 +1,6 @@
 //! `pagewise doctor`: what this machine allows, why it matters, and what to type to allow more.
 
+mod large_pages;
 mod limits;
 mod machine;
 mod memory;
@@ -96,6 +97,7 @@ fn examine(files: &Files) -> Vec<Finding> {
     let mut findings = probes::library();
     findings.extend(machine::findings(files));
     findings.extend(probes::findings());
+    findings.extend(large_pages::findings(files));
     findings.extend(memory::findings(files));
     findings.extend(limits::findings(files));
     findings

@@ -423,10 +423,10 @@ struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages) {
     return extent;
 }
 
-// Split off the pages before the first one that is right before a 2 MB boundary.
-static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent *extent) {
-    uint32_t per_huge = PW_HUGE_PAGE / PW_PAGE;
-    uint32_t lead = (per_huge - 1 - extent->page % per_huge) % per_huge;
+// Split off the pages before the first one that is right before a multiple of `unit`.
+static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent *extent,
+                                        uint32_t unit) {
+    uint32_t lead = (unit - 1 - extent->page % unit) % unit;
     if (lead == 0) {
         return extent;
     }
@@ -444,8 +444,8 @@ static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent
     return aligned;
 }
 
-struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, bool huge_phase) {
-    uint32_t needed = huge_phase ? pages + PW_HUGE_PAGE / PW_PAGE : pages;
+struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uint32_t unit) {
+    uint32_t needed = pages + unit;
     struct pw_extent *extent = best_fit(arena, PW_EXTENT_COLD, needed);
     if (!extent && grow(arena, needed)) {
         extent = best_fit(arena, PW_EXTENT_COLD, needed);
@@ -454,8 +454,8 @@ struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, boo
         return NULL;
     }
     bin_remove(arena, extent);
-    if (huge_phase) {
-        extent = align_for_huge(arena, extent);
+    if (unit) {
+        extent = align_for_huge(arena, extent, unit);
     }
     cut_tail(arena, extent, pages, PW_EXTENT_COLD);
     extent->warm_pages = 0;
@@ -503,6 +503,15 @@ void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
     extent->generation++;
     for (uint32_t i = 0; i < extent->pages; i++) {
         *index_of(arena, extent->page + i) = number;
+    }
+}
+
+void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context) {
+    for (uint32_t number = 1; number < arena->extent_count; number++) {
+        struct pw_extent *extent = pw_extent_at(arena, number);
+        if (extent->state == PW_EXTENT_USED) {
+            visit(context, arena, extent);
+        }
     }
 }
 

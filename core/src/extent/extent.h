@@ -24,6 +24,8 @@ struct pw_extent {
     uint8_t state;           // enum pw_extent_state
     bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
     bool huge;               // huge pages were advised
+    uint8_t hugetlb;         // log2 of the size of its pages from the hugetlb pool; 0: none
+    bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
     bool untouched;          // no page from warm_pages on has been handed out before
     bool zero_young;         // not searched for zero pages yet
     uint16_t zero_wait;      // collections until its first full search
@@ -125,9 +127,13 @@ bool pw_arena_is_foreign(struct pw_arena *arena, const void *address);
 // NONE, or NULL; pw_arena_use then makes it a block.
 struct pw_extent *pw_arena_take_warm(struct pw_arena *arena, uint32_t pages);
 struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages);
-// `phase`: the extent's second page starts at a 2 MB boundary, for huge pages behind the header
-// page.
-struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, bool huge_phase);
+// `unit`: the extent's second page starts at a multiple of so many pages, for huge pages behind the
+// header page; 0: anywhere.
+struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uint32_t unit);
+
+// Call `visit` with each block, in no order.
+typedef void pw_arena_visit(void *context, struct pw_arena *arena, struct pw_extent *extent);
+void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context);
 // Fill a cold extent from the largest warm pieces, leaving those cold.
 void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 

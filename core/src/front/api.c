@@ -15,6 +15,10 @@ const char *pw_version(void) {
     return PW_VERSION;
 }
 
+bool pw_is_preloaded(void) {
+    return pw_gate.preloaded;
+}
+
 void *pw_allocate(size_t size) {
     void *block = size >= pw_gate.threshold
                       ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
@@ -96,6 +100,7 @@ void *pw_zero(void *to, size_t size) {
 }
 
 size_t pw_trim(void) {
+    pw_block_recover();
     if (!pw_is_on() || !pw_heap_enter()) {
         return 0;
     }

@@ -45,6 +45,28 @@ static void write_header(const struct pw_extent *extent) {
     chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
 }
 
+// Modules that are not hooked release and resize our blocks through the C library, which unmaps
+// pages (and so a released block stays in the table, without memory), or moves them away, or, where
+// the block shrinks in place, unmaps its tail and changes the header. Then the tail is made memory
+// again before anything else is done with the block. Blocks cannot grow in place: what follows is
+// ours.
+static void repair(struct pw_extent *extent) {
+    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t lead = extent->data_offset - CHUNK_HEADER;
+    size_t held = (chunk[1] & ~(size_t)7) + lead, all = (size_t)extent->pages * PW_PAGE;
+    char *start = pw_extent_address(&pw_heap.arena, extent);
+    if (held >= all || held % PW_PAGE != 0 || held == 0) {
+        return;
+    }
+    while (!pw_arena_blank(&pw_heap.arena, start + held, all - held) &&
+           !pw_os_is_mapped(start + held, all - held)) {
+        PW_COUNT(&pw_heap.stats, fallback_map, 1);
+    }
+    write_header(extent);
+    extent->user_size = held - extent->data_offset;
+    extent->sparse = true;
+}
+
 // The block that starts at `data`; anything else that points into the arena is the program's error.
 static struct pw_extent *block_at(const void *data) {
     struct pw_extent *extent = pw_arena_find(&pw_heap.arena, data);
@@ -59,10 +81,14 @@ static void reject(const char *function) {
 
 // --- allocation --------------------------------------------------------------
 
+static bool wants_huge(uint32_t pages, bool zeroed) {
+    return pw_huge_wanted(&pw_heap.huge, pages) && (!zeroed || pw_heap.huge.always);
+}
+
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_heap.arena;
-    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
-    bool pool = pw_heap.options.pool;
+    bool huge = wants_huge(pages, zeroed) && pw_mappings_may_rise(arena);
+    bool pool = pw_heap.options.pool && !(huge && pw_heap.huge.always);
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
         extent = pw_arena_take_mixed(arena, pages);
@@ -71,7 +97,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
         }
     }
     if (!extent) {
-        extent = pw_arena_take_cold(arena, pages, huge);
+        extent = pw_arena_take_cold(arena, pages, huge ? pw_huge_unit(&pw_heap.huge, pages) : 0);
         if (!extent) {
             return NULL;
         }
@@ -79,7 +105,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
             pw_arena_gather(arena, extent);
         }
         if (huge && extent->warm_pages == 0) {
-            pw_huge_advise(arena, extent);
+            pw_huge_back(&pw_heap.huge, arena, extent);
         }
         PW_COUNT(&pw_heap.stats, allocated_fresh, 1);
     }
@@ -93,7 +119,14 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
 static struct pw_extent *take(uint32_t pages, bool zeroed) {
     if (pw_heap.options.pool) {
         struct pw_extent *extent = pw_arena_take_warm(&pw_heap.arena, pages);
+        if (extent && wants_huge(pages, zeroed) && !pw_huge_suits(&pw_heap.huge, extent)) {
+            pw_arena_release(&pw_heap.arena, extent, PW_EXTENT_WARM);
+            extent = NULL;
+        }
         if (extent) {
+            if (pw_heap.huge.always && wants_huge(pages, zeroed)) {
+                pw_huge_back(&pw_heap.huge, &pw_heap.arena, extent); // counts it
+            }
             PW_COUNT(&pw_heap.stats, allocated_warm, 1);
             return extent;
         }
@@ -109,8 +142,8 @@ static void count_live(int64_t pages) {
 }
 
 static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
-    extent->collected = collected;
-    extent->untouched = extent->warm_pages < extent->pages;
+    extent->collected = collected && !extent->fixed;
+    extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
     extent->zero_backoff = 0;
     extent->zero_given = 0;
@@ -196,7 +229,7 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     if (extent->snapshot) {
         return pw_share_drop_block(&pw_heap.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
-    if (pw_heap.options.pool && !is_mostly_absent(extent)) {
+    if (pw_heap.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
         return PW_EXTENT_WARM;
     }
     struct pw_arena *arena = &pw_heap.arena;
@@ -209,7 +242,9 @@ static void release(struct pw_extent *extent) {
     count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_heap.stats, blocks_freed, 1);
     pw_huge_forget(&pw_heap.arena, extent);
-    pw_arena_release(&pw_heap.arena, extent, release_state(extent));
+    enum pw_extent_state state = release_state(extent);
+    extent->fixed = false;
+    pw_arena_release(&pw_heap.arena, extent, state);
 }
 
 bool pw_block_free(void *block) {
@@ -217,6 +252,9 @@ bool pw_block_free(void *block) {
         return true; // in the middle of our own work: better a leak than a broken table
     }
     struct pw_extent *extent = block_at(block);
+    if (extent) {
+        repair(extent);
+    }
     bool foreign = !extent && pw_arena_is_foreign(&pw_heap.arena, block);
     if (extent) {
         release(extent);
@@ -231,6 +269,27 @@ bool pw_block_free(void *block) {
         pw_keeper_start();
     }
     return extent != NULL;
+}
+
+static void recover(void *context, struct pw_arena *arena, struct pw_extent *extent) {
+    (void)context;
+    char *start = pw_extent_address(arena, extent);
+    if (pw_os_is_mapped(start, PW_PAGE)) {
+        return;
+    }
+    extent->fixed = true; // not warm: blank, or what is left of a snapshot given up
+    if (!pw_arena_blank(arena, start, (size_t)extent->pages * PW_PAGE)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+        return;
+    }
+    release(extent);
+}
+
+void pw_block_recover(void) {
+    if (pw_heap.arena.base && pw_heap_enter()) {
+        pw_arena_each(&pw_heap.arena, recover, NULL);
+        pw_heap_leave();
+    }
 }
 
 void pw_block_reject_dead(const void *block, const char *function) {
@@ -252,11 +311,11 @@ void pw_block_reject_dead(const void *block, const char *function) {
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_heap.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES ||
-        !pw_mappings_may_rise(arena)) {
+    if (extent->snapshot || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
+        pages > LARGEST_PAGES || !pw_mappings_may_rise(arena)) {
         return NULL;
     }
-    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, false);
+    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
     if (!larger) {
         return NULL;
     }
@@ -296,6 +355,9 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
         return NULL;
     }
     struct pw_extent *extent = block_at(block);
+    if (extent) {
+        repair(extent);
+    }
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
     size_t held = extent ? extent->user_size : 0;
     char *data = resized ? data_of(resized) : NULL;

@@ -14,6 +14,9 @@ PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const
 // no live block.
 PW_API bool pw_block_free(void *block);
 
+// Blocks that the C library has released without us (it unmaps them): make their pages ours again.
+void pw_block_recover(void);
+
 // End the program when `block` points into our pages: it is no live block then, and the C library
 // must not have it.
 PW_API void pw_block_reject_dead(const void *block, const char *function);

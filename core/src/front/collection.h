@@ -18,9 +18,4 @@ PW_API void pw_collection_getrusage(const void *site);
 void pw_collection_block_freed(void);
 void pw_collection_block_allocated(size_t size, const void *site);
 
-// A thread that cannot write to blocks while a collection ends: one of a BLAS, or our keeper. To be
-// called by the thread itself, so that it is counted only while it certainly exists.
-PW_API void pw_quiet_thread_began(void);
-PW_API void pw_quiet_thread_ends(void);
-
 #endif

@@ -80,7 +80,7 @@ static void save_warm_pages(const struct copy *copy) {
         return;
     }
     uint32_t pages = warm_end - copy->to;
-    struct pw_extent *saved = pw_arena_take_cold(arena, pages, false);
+    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
     if (!saved) {
         return;
     }

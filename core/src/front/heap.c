@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "front/heap.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ static void before_fork(void) {
         lock_is_orphaned();
         pthread_mutex_lock(&pw_heap.lock);
         forking = true;
+        pw_huge_before_fork(&pw_heap.arena);
     }
 }
 
@@ -118,6 +120,51 @@ static void open_gate(const struct pw_options *options) {
     pw_gate.threshold = options->threshold;
 }
 
+static bool start_arena(const struct pw_options *options) {
+    if (pw_heap.arena.base) {
+        return true;
+    }
+    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
+        return false;
+    }
+    pw_heap.first_break = pw_os_program_break();
+    pw_heap.fork_marker = pw_os_fork_marker();
+    if (pw_heap.fork_marker) {
+        *pw_heap.fork_marker = 1;
+    }
+    pw_share_start(&pw_heap.share, &pw_heap.arena);
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    return true;
+}
+
+// Without limits of their own, `on` serves blocks that surely gain, `always` the slides' range.
+static void set_huge(const struct pw_options *options) {
+    static const uint8_t shifts[PW_PAGES_1G + 1] = {[PW_PAGES_2M] = 21, [PW_PAGES_1G] = 30};
+    bool always = options->huge == PW_HUGE_ALWAYS;
+    size_t smallest = always ? (size_t)1 << 20 : PW_HUGE_SMALLEST_PAGES * PW_PAGE;
+    size_t largest = options->huge_max ? options->huge_max : SIZE_MAX;
+    smallest = options->huge_min ? options->huge_min : smallest;
+    pw_heap.huge = (struct pw_huge){
+        .on = options->huge != PW_HUGE_OFF,
+        .always = always,
+        .ordinary = options->pages == PW_PAGES_ORDINARY,
+        .lock = options->lock,
+        .hugetlb = shifts[options->pages],
+        .smallest = smallest / PW_PAGE,
+        .largest = largest / PW_PAGE + 1, // the header page
+    };
+}
+
+static bool serve(const struct pw_options *options) {
+    if (!start_arena(options)) {
+        return false;
+    }
+    pw_heap.arena.slack_percent = options->slack_percent;
+    set_huge(options);
+    open_gate(options);
+    return true;
+}
+
 static bool start(const char *text) {
     struct pw_options *options = &pw_heap.options;
     pw_stats_start(&pw_heap.stats);
@@ -142,19 +189,7 @@ static bool start(const char *text) {
     default:
         break;
     }
-    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
-        return false;
-    }
-    pw_heap.huge.on = options->huge;
-    pw_heap.first_break = pw_os_program_break();
-    pw_heap.fork_marker = pw_os_fork_marker();
-    if (pw_heap.fork_marker) {
-        *pw_heap.fork_marker = 1;
-    }
-    pw_share_start(&pw_heap.share, &pw_heap.arena);
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    open_gate(options);
-    return true;
+    return serve(options);
 }
 
 bool pw_start(const char *text) {
@@ -167,6 +202,60 @@ bool pw_start(const char *text) {
     }
     pthread_mutex_unlock(&pw_heap.lock);
     return pw_is_on();
+}
+
+static bool has_arena(enum pw_policy policy) {
+    return policy == PW_POLICY_SHARE || policy == PW_POLICY_HUGE || policy == PW_POLICY_AUTO;
+}
+
+// Whoever asks at run time is told of a mistake instead of warned of it.
+static char refused[128];
+
+static void refuse(const char *problem, const char *item) {
+    (void)problem;
+    snprintf(refused, sizeof refused, "the option is not understood: %s", item);
+}
+
+// The statistics block of a running heap stays where it is.
+static bool change_options(struct pw_options *options) {
+    if (!serve(options)) {
+        return false;
+    }
+    memcpy(options->statistics, pw_heap.options.statistics, sizeof options->statistics);
+    pw_heap.options = *options;
+    pw_stats_name(&pw_heap.stats, pw_policy_name(options->policy));
+    return true;
+}
+
+const char *pw_heap_switch_on(const char *text) {
+    struct pw_options options;
+    *refused = 0;
+    pw_options_read(&options, text, refuse);
+    if (*refused) {
+        return refused;
+    }
+    if (!has_arena(options.policy)) {
+        return "this policy works from a program's start only: pagewise run --policy";
+    }
+    if (!pw_heap.started) {
+        pw_start(text);
+    }
+    bool on = false;
+    if (pw_heap_enter()) {
+        on = change_options(&options);
+        pw_heap_leave();
+    }
+    return on ? NULL : "no address space for blocks";
+}
+
+void pw_heap_switch_off(void) {
+    pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
+    if (pw_heap.arena.base && pw_heap_enter()) {
+        pw_heap.options.pool = false;
+        pw_arena_purge(&pw_heap.arena, pw_heap.arena.warm_pages);
+        pw_stats_name(&pw_heap.stats, pw_policy_name(PW_POLICY_PLAIN));
+        pw_heap_leave();
+    }
 }
 
 bool pw_is_on(void) {

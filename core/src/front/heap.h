@@ -55,6 +55,7 @@ struct pw_gate {
     size_t copy_threshold; // copies and fills from this size on are worth a look
     bool map_directly;     // policies direct and ksm: the C library maps each large block
     bool mergeable;        // and marks it for KSM
+    bool preloaded;        // the whole program's malloc family is ours already
 };
 
 PW_API extern struct pw_gate pw_gate;
@@ -63,6 +64,13 @@ PW_API extern struct pw_gate pw_gate;
 // middle of our own work): do without Pagewise then.
 bool pw_heap_enter(void);
 void pw_heap_leave(void);
+
+// Serve blocks by `options` from now on, whatever was so far. NULL, or why not: nothing is changed
+// then.
+const char *pw_heap_switch_on(const char *options);
+
+// Serve no more blocks. Those that live stay valid, and no free pages are kept.
+void pw_heap_switch_off(void);
 
 static inline bool pw_gate_contains(const void *address) {
     // Read without the lock: whoever was handed a block also sees the span that covers it.

@@ -67,14 +67,19 @@ static const char *path_of(const void *address) {
     return *map->l_name ? map->l_name : (const char *)getauxval(AT_EXECFN);
 }
 
-enum pw_module pw_module_of(const void *site) {
-    const char *path = path_of(site);
-    const char *name = path ? base_name(path) : "";
-    if (path && is_extension(path, name)) {
+enum pw_module pw_module_of_path(const char *path) {
+    const char *name = base_name(path);
+    if (is_extension(path, name)) {
         return PW_MODULE_EXTENSION;
     }
+    return is_runtime(path, name) ? PW_MODULE_RUNTIME : PW_MODULE_OTHER;
+}
+
+enum pw_module pw_module_of(const void *site) {
+    const char *path = path_of(site);
+    enum pw_module module = path ? pw_module_of_path(path) : PW_MODULE_OTHER;
     bool trusted = pw_heap.options.modules == PW_MODULES_ALL;
-    return trusted || (path && is_runtime(path, name)) ? PW_MODULE_RUNTIME : PW_MODULE_OTHER;
+    return trusted && module == PW_MODULE_OTHER ? PW_MODULE_RUNTIME : module;
 }
 
 bool pw_module_is_safe(const void *site) {

@@ -14,6 +14,9 @@ enum pw_module {
 
 enum pw_module pw_module_of(const void *site);
 
+// The same by the path of a module's file, whatever the user trusts.
+enum pw_module pw_module_of_path(const char *path);
+
 // R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
 bool pw_module_is_safe(const void *site);
 

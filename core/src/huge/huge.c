@@ -4,27 +4,131 @@
 #define UNIT_PAGES ((uint32_t)(PW_HUGE_PAGE / PW_PAGE))
 
 bool pw_huge_wanted(const struct pw_huge *huge, uint32_t pages) {
-    return huge->on && pages >= PW_HUGE_SMALLEST_PAGES;
+    return huge->on && pages >= huge->smallest && pages <= huge->largest;
 }
 
-// Whole 2 MB units behind the header page.
-static size_t advised_size(const struct pw_extent *extent) {
-    return (size_t)((extent->pages - 1) / UNIT_PAGES * UNIT_PAGES) * PW_PAGE;
+uint32_t pw_huge_unit(const struct pw_huge *huge, uint32_t pages) {
+    uint32_t wished = huge->hugetlb ? 1u << (huge->hugetlb - PW_PAGE_SHIFT) : UNIT_PAGES;
+    return pages > wished ? wished : UNIT_PAGES;
 }
 
-void pw_huge_advise(struct pw_arena *arena, struct pw_extent *extent) {
-    size_t size = advised_size(extent);
-    char *start = pw_extent_address(arena, extent) + PW_PAGE;
-    bool aligned = ((uintptr_t)start & (PW_HUGE_PAGE - 1)) == 0;
-    if (aligned && size > 0 && pw_os_advise_huge(start, size)) {
+static bool is_aligned(const struct pw_extent *extent) {
+    return (extent->page + 1) % UNIT_PAGES == 0;
+}
+
+bool pw_huge_suits(const struct pw_huge *huge, const struct pw_extent *extent) {
+    return !huge->always || (!huge->hugetlb && !huge->lock && is_aligned(extent));
+}
+
+// --- backing -------------------------------------------------------------------
+
+static char *units_start(const struct pw_arena *arena, const struct pw_extent *extent) {
+    return pw_extent_address(arena, extent) + PW_PAGE;
+}
+
+// Bytes of the whole units of `unit` pages behind the header page.
+static size_t units_size(const struct pw_extent *extent, uint32_t unit) {
+    return (size_t)((extent->pages - 1) / unit * unit) * PW_PAGE;
+}
+
+static size_t hugetlb_size(const struct pw_extent *extent) {
+    return units_size(extent, 1u << (extent->hugetlb - PW_PAGE_SHIFT));
+}
+
+static bool take_from_pool(struct pw_arena *arena, struct pw_extent *extent, unsigned shift) {
+    uint32_t unit = 1u << (shift - PW_PAGE_SHIFT);
+    size_t size = units_size(extent, unit);
+    char *start = units_start(arena, extent);
+    if (size == 0 || (extent->page + 1) % unit != 0) {
+        return false;
+    }
+    if (pw_os_map_hugetlb(start, size, shift)) {
+        extent->hugetlb = (uint8_t)shift;
+        extent->fixed = true;
+        PW_COUNT(arena->stats, hugetlb_bytes, size);
+        return true;
+    }
+    // The refused mapping may have left a hole.
+    while (!pw_arena_blank(arena, start, size) && !pw_os_is_mapped(start, size)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+    }
+    PW_COUNT(arena->stats, fallback_hugetlb, 1);
+    return false;
+}
+
+static void advise(struct pw_arena *arena, struct pw_extent *extent) {
+    size_t size = units_size(extent, UNIT_PAGES);
+    if (is_aligned(extent) && size > 0 && pw_os_advise_huge(units_start(arena, extent), size)) {
         extent->huge = arena->has_huge = true;
         PW_COUNT(arena->stats, huge_bytes, size);
+    }
+}
+
+// What whole pages of 1 GB leave over may still be large.
+static void advise_rest(struct pw_arena *arena, struct pw_extent *extent) {
+    size_t taken = hugetlb_size(extent), size = units_size(extent, UNIT_PAGES);
+    if (size > taken) {
+        pw_os_advise_huge(units_start(arena, extent) + taken, size - taken);
+    }
+}
+
+static void lock(struct pw_arena *arena, struct pw_extent *extent) {
+    extent->fixed = true;
+    if (!pw_os_lock(pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE)) {
+        PW_COUNT(arena->stats, fallback_lock, 1);
+    }
+}
+
+void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_extent *extent) {
+    bool backed = huge->hugetlb && (take_from_pool(arena, extent, huge->hugetlb) ||
+                                    (huge->hugetlb > 21 && take_from_pool(arena, extent, 21)));
+    if (backed) {
+        advise_rest(arena, extent);
+    } else if (!huge->ordinary) {
+        advise(arena, extent);
+    }
+    if (huge->lock) {
+        lock(arena, extent);
     }
 }
 
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     if (extent->huge) {
         extent->huge = false;
-        PW_COUNT(arena->stats, huge_bytes, -(int64_t)advised_size(extent));
+        PW_COUNT(arena->stats, huge_bytes, -(int64_t)units_size(extent, UNIT_PAGES));
+    }
+    if (extent->hugetlb) {
+        PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)hugetlb_size(extent));
+        extent->hugetlb = 0;
+    }
+}
+
+// --- forks ---------------------------------------------------------------------
+
+static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
+    (void)context;
+    if (!extent->hugetlb) {
+        return;
+    }
+    size_t size = hugetlb_size(extent);
+    char *start = units_start(arena, extent);
+    char *pages = pw_os_map_table(size);
+    if (!pages) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+        pw_os_warn("fork with pages of the hugetlb pool", ": no memory to move them; a child that "
+                                                          "writes them needs free ones");
+        return;
+    }
+    pw_os_copy(pages, start, size);
+    if (pw_os_move(pages, size, start)) {
+        PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)size);
+        extent->hugetlb = 0;
+    }
+    pw_os_unmap(pages, size);
+}
+
+void pw_huge_before_fork(struct pw_arena *arena) {
+    if (arena->base && PW_READ(arena->stats, hugetlb_bytes) > 0) {
+        pw_arena_each(arena, leave_pool, NULL);
     }
 }

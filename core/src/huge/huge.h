@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// huge: advice for huge pages on large blocks, with an exact tail.
+// huge: large pages for large blocks, with an exact tail.
 //
 // Fresh extents of this size start so that the page behind their header page lies on a 2 MB
-// boundary. Whole 2 MB units get the advice; the 4 KB-rounded tail does not, so that a block never
-// costs more memory than the C library's would (ism-large-pages; "exact tail" in the design notes).
+// boundary (1 GB where such pages are wished for). Whole units get large pages; the 4 KB-rounded
+// tail does not, so that a block never costs more memory than the C library's would
+// (ism-large-pages; "exact tail" in the design notes).
+//
+// Pages of the hugetlb pool are taken on explicit wish only, reserved when the block is made. A
+// fork's child that writes one needs another one, and gets SIGBUS where the pool is empty: before a
+// fork, blocks on such pages are moved to ordinary ones.
 #ifndef PW_HUGE_HUGE_H
 #define PW_HUGE_HUGE_H
 
@@ -15,15 +20,31 @@
 
 struct pw_huge {
     bool on;
+    bool always;                // rather fresh large pages than warm ordinary ones
+    bool ordinary;              // no large pages: for locked blocks, and to compare
+    bool lock;                  // keep blocks in memory
+    uint8_t hugetlb;            // log2 of the page size wished for from the hugetlb pool; 0: none
+    uint64_t smallest, largest; // pages of a block
 };
 
-// Should a fresh extent of `pages` be laid out for huge pages?
+// Should an extent of `pages` be laid out for large pages?
 bool pw_huge_wanted(const struct pw_huge *huge, uint32_t pages);
 
-// Advise the whole 2 MB units of a fresh extent that pw_huge_wanted chose.
-void pw_huge_advise(struct pw_arena *arena, struct pw_extent *extent);
+// Pages to whose multiples the second page of such an extent is aligned.
+uint32_t pw_huge_unit(const struct pw_huge *huge, uint32_t pages);
+
+// May the pages of an extent from the pool serve a request that pw_huge_wanted chose?
+bool pw_huge_suits(const struct pw_huge *huge, const struct pw_extent *extent);
+
+// Give a fresh extent that pw_huge_wanted chose large pages: from the pool, else by advice. Locks
+// it if that is wished for.
+void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_extent *extent);
 
 // The block is gone: its advised pages no longer count.
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent);
+
+// A fork is about to happen: move blocks from the hugetlb pool's pages to ordinary ones. No other
+// thread may write them meanwhile.
+void pw_huge_before_fork(struct pw_arena *arena);
 
 #endif

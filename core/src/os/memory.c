@@ -20,6 +20,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define ANONYMOUS  (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
@@ -79,6 +86,10 @@ bool pw_os_join_reserved(void *address, size_t size) {
     return protect(address, size, PROT_NONE, 0);
 }
 
+bool pw_os_protect(void *address, size_t size, bool writable) {
+    return protect(address, size, writable ? READ_WRITE : PROT_READ, PW_OS_FAULT(PW_SITE_PROTECT));
+}
+
 void *pw_os_map_table(size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)
@@ -117,6 +128,24 @@ void pw_os_split_huge(void *address, size_t size) {
 
 bool pw_os_advise_huge(void *address, size_t size) {
     return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_SITE_ADVISE_HUGE));
+}
+
+bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift) {
+    // With a reservation: a page that the pool has not got is refused here, not at the first touch.
+    int flags =
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_FIXED | (int)(shift << MAP_HUGE_SHIFT);
+    return map_at(address, size, flags, -1, 0, PW_OS_FAULT(PW_SITE_HUGETLB));
+}
+
+bool pw_os_collapse(void *address, size_t size) {
+    return advise(address, size, MADV_COLLAPSE, PW_OS_FAULT(PW_SITE_COLLAPSE));
+}
+
+bool pw_os_lock(void *address, size_t size) {
+    int saved = errno;
+    bool done = !PW_OS_FAULT(PW_SITE_LOCK) && mlock(address, size) == 0;
+    errno = saved;
+    return done;
 }
 
 bool pw_os_populate(void *address, size_t size) {

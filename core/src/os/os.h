@@ -57,7 +57,20 @@ bool pw_os_discard(void *address, size_t size);
 // the dropped parts until it runs short of memory. Contents of the range are lost at any time.
 void pw_os_split_huge(void *address, size_t size);
 
+// Make pages that may only be read writable, or read-only again.
+bool pw_os_protect(void *address, size_t size, bool writable);
+
 bool pw_os_advise_huge(void *address, size_t size);
+
+// Pages of the hugetlb pool, of 1 << `shift` bytes, in place of what is mapped. False: what was
+// mapped may be gone.
+bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift);
+
+// Gather whole 2 MB units into huge pages now. False: not all could be.
+bool pw_os_collapse(void *address, size_t size);
+
+// Keep the range in memory.
+bool pw_os_lock(void *address, size_t size);
 
 // Fill fresh pages in one call instead of one fault each.
 bool pw_os_populate(void *address, size_t size);
@@ -132,6 +145,8 @@ enum pw_os_pages {
     PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
     PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is
                           // known
+    PW_OS_ZERO_PAGES,     // the kernel's shared zero page; these two only by PAGEMAP_SCAN
+    PW_OS_HUGE_PAGES,     // parts of huge pages, mapped as such
 };
 
 struct pw_os_pagemap {
@@ -151,6 +166,17 @@ bool pw_os_pagemap_each(struct pw_os_pagemap *pagemap, char *start, char *end,
 // The number of such pages. False: not known.
 bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
                          enum pw_os_pages kind, uint64_t *pages);
+
+// What a range of pages takes. False: not known.
+struct pw_os_tally {
+    uint64_t exclusive; // in memory, mapped by this process once
+    uint64_t shared;    // in memory, mapped elsewhere, or here more than once
+    uint64_t swapped;
+    uint64_t huge;   // of those in memory, mapped as huge pages
+    bool huge_known; // the kernel can tell
+};
+bool pw_os_pagemap_tally(struct pw_os_pagemap *pagemap, char *start, char *end,
+                         struct pw_os_tally *tally);
 
 // Is the page at `address` in memory and mapped by this process alone? False when in doubt;
 // *known says whether the kernel told anything. PAGEMAP_SCAN cannot answer this: the table is read.

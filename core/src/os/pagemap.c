@@ -23,6 +23,7 @@ struct scan_request {
 #define SCAN_PRESENT   ((uint64_t)1 << 3)
 #define SCAN_SWAPPED   ((uint64_t)1 << 4)
 #define SCAN_ZERO_PAGE ((uint64_t)1 << 5)
+#define SCAN_HUGE      ((uint64_t)1 << 6)
 
 #define ENTRY_PRESENT   ((uint64_t)1 << 63)
 #define ENTRY_SWAPPED   ((uint64_t)1 << 62)
@@ -57,16 +58,20 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
         .vec = (uintptr_t)found,
         .vec_len = BATCH,
     };
+    // With an empty return mask every region would be reported with no category and not merged by
+    // what we asked for; one category is enough and keeps neighbours together.
+    request.return_mask = SCAN_FILE;
     request.category_mask = request.category_inverted = SCAN_FILE;
-    if (kind == PW_OS_PRIVATE_PAGES) {
+    if (kind == PW_OS_ZERO_PAGES || kind == PW_OS_HUGE_PAGES) {
+        request.category_inverted = 0;
+        request.category_mask =
+            SCAN_PRESENT | (kind == PW_OS_HUGE_PAGES ? SCAN_HUGE : SCAN_ZERO_PAGE);
+    } else if (kind == PW_OS_PRIVATE_PAGES) {
         request.category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED;
     } else {
         request.category_mask |= SCAN_PRESENT | SCAN_ZERO_PAGE;
         request.category_inverted |= SCAN_ZERO_PAGE;
     }
-    // With an empty return mask every region would be reported with no category and not merged by
-    // what we asked for; one category is enough and keeps neighbours together.
-    request.return_mask = SCAN_FILE;
     if (PW_OS_FAULT(PW_SITE_PAGEMAP_SCAN)) {
         return -1;
     }
@@ -79,7 +84,7 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
 }
 
 static bool is_kind(uint64_t entry, enum pw_os_pages kind) {
-    if (entry & ENTRY_FILE) {
+    if (entry & ENTRY_FILE || kind == PW_OS_ZERO_PAGES || kind == PW_OS_HUGE_PAGES) {
         return false;
     }
     return kind == PW_OS_PRIVATE_PAGES ? (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) != 0
@@ -180,6 +185,43 @@ bool pw_os_pagemap_count(struct pw_os_pagemap *pagemap, char *start, char *end,
                          enum pw_os_pages kind, uint64_t *pages) {
     *pages = 0;
     return pw_os_pagemap_each(pagemap, start, end, kind, add_pages, pages);
+}
+
+// Zero pages and huge pages, which the table does not tell apart.
+static void tally_by_scan(struct pw_os_pagemap *pagemap, char *start, char *end,
+                          struct pw_os_tally *tally) {
+    uint64_t zero = 0;
+    if (pagemap->scan && pw_os_pagemap_count(pagemap, start, end, PW_OS_ZERO_PAGES, &zero) &&
+        pw_os_pagemap_count(pagemap, start, end, PW_OS_HUGE_PAGES, &tally->huge)) {
+        tally->huge_known = pagemap->scan;
+        tally->shared -= zero < tally->shared ? zero : tally->shared;
+    }
+}
+
+bool pw_os_pagemap_tally(struct pw_os_pagemap *pagemap, char *start, char *end,
+                         struct pw_os_tally *tally) {
+    int saved = errno;
+    uint64_t entries[BATCH];
+    bool known = ready(pagemap);
+    *tally = (struct pw_os_tally){0};
+    for (char *at = start; known && at < end;) {
+        size_t wanted = (size_t)(end - at) / PW_PAGE;
+        ssize_t got =
+            read_entries(pagemap, (uintptr_t)at, entries, wanted < BATCH ? wanted : BATCH);
+        known = got > 0;
+        for (ssize_t i = 0; i < got; i++, at += PW_PAGE) {
+            bool present = entries[i] & ENTRY_PRESENT;
+            bool exclusive = entries[i] & ENTRY_EXCLUSIVE;
+            tally->exclusive += present && exclusive;
+            tally->shared += present && !exclusive;
+            tally->swapped += !present && (entries[i] & ENTRY_SWAPPED);
+        }
+    }
+    if (known) {
+        tally_by_scan(pagemap, start, end, tally);
+    }
+    errno = saved;
+    return known;
 }
 
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known) {

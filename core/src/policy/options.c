@@ -34,6 +34,14 @@ static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
 static const struct word relieve_modes[] = {
     {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
 static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
+static const struct word huge_modes[] = {{"off", PW_HUGE_OFF},       {"on", PW_HUGE_ON},
+                                         {"always", PW_HUGE_ALWAYS}, {"0", PW_HUGE_OFF},
+                                         {"1", PW_HUGE_ON},          {NULL, 0}};
+static const struct word page_sources[] = {{"transparent", PW_PAGES_TRANSPARENT},
+                                           {"ordinary", PW_PAGES_ORDINARY},
+                                           {"hugetlb", PW_PAGES_2M},
+                                           {"hugetlb-1g", PW_PAGES_1G},
+                                           {NULL, 0}};
 static const struct word switches[] = {{"off", 0}, {"on", 1}, {"0", 0}, {"1", 1}, {NULL, 0}};
 
 static bool find_word(const struct word *words, const char *text, int *value) {
@@ -78,13 +86,15 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         options->zero = PW_ZERO_ALWAYS;
         break;
     case PW_POLICY_HUGE:
-        options->huge = options->pool = true;
+        options->huge = PW_HUGE_ON;
+        options->pool = true;
         break;
     case PW_POLICY_AUTO:
         options->share = PW_SHARE_LAZY;
         options->zero = PW_ZERO_BACKOFF;
         options->relieve = PW_RELIEVE_SHORT;
-        options->huge = options->pool = true;
+        options->huge = PW_HUGE_ON;
+        options->pool = true;
         break;
     default: // plain; direct and ksm leave blocks to the C library's own mapping of large ones
         options->threshold = SMALLEST_THRESHOLD;
@@ -115,8 +125,12 @@ static const struct option known_options[] = {
     {.name = "collect", .kind = KIND_WORD, .offset = AT(collect), .words = collect_modes},
     {.name = "modules", .kind = KIND_WORD, .offset = AT(modules), .words = module_sets},
     {.name = "pool", .kind = KIND_SWITCH, .offset = AT(pool), .words = switches},
-    {.name = "huge", .kind = KIND_SWITCH, .offset = AT(huge), .words = switches},
     {.name = "relieve", .kind = KIND_WORD, .offset = AT(relieve), .words = relieve_modes},
+    {.name = "huge", .kind = KIND_WORD, .offset = AT(huge), .words = huge_modes},
+    {"huge-min", KIND_SIZE, AT(huge_min), NULL, SMALLEST_THRESHOLD, SIZE_MAX},
+    {"huge-max", KIND_SIZE, AT(huge_max), NULL, SMALLEST_THRESHOLD, SIZE_MAX},
+    {.name = "pages", .kind = KIND_WORD, .offset = AT(pages), .words = page_sources},
+    {.name = "lock", .kind = KIND_SWITCH, .offset = AT(lock), .words = switches},
     {.name = "verbose", .kind = KIND_SWITCH, .offset = AT(verbose), .words = switches},
     {.name = "statistics", .kind = KIND_FOLDER, .offset = AT(statistics)},
 };

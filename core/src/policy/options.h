@@ -22,17 +22,22 @@ enum pw_share_mode { PW_SHARE_OFF, PW_SHARE_LAZY, PW_SHARE_ALWAYS };
 enum pw_zero_mode { PW_ZERO_OFF, PW_ZERO_BACKOFF, PW_ZERO_ALWAYS };
 enum pw_collect_mode { PW_COLLECT_AUTO, PW_COLLECT_GETRUSAGE, PW_COLLECT_BURST };
 enum pw_relieve_mode { PW_RELIEVE_OFF, PW_RELIEVE_SHORT, PW_RELIEVE_ALWAYS };
+enum pw_huge_mode { PW_HUGE_OFF, PW_HUGE_ON, PW_HUGE_ALWAYS };
+enum pw_page_source { PW_PAGES_TRANSPARENT, PW_PAGES_ORDINARY, PW_PAGES_2M, PW_PAGES_1G };
 enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
 
 struct pw_options {
     enum pw_policy policy;
-    size_t threshold; // bytes
-    int share;        // enum pw_share_mode
-    int zero;         // enum pw_zero_mode
-    int collect;      // enum pw_collect_mode
-    int modules;      // enum pw_modules
-    int relieve;      // enum pw_relieve_mode
-    bool pool, huge, verbose;
+    size_t threshold;          // bytes
+    int share;                 // enum pw_share_mode
+    int zero;                  // enum pw_zero_mode
+    int collect;               // enum pw_collect_mode
+    int modules;               // enum pw_modules
+    int relieve;               // enum pw_relieve_mode
+    int huge;                  // enum pw_huge_mode
+    int pages;                 // enum pw_page_source, of large blocks
+    size_t huge_min, huge_max; // bytes; 0: by mode
+    bool pool, lock, verbose;
     unsigned slack_percent, decay_seconds;
     char statistics[256]; // folder; empty: none
 };

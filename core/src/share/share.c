@@ -19,6 +19,10 @@ void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
     pw_os_pagemap_open(&share->pagemap);
 }
 
+uint32_t pw_share_owners(struct pw_share *share, const struct pw_extent *extent) {
+    return pw_snapshot_at(share, extent->snapshot)->owners;
+}
+
 void pw_share_after_fork(struct pw_share *share) {
     // The parent's descriptor shows the parent's page tables. It is closed, not used.
     pw_os_close(&share->pagemap.file);

@@ -70,6 +70,9 @@ bool pw_share_ready(struct pw_share *share, bool publishing);
 bool pw_share_count_private(struct pw_share *share, const struct pw_extent *extent, uint32_t first,
                             uint32_t pages, uint64_t *total);
 
+// How many extents are on the snapshot of one that has one.
+uint32_t pw_share_owners(struct pw_share *share, const struct pw_extent *extent);
+
 // Write pages [first, first + pages) of `source` into a new snapshot and map them onto it. Pages
 // that it shared before must be among them. The caller holds signals back: a handler that jumps out
 // would leave the snapshot half-written. Returns the pages published, counted from `first`:

@@ -30,8 +30,12 @@ static bool move_to_file(struct pw_stats *stats, void *address) {
     return true;
 }
 
+void pw_stats_name(struct pw_stats *stats, const char *policy) {
+    snprintf(stats->block->policy, sizeof stats->block->policy, "%s", policy);
+}
+
 bool pw_stats_publish(struct pw_stats *stats, const char *directory, const char *policy) {
-    snprintf(stats->own.policy, sizeof stats->own.policy, "%s", policy);
+    pw_stats_name(stats, policy);
     if (!*directory) {
         return true;
     }

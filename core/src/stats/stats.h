@@ -18,6 +18,9 @@ void pw_stats_start(struct pw_stats *stats);
 // Leave the block in `directory` from now on. False: it stays private to the process.
 bool pw_stats_publish(struct pw_stats *stats, const char *directory, const char *policy);
 
+// Another policy is in force from now on.
+void pw_stats_name(struct pw_stats *stats, const char *policy);
+
 // A fork's child starts its own block: gauges are inherited, counters start at zero.
 void pw_stats_after_fork(struct pw_stats *stats);
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//
+// Switching on and off inside a running R: the malloc family and the copy functions (family.h) are
+// put into the GOTs of R and its packages, where they are not preloaded already.
+
+#include "front/got.h"
+#include "front/heap.h"
+#include "os/os.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+// --- the functions ---------------------------------------------------------------
+
+// The C library's, as R finds them.
+static struct {
+    void *(*memcpy)(void *, const void *, size_t);
+    void *(*memmove)(void *, const void *, size_t);
+    void *(*memset)(void *, int, size_t);
+    size_t (*malloc_usable_size)(void *);
+    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*getrusage)(__rusage_who_t, struct rusage *);
+    void *(*dlopen)(const char *, int);
+} next;
+
+#define FAMILY(name) hooked_##name
+#define FAMILY_API   static
+#define NEXT(name)   next.name
+
+#include "front/family.h"
+
+static void *hooked_dlopen(const char *path, int flags);
+
+#define FUNCTION(which)                                                                            \
+    { .name = #which, .replacement = (void *)hooked_##which }
+#define NEEDED_FOR(which)                                                                          \
+    { .name = #which, .replacement = (void *)hooked_##which, .until_no_use = true }
+
+static struct pw_got_function functions[] = {
+    FUNCTION(malloc),
+    FUNCTION(calloc),
+    NEEDED_FOR(free),
+    NEEDED_FOR(realloc),
+    NEEDED_FOR(reallocarray),
+    FUNCTION(memalign),
+    FUNCTION(aligned_alloc),
+    FUNCTION(posix_memalign),
+    FUNCTION(valloc),
+    FUNCTION(pvalloc),
+    NEEDED_FOR(malloc_usable_size),
+    FUNCTION(memcpy),
+    FUNCTION(memmove),
+    FUNCTION(memset),
+    FUNCTION(__memcpy_chk),
+    FUNCTION(__memmove_chk),
+    FUNCTION(__memset_chk),
+    FUNCTION(pthread_create),
+    FUNCTION(getrusage),
+    // R loads packages by absolute path. Other callers' search paths would depend on the caller.
+    {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
+};
+
+#define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
+
+static void find_originals(void) {
+    for (size_t i = 0; i < FUNCTION_COUNT; i++) {
+        functions[i].original = dlsym(RTLD_DEFAULT, functions[i].name);
+    }
+    next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
+    next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
+    next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");
+    next.malloc_usable_size = (size_t(*)(void *))dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                                   void *))dlsym(RTLD_DEFAULT, "pthread_create");
+    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))dlsym(RTLD_DEFAULT, "getrusage");
+    next.dlopen = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
+}
+
+// Do R's malloc and free belong to the C library? Our frees go there.
+static bool allocator_is_known(void) {
+    Dl_info found, expected;
+    void *seen = dlsym(RTLD_DEFAULT, "malloc");
+    return seen && dladdr(seen, &found) && dladdr((void *)__libc_malloc, &expected) &&
+           found.dli_fbase == expected.dli_fbase;
+}
+
+// --- switching ---------------------------------------------------------------------
+
+static struct {
+    pthread_mutex_t lock;
+    struct pw_got got;
+    bool hooked;           // functions are in place
+    bool started;          // the collector was told to announce itself
+    unsigned blas_threads; // counted as quiet
+} hooks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// OpenBLAS ends its threads when a process forks, and starts others at the next call.
+static void before_fork(void) {
+    __atomic_fetch_sub(&pw_heap.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
+    hooks.blas_threads = 0;
+}
+
+static void after_fork_child(void) {
+    pthread_mutex_init(&hooks.lock, NULL);
+}
+
+// The threads that OpenBLAS started before we were asked for: quiet ones, where the process has no
+// others. In doubt none are counted, and zero reclaim is left out.
+static void count_blas_threads(void) {
+    int (*parallel)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_parallel");
+    int (*count)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_num_threads");
+    bool has_own = parallel && count && parallel() == 1; // POSIX threads of its own
+    unsigned threads = has_own ? (unsigned)count() : 1;
+    if (threads > 1 && pw_os_thread_count() == threads) {
+        hooks.blas_threads = threads - 1;
+        __atomic_fetch_add(&pw_heap.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
+    }
+}
+
+static void *hooked_dlopen(const char *path, int flags) {
+    void *library = next.dlopen(path, flags);
+    pthread_mutex_lock(&hooks.lock);
+    if (library && hooks.hooked) {
+        pw_got_patch(&hooks.got);
+    }
+    pthread_mutex_unlock(&hooks.lock);
+    return library;
+}
+
+// NULL, or why R does not reach us.
+static const char *hook(void) {
+    if (pw_gate.preloaded || hooks.hooked) {
+        return NULL;
+    }
+    if (!allocator_is_known()) {
+        return "another library stands before the C library's malloc (preloaded, or a sanitizer)";
+    }
+    if (!hooks.got.functions) {
+        find_originals();
+        hooks.got.functions = functions;
+        hooks.got.function_count = FUNCTION_COUNT;
+        pthread_atfork(before_fork, NULL, after_fork_child);
+        count_blas_threads();
+    }
+    pw_got_patch(&hooks.got);
+    hooks.hooked = hooks.got.patched > 0;
+    return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
+}
+
+bool pw_switch_on(const char *options, const char **reason) {
+    const char *problem = NULL;
+    pthread_mutex_lock(&hooks.lock);
+    problem = pw_heap_switch_on(options);
+    if (!problem) {
+        problem = hook();
+        if (problem) {
+            pw_heap_switch_off();
+        }
+    }
+    if (!problem && !hooks.started) {
+        pw_collection_find_runtime();
+        hooks.started = true;
+    }
+    pthread_mutex_unlock(&hooks.lock);
+    if (reason) {
+        *reason = problem;
+    }
+    return problem == NULL;
+}
+
+void pw_switch_off(void) {
+    pthread_mutex_lock(&hooks.lock);
+    pw_heap_switch_off();
+    pw_block_recover();
+    if (hooks.hooked) {
+        pw_got_restore(&hooks.got, pw_heap.arena.live_pages == 0);
+        hooks.hooked = false;
+    }
+    pthread_mutex_unlock(&hooks.lock);
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+//
+// Switching on and off by global offset tables, with libraries that stand for R and its packages:
+// test_hooks FOLDER, which holds libR.so, lazy/libs/lazy.so and strict/libs/strict.so.
+#include "support.h"
+
+#include <dlfcn.h>
+#include <pagewise.h>
+#include <pthread.h>
+
+#define MB ((size_t)1 << 20)
+
+struct module {
+    void *(*allocate)(size_t);
+    void *(*allocate_zeroed)(size_t);
+    void *(*resize)(void *, size_t);
+    void (*release)(void *);
+    void *(*copy)(void *, const void *, size_t);
+    void *(*load)(const char *);
+};
+
+static char folder[256];
+
+static const char *path_to(const char *name) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static struct module functions_of(void *library) {
+    struct module module = {
+        (void *(*)(size_t))dlsym(library, "module_allocate"),
+        (void *(*)(size_t))dlsym(library, "module_allocate_zeroed"),
+        (void *(*)(void *, size_t))dlsym(library, "module_resize"),
+        (void (*)(void *))dlsym(library, "module_free"),
+        (void *(*)(void *, const void *, size_t))dlsym(library, "module_copy"),
+        (void *(*)(const char *))dlsym(library, "module_load"),
+    };
+    return module;
+}
+
+static struct module load(const char *name) {
+    void *library = dlopen(path_to(name), RTLD_LAZY | RTLD_LOCAL);
+    if (!library) {
+        fail_msg("%s", dlerror());
+    }
+    return functions_of(library);
+}
+
+static uint64_t live(void) {
+    struct pw_statistics block = {0};
+    pw_statistics_read(&block, sizeof block);
+    return block.live_bytes;
+}
+
+static bool serves(const struct module *module) {
+    void *block = module->allocate(MB);
+    bool ours = pw_owns(block);
+    memset(block, 1, MB);
+    module->release(block);
+    return ours;
+}
+
+// Protections of the mappings of a file, one character triple each.
+static void protections(const char *name, char *out, size_t size) {
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    size_t used = 0;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        const char *space = strchr(line, ' ');
+        if (strstr(line, name) && space && used + 4 < size) {
+            memcpy(out + used, space + 1, 3);
+            used += 3;
+        }
+    }
+    out[used] = 0;
+    fclose(maps);
+}
+
+static void options_are_checked_before_anything_is_changed(void **state) {
+    const char *reason = NULL;
+    (void)state;
+    struct module r = load("libR.so");
+    assert_false(pw_switch_on("policy=auto,threshold=nonsense", &reason));
+    assert_non_null(strstr(reason, "threshold=nonsense"));
+    assert_false(pw_switch_on("policy=ksm", &reason));
+    assert_non_null(strstr(reason, "pagewise run"));
+    assert_false(pw_switch_on("policy=plain", NULL));
+    assert_false(pw_is_on());
+    assert_false(serves(&r));
+}
+
+static void only_modules_of_r_are_served(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    assert_true(pw_switch_on("policy=auto", NULL));
+    assert_true(serves(&r));
+    void *volatile own = malloc(MB);
+    assert_false(pw_owns(own));
+    free(own);
+    pw_switch_off();
+    assert_false(serves(&r));
+}
+
+static void libraries_that_r_loads_later_are_served(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    assert_true(pw_switch_on("policy=auto", NULL));
+    void *library = r.load(path_to("lazy/libs/lazy.so"));
+    assert_non_null(library);
+    struct module package = functions_of(library);
+    assert_true(serves(&package));
+    dlclose(library);
+    library = r.load(path_to("lazy/libs/lazy.so"));
+    package = functions_of(library);
+    assert_true(serves(&package));
+    pw_switch_off();
+    assert_false(serves(&package));
+}
+
+static void read_only_tables_are_read_only_again(void **state) {
+    char before[256], after[256];
+    (void)state;
+    struct module package = load("strict/libs/strict.so");
+    protections("strict.so", before, sizeof before);
+    assert_true(pw_switch_on("policy=auto", NULL));
+    assert_true(serves(&package));
+    protections("strict.so", after, sizeof after);
+    assert_string_equal(before, after);
+    pw_switch_off();
+    assert_false(serves(&package));
+    protections("strict.so", after, sizeof after);
+    assert_string_equal(before, after);
+}
+
+static void blocks_outlive_the_switch(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    uint64_t before = live();
+    void *older = r.allocate(2 * MB);
+    memset(older, 7, 2 * MB);
+    assert_true(pw_switch_on("policy=share", NULL));
+    char *one = r.allocate(4 * MB), *two = r.allocate(4 * MB);
+    memset(one, 3, 4 * MB);
+    r.copy(two, one, 4 * MB);
+    older = r.resize(older, 3 * MB); // a block of the C library
+    pw_switch_off();
+    assert_int_equal(((char *)older)[2 * MB - 1], 7);
+    two[0] = 4;
+    assert_int_equal(one[0], 3);
+    assert_int_equal(two[4 * MB - 1], 3);
+    r.release(one);
+    two = r.resize(two, 5 * MB);
+    assert_int_equal(two[0], 4);
+    assert_int_equal(two[4 * MB - 1], 3);
+    r.release(two);
+    r.release(older);
+    assert_int_equal(live(), before);
+}
+
+// The program itself is not hooked: its free and realloc reach the C library.
+static void others_may_release_and_resize_our_blocks(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    uint64_t before = live();
+    assert_true(pw_switch_on("policy=auto,decay=0", NULL));
+    for (int i = 0; i < 50; i++) {
+        char *freed = r.allocate(MB), *shrunk = r.allocate(4 * MB), *grown = r.allocate(MB);
+        assert_true(pw_owns(freed) && pw_owns(shrunk) && pw_owns(grown));
+        memset(freed, 1, MB);
+        memset(shrunk, 2, 4 * MB);
+        memset(grown, 3, MB);
+        char *volatile away = freed;
+        free(away);
+        shrunk = realloc(shrunk, MB);
+        grown = realloc(grown, 8 * MB);
+        assert_int_equal(shrunk[MB - 1], 2);
+        assert_int_equal(grown[MB - 1], 3);
+        shrunk = r.resize(shrunk, 3 * MB);
+        assert_int_equal(shrunk[MB - 1], 2);
+        memset(shrunk, 4, 3 * MB);
+        r.release(shrunk);
+        r.release(grown);
+        char *all = r.allocate(4 * MB); // pages that were unmapped must be there again
+        memset(all, 5, 4 * MB);
+        shrunk = realloc(all, MB);
+        r.release(shrunk);
+        all = r.allocate_zeroed(4 * MB);
+        for (size_t at = 0; at < 4 * MB; at += 512) {
+            assert_int_equal(all[at], 0);
+        }
+        memset(all, 6, 4 * MB);
+        r.release(all);
+    }
+    pw_collection_ended();
+    pw_trim();
+    assert_int_equal(live(), before); // those that the C library unmapped are found
+    pw_switch_off();
+}
+
+static void *keep_allocating(void *argument) {
+    const struct module *r = argument;
+    for (int i = 0; i < 400; i++) {
+        char *block = r->allocate(MB);
+        CHECK(block);
+        memset(block, i, MB);
+        block = r->resize(block, 2 * MB);
+        CHECK(block[MB - 1] == (char)i);
+        r->release(block);
+    }
+    return NULL;
+}
+
+static void it_is_switched_while_threads_work(void **state) {
+    pthread_t threads[2];
+    (void)state;
+    struct module r = load("libR.so");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_allocating, &r), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        assert_true(pw_switch_on(i % 2 ? "policy=share" : "policy=auto,huge=always", NULL));
+        pw_switch_off();
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+static void children_can_switch_as_well(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    assert_true(pw_switch_on("policy=auto", NULL));
+    char *block = r.allocate(4 * MB);
+    memset(block, 1, 4 * MB);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(serves(&r));
+        block[5] = 2;
+        pw_switch_off();
+        CHECK(!serves(&r));
+        CHECK(pw_switch_on("policy=share", NULL));
+        CHECK(serves(&r));
+        r.release(block);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(block[5], 1);
+    r.release(block);
+    pw_switch_off();
+}
+
+static void large_pages_survive_forks(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    struct pw_block_info info;
+    assert_true(pw_switch_on("policy=huge,huge=always,pages=hugetlb", NULL));
+    char *block = r.allocate(8 * MB);
+    assert_true(pw_block_describe(block, &info));
+    memset(block, 1, 8 * MB);
+    print_message("from the hugetlb pool: %s\n", info.from_hugetlb ? "yes" : "no (it is empty)");
+    pid_t child = fork();
+    if (child == 0) {
+        memset(block, 2, 8 * MB);
+        _exit(block[8 * MB - 1] == 2 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(block[8 * MB - 1], 1);
+    memset(block, 3, 8 * MB);
+    r.release(block);
+    block = r.allocate(8 * MB);
+    memset(block, 3, 8 * MB);
+    assert_true(pw_collapse(block, 8 * MB) <= 8 * MB);
+    r.release(block);
+    pw_switch_off();
+}
+
+static void costs_of_shared_pages_are_told(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    struct pw_page_cost cost;
+    assert_true(pw_switch_on("policy=share", NULL));
+    char *one = r.allocate(4 * MB), *two = r.allocate(4 * MB);
+    memset(one, 1, 4 * MB);
+    r.copy(two, one, 4 * MB);
+    assert_true(pw_page_cost(two, 4 * MB, &cost));
+    assert_true(cost.shared > 3 * MB && cost.own < MB && cost.absent < MB);
+    memset(two, 2, 2 * MB);
+    assert_true(pw_page_cost(two, 4 * MB, &cost));
+    assert_true(cost.shared > MB && cost.own >= 2 * MB - 4096);
+    r.release(one);
+    assert_true(pw_page_cost(two, 4 * MB, &cost));
+    assert_true(cost.shared == 0 && cost.own > 3 * MB);
+    r.release(two);
+    pw_switch_off();
+    assert_true(pw_page_cost(&cost, sizeof cost, &cost));
+    assert_true(pw_page_cost(NULL, 0, &cost));
+}
+
+int main(int count, char **words) {
+    snprintf(folder, sizeof folder, "%s", count > 1 ? words[1] : ".");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_checked_before_anything_is_changed),
+        cmocka_unit_test(only_modules_of_r_are_served),
+        cmocka_unit_test(libraries_that_r_loads_later_are_served),
+        cmocka_unit_test(read_only_tables_are_read_only_again),
+        cmocka_unit_test(blocks_outlive_the_switch),
+        cmocka_unit_test(others_may_release_and_resize_our_blocks),
+        cmocka_unit_test(it_is_switched_while_threads_work),
+        cmocka_unit_test(children_can_switch_as_well),
+        cmocka_unit_test(large_pages_survive_forks),
+        cmocka_unit_test(costs_of_shared_pages_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

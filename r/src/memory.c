@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+//
+// What vectors cost. Nothing here keeps a reference to a vector of the user's: R would copy it at
+// the next change of an element.
+#include "calls.h"
+
+#include <pagewise.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PAGE         4096u
+#define DEEPEST_LIST 64
+
+static const char *const cost_names[] = {"bytes",   "own",     "shared", "swapped",
+                                         "absent",  "huge",    "known",  "huge_known",
+                                         "managed", "vectors", "compact"};
+enum cost_field {
+    BYTES,
+    OWN,
+    SHARED,
+    SWAPPED,
+    ABSENT,
+    HUGE_PAGES,
+    KNOWN,
+    HUGE_KNOWN,
+    MANAGED,
+    VECTORS,
+    COMPACT,
+    COST_FIELDS
+};
+
+// --- walking an object -------------------------------------------------------------
+
+struct leaf {
+    const void *data; // NULL: a compact vector, which has none
+    size_t size;
+};
+
+typedef void visit_leaf(void *context, const struct leaf *leaf);
+
+static size_t element_size(SEXP x) {
+    switch (TYPEOF(x)) {
+    case LGLSXP:
+    case INTSXP:
+        return sizeof(int);
+    case REALSXP:
+        return sizeof(double);
+    case CPLXSXP:
+        return sizeof(Rcomplex);
+    case RAWSXP:
+        return 1;
+    case STRSXP:
+    case VECSXP:
+    case EXPRSXP:
+        return sizeof(SEXP);
+    default:
+        return 0;
+    }
+}
+
+// Vectors of an object: itself, and what lists hold. Pointers of character vectors and lists count;
+// the strings that they point to are R's, in one pool.
+static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
+    size_t element = element_size(x);
+    if (element == 0 || depth > DEEPEST_LIST) {
+        return;
+    }
+    struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element};
+    if (!ALTREP(x)) {
+        leaf.data = DATAPTR_RO(x);
+    } else if (TYPEOF(x) != VECSXP) {
+        leaf.data = DATAPTR_OR_NULL(x);
+    }
+    visit(context, &leaf);
+    if (TYPEOF(x) == VECSXP || TYPEOF(x) == EXPRSXP) {
+        for (R_xlen_t i = 0; i < XLENGTH(x); i++) {
+            each_leaf(VECTOR_ELT(x, i), depth + 1, visit, context);
+        }
+    }
+}
+
+// --- costs ---------------------------------------------------------------------------
+
+struct sum {
+    double fields[COST_FIELDS];
+    const void *seen[256]; // large vectors, so that one that is listed twice counts once
+    int seen_count;
+};
+
+static bool seen_before(struct sum *sum, const struct leaf *leaf) {
+    for (int i = 0; i < sum->seen_count; i++) {
+        if (sum->seen[i] == leaf->data) {
+            return true;
+        }
+    }
+    if (leaf->size >= PAGE && sum->seen_count < 256) {
+        sum->seen[sum->seen_count++] = leaf->data;
+    }
+    return false;
+}
+
+static void add_cost(void *context, const struct leaf *leaf) {
+    struct sum *sum = context;
+    struct pw_page_cost cost;
+    struct pw_block_info block;
+    double *fields = sum->fields;
+    if (leaf->data && seen_before(sum, leaf)) {
+        return;
+    }
+    fields[VECTORS]++;
+    fields[BYTES] += (double)leaf->size;
+    if (!leaf->data) {
+        fields[COMPACT] += (double)leaf->size;
+        return;
+    }
+    if (leaf->size < PAGE) { // in a page with other small vectors
+        fields[OWN] += (double)leaf->size;
+        return;
+    }
+    bool managed = pw_block_describe(leaf->data, &block);
+    fields[MANAGED] += managed ? (double)leaf->size : 0;
+    if (!pw_page_cost(leaf->data, leaf->size, &cost)) {
+        fields[KNOWN] = 0;
+        return;
+    }
+    fields[OWN] += (double)cost.own;
+    fields[SHARED] += (double)cost.shared;
+    fields[SWAPPED] += (double)cost.swapped;
+    fields[ABSENT] += (double)cost.absent;
+    fields[HUGE_PAGES] += (double)cost.huge;
+    fields[HUGE_KNOWN] = fields[HUGE_KNOWN] && cost.huge_known;
+}
+
+static void write_cost(SEXP x, double *fields) {
+    struct sum sum = {.fields = {[KNOWN] = 1, [HUGE_KNOWN] = 1}};
+    each_leaf(x, 0, add_cost, &sum);
+    memcpy(fields, sum.fields, sizeof sum.fields);
+}
+
+static SEXP names_of_costs(void) {
+    SEXP names = PROTECT(Rf_allocVector(STRSXP, COST_FIELDS));
+    for (int i = 0; i < COST_FIELDS; i++) {
+        SET_STRING_ELT(names, i, Rf_mkChar(cost_names[i]));
+    }
+    UNPROTECT(1);
+    return names;
+}
+
+// Snapshots that the vectors of an object are on.
+struct snapshots {
+    double found[64];
+    int count;
+};
+
+static void add_snapshot(void *context, const struct leaf *leaf) {
+    struct snapshots *list = context;
+    struct pw_block_info block;
+    if (leaf->data && list->count < 64 && pw_block_describe(leaf->data, &block) && block.snapshot) {
+        list->found[list->count++] = (double)block.snapshot;
+    }
+}
+
+static SEXP snapshots_of(SEXP x) {
+    struct snapshots list = {.count = 0};
+    each_leaf(x, 0, add_snapshot, &list);
+    SEXP found = Rf_allocVector(REALSXP, list.count);
+    if (list.count > 0) {
+        memcpy(REAL(found), list.found, (size_t)list.count * sizeof(double));
+    }
+    return found;
+}
+
+// list(cost, snapshots, address)
+SEXP pagewise_cost(SEXP x) {
+    struct pw_block_info block;
+    char address[32] = "";
+    SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
+    SEXP cost = PROTECT(Rf_allocVector(REALSXP, COST_FIELDS));
+    write_cost(x, REAL(cost));
+    SEXP names = PROTECT(names_of_costs());
+    Rf_setAttrib(cost, R_NamesSymbol, names);
+    SET_VECTOR_ELT(result, 0, cost);
+    SET_VECTOR_ELT(result, 1, snapshots_of(x));
+    if (element_size(x) && !ALTREP(x) && pw_block_describe(DATAPTR_RO(x), &block)) {
+        snprintf(address, sizeof address, "%p", block.address);
+    }
+    SET_VECTOR_ELT(result, 2, Rf_mkString(address));
+    UNPROTECT(3);
+    return result;
+}
+
+// --- variables ---------------------------------------------------------------------------
+
+// The value of a variable, without running code: NULL for promises and active bindings.
+static SEXP plain_value(SEXP symbol, SEXP environment) {
+    if (R_BindingIsActive(symbol, environment)) {
+        return NULL;
+    }
+    SEXP value = Rf_findVarInFrame(environment, symbol);
+    return value == R_UnboundValue || element_size(value) == 0 ? NULL : value;
+}
+
+static void add_bytes(void *context, const struct leaf *leaf) {
+    *(double *)context += leaf->data ? (double)leaf->size : 0;
+}
+
+// list(names, bytes, snapshots) of the variables that are vectors or lists.
+SEXP pagewise_frame(SEXP environment) {
+    SEXP names = PROTECT(R_lsInternal3(environment, TRUE, FALSE));
+    R_xlen_t count = XLENGTH(names);
+    SEXP sizes = PROTECT(Rf_allocVector(REALSXP, count));
+    SEXP snapshots = PROTECT(Rf_allocVector(VECSXP, count));
+    for (R_xlen_t i = 0; i < count; i++) {
+        SEXP value = plain_value(Rf_installTrChar(STRING_ELT(names, i)), environment);
+        double size = 0;
+        if (value) {
+            each_leaf(value, 0, add_bytes, &size);
+            if (size >= PAGE) {
+                SET_VECTOR_ELT(snapshots, i, snapshots_of(value));
+            }
+        }
+        REAL(sizes)[i] = size;
+    }
+    SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
+    SET_VECTOR_ELT(result, 0, names);
+    SET_VECTOR_ELT(result, 1, sizes);
+    SET_VECTOR_ELT(result, 2, snapshots);
+    UNPROTECT(4);
+    return result;
+}
+
+// Costs of named variables: a matrix with a row each.
+SEXP pagewise_vectors(SEXP environment, SEXP names) {
+    int count = Rf_length(names);
+    SEXP costs = PROTECT(Rf_allocMatrix(REALSXP, COST_FIELDS, count));
+    for (int i = 0; i < count; i++) {
+        SEXP value = plain_value(Rf_installTrChar(STRING_ELT(names, i)), environment);
+        double *fields = REAL(costs) + (size_t)i * COST_FIELDS;
+        write_cost(value ? value : R_NilValue, fields);
+    }
+    SEXP labels = PROTECT(Rf_allocVector(VECSXP, 2));
+    SET_VECTOR_ELT(labels, 0, names_of_costs());
+    SET_VECTOR_ELT(labels, 1, names);
+    Rf_setAttrib(costs, R_DimNamesSymbol, labels);
+    UNPROTECT(2);
+    return costs;
+}
+
+// --- segments ----------------------------------------------------------------------------
+
+// list(id, address, size, unit, hugetlb, locked, huge) of all blocks of ours.
+SEXP pagewise_blocks(void) {
+    size_t room = pw_block_list(NULL, 0) + 16;
+    struct pw_block_info *blocks = (struct pw_block_info *)R_alloc(room, sizeof *blocks);
+    size_t count = pw_block_list(blocks, room);
+    count = count < room ? count : room;
+    static const char *const names[] = {"id",      "address", "size", "unit",
+                                        "hugetlb", "locked",  "huge"};
+    SEXP result = PROTECT(Rf_allocVector(VECSXP, 7));
+    SEXP labels = PROTECT(Rf_allocVector(STRSXP, 7));
+    for (int i = 0; i < 7; i++) {
+        SET_VECTOR_ELT(result, i, Rf_allocVector(i == 1 ? STRSXP : REALSXP, (R_xlen_t)count));
+        SET_STRING_ELT(labels, i, Rf_mkChar(names[i]));
+    }
+    Rf_setAttrib(result, R_NamesSymbol, labels);
+    for (size_t i = 0; i < count; i++) {
+        const struct pw_block_info *block = &blocks[i];
+        struct pw_page_cost cost = {0};
+        char address[32];
+        R_xlen_t at = (R_xlen_t)i;
+        bool known = pw_page_cost(block->address, block->size, &cost) && cost.huge_known;
+        snprintf(address, sizeof address, "%p", block->address);
+        REAL(VECTOR_ELT(result, 0))[at] = (double)block->id;
+        SET_STRING_ELT(VECTOR_ELT(result, 1), at, Rf_mkChar(address));
+        REAL(VECTOR_ELT(result, 2))[at] = (double)block->size;
+        REAL(VECTOR_ELT(result, 3))
+        [at] = block->huge_shift ? (double)(1ull << block->huge_shift) : 0;
+        REAL(VECTOR_ELT(result, 4))[at] = block->from_hugetlb;
+        REAL(VECTOR_ELT(result, 5))[at] = block->locked;
+        REAL(VECTOR_ELT(result, 6))[at] = known ? (double)cost.huge : NA_REAL;
+    }
+    UNPROTECT(2);
+    return result;
+}
+
+static void collapse_leaf(void *context, const struct leaf *leaf) {
+    if (leaf->data) {
+        *(double *)context += (double)pw_collapse(leaf->data, leaf->size);
+    }
+}
+
+SEXP pagewise_collapse(SEXP x) {
+    double collapsed = 0;
+    each_leaf(x, 0, collapse_leaf, &collapsed);
+    return Rf_ScalarReal(collapsed);
+}

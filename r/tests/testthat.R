@@ -1,0 +1,4 @@
+library(testthat)
+library(pagewise)
+
+test_check("pagewise")

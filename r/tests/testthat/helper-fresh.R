@@ -1,0 +1,27 @@
+# Run R code in a fresh process and return the lines it writes. `before`: words put before the
+# command, such as c("pagewise", "run", "--"). The attribute "status" is there when it failed.
+fresh_r <- function(code, environment = character(), before = character()) {
+  file <- tempfile(fileext = ".R")
+  on.exit(unlink(file))
+  writeLines(c(sprintf(".libPaths(%s)", deparse1(.libPaths())), code), file)
+  words <- c(before, file.path(R.home("bin"), "Rscript"), "--vanilla", file)
+  suppressWarnings(system2(words[[1]], shQuote(words[-1]), stdout = TRUE, stderr = TRUE,
+    env = environment))
+}
+
+statistic <- function(name) pagewise_status()$statistics[[name]]
+
+# The `pagewise` command of the source tree.
+pagewise_command <- function() {
+  command <- Sys.getenv("PAGEWISE_COMMAND")
+  if (nzchar(command) && file.exists(command)) command else skip("the pagewise command was not built")
+}
+
+skip_without_page_table <- function() {
+  skip_if_not(vector_cost(numeric(1e5))$known, "the page table is hidden here")
+}
+
+local_pagewise <- function(..., frame = parent.frame()) {
+  pagewise_on(...)
+  do.call(on.exit, list(quote(pagewise_off()), add = TRUE), envir = frame)
+}

@@ -1,0 +1,151 @@
+test_that("ISM switches large pages on and off at run time", {
+  expect_false(ISM())
+  expect_false(ISM.status()$status)
+  expect_false(ISM(TRUE))
+  expect_true(ISM())
+  x <- runif(2e6)
+  segments <- ISM.list()
+  mine <- segments[segments$size >= 16e6 & segments$size < 17e6, ]
+  expect_equal(nrow(mine), 1)
+  expect_match(mine$address, "^0x")
+  expect_true(ISM(FALSE))
+  expect_false(ISM())
+  expect_false(pagewise_status()$on)
+  expect_equal(length(x), 2e6)
+  rm(x)
+  gc()
+  after <- ISM.list()
+  expect_true(is.null(after) || !any(after$id %in% mine$id & after$size == mine$size))
+})
+
+test_that("vectors outside of the limits are left alone", {
+  on.exit(ISM(FALSE))
+  ISM(TRUE, minKB = 4096, maxKB = 10240)
+  status <- ISM.status()
+  expect_equal(c(status$minKB, status$maxKB, status$largepagesize), c(4096, 10240, 2048))
+  small <- runif(2e5)
+  fits <- runif(1e6)
+  large <- runif(4e6)
+  sizes <- ISM.list()$size
+  expect_equal(sum(sizes > 7e6 & sizes < 9e6), 1)
+  expect_equal(sum(sizes > 3e7), 0)
+})
+
+test_that("ISM keeps what the session has, and gives it back", {
+  local_pagewise("share", decay = 3)
+  ISM(TRUE)
+  ISM(TRUE, minKB = 2048)
+  expect_identical(pagewise_status()$policy, "share")
+  expect_identical(pagewise_status()$options[["decay"]], "3")
+  ISM(FALSE)
+  expect_true(pagewise_status()$on)
+  expect_identical(as.list(pagewise_status()$options), list(decay = "3"))
+  expect_false(ISM())
+})
+
+test_that("wishes that cannot be had fall back, and the status says why", {
+  free <- suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
+  skip_if_not(identical(free, 0), "the hugetlb pool has pages")
+  on.exit(ISM(FALSE))
+  ISM(TRUE, pages = "hugetlb")
+  x <- runif(1e6)
+  expect_identical(sum(x >= 0), 1000000L)
+  expect_match(ISM.status()$fallback, "hugetlb pool", all = FALSE)
+  expect_output(print(ISM.status()), "nr_hugepages")
+  ISM(TRUE, pages = "hugetlb-1g")
+  expect_equal(ISM.status()$largepagesize, 2^20)
+  y <- runif(1e6)
+  expect_identical(sum(y >= 0), 1000000L)
+})
+
+test_that("pages of the hugetlb pool are taken, counted and given back", {
+  free <- function() suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
+  skip_if_not(isTRUE(free() >= 16), "the hugetlb pool has no pages (sysctl vm.nr_hugepages=64)")
+  before <- free()
+  on.exit(ISM(FALSE))
+  ISM(TRUE, pages = "hugetlb")
+  x <- runif(2e6)
+  expect_match(ISM.list()$pages, "hugetlb 2 MB", all = FALSE)
+  expect_lt(free(), before)
+  expect_gt(memory_report()$huge, 12e6)
+  expect_equal(memory_profile(sum(x > 2))$value, 0)
+  y <- x
+  y[[1]] <- 0
+  expect_identical(y[-1], x[-1])
+  rm(x, y)
+  gc()
+  expect_equal(free(), before)
+})
+
+test_that("locked vectors are locked, or the status says why not", {
+  on.exit(ISM(FALSE))
+  locked <- function() as.numeric(sub("\\D*(\\d+).*", "\\1", grep("VmLck", readLines("/proc/self/status"), value = TRUE)))
+  before <- locked()
+  ISM(TRUE, lock = TRUE, pages = "ordinary")
+  x <- runif(1e6)
+  expect_true(locked() - before > 7000 || length(ISM.status()$fallback) > 0)
+  expect_match(ISM.list()$pages, "locked", all = FALSE)
+  y <- x
+  y[[1]] <- 0
+  expect_identical(y[-1], x[-1])
+  rm(x, y)
+  gc()
+  expect_lte(locked(), before + 1000)
+})
+
+test_that("large pages and locked vectors survive forks", {
+  on.exit(ISM(FALSE))
+  ISM(TRUE, pages = "hugetlb", lock = TRUE)
+  x <- runif(1e6)
+  sums <- parallel::mclapply(1:3, function(i) {
+    x[] <- i
+    sum(x)
+  })
+  expect_identical(sums, list(1e6, 2e6, 3e6))
+  expect_lt(sum(x), 1e6)
+})
+
+test_that("a vector that exists can be gathered into large pages", {
+  skip_if(pagewise:::transparent_mode() == "never", "transparent huge pages are off")
+  x <- runif(2e6)
+  before <- sum(x)
+  expect_gte(ISM.collapse(x), 0)
+  expect_identical(sum(x), before)
+  expect_identical(ISM.collapse(1:1e9), 0)
+  expect_identical(ISM.collapse(NULL), 0)
+  expect_identical(ISM.collapse(mean), 0)
+})
+
+test_that("free pages can be given back", {
+  local_pagewise()
+  x <- runif(4e6)
+  rm(x)
+  gc()
+  held <- statistic("cached_bytes")
+  expect_equal(ISM.trim(), held)
+  expect_equal(statistic("cached_bytes"), 0)
+})
+
+test_that("assignment with large pages works as in the slides", {
+  `:=` <- ism_assign
+  foo := matrix(runif(2e6), 1000)
+  expect_equal(dim(foo), c(1000, 2000))
+  expect_true(any(ISM.list()$size >= 16e6))
+  expect_false(ISM())
+  "bar" := 5
+  expect_equal(bar, 5)
+  expect_error(foo[1] := 2, "must be a name")
+  expect_error(baz := stop("inside"), "inside")
+  expect_false(ISM())
+  expect_false(":=" %in% getNamespaceExports("pagewise"))
+})
+
+test_that("wrong arguments are refused", {
+  expect_error(ISM(NA), "TRUE or FALSE")
+  expect_error(ISM("yes"), "TRUE or FALSE")
+  expect_error(ISM(TRUE, minKB = 1), "from 8 on")
+  expect_error(ISM(TRUE, minKB = 4096, maxKB = 1024), "less than")
+  expect_error(ISM(TRUE, pages = "gigantic"), "must be one of")
+  expect_error(ISM(TRUE, lock = 3), "TRUE or FALSE")
+  expect_false(ISM())
+})

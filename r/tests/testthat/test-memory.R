@@ -1,0 +1,131 @@
+test_that("a vector of its own costs its pages", {
+  skip_without_page_table()
+  x <- runif(1e6)
+  cost <- vector_cost(x)
+  expect_equal(cost$bytes, 8e6)
+  expect_lte(abs(cost$own - 8e6), 8192)
+  expect_equal(cost$shared, 0)
+  expect_identical(cost$shared_with, character())
+})
+
+test_that("asking does not change what is asked", {
+  x <- runif(1e6)
+  assign("asked", x, globalenv())
+  rm(x)
+  on.exit(rm("asked", envir = globalenv()))
+  vector_cost(get("asked", globalenv()))
+  memory_report()
+  before <- tracemem(get("asked", globalenv()))
+  out <- utils::capture.output(evalq(asked[1] <- 0, globalenv()))
+  untracemem(get("asked", globalenv()))
+  expect_identical(grep("tracemem", out), integer())
+})
+
+test_that("sharing names its partners", {
+  skip_without_page_table()
+  local_pagewise("share")
+  evalq({
+    pw_one <- runif(1e6)
+    pw_two <- pw_one
+    pw_two[[1]] <- 0
+  }, globalenv())
+  on.exit(rm("pw_one", "pw_two", envir = globalenv()), add = TRUE)
+  pw_one <- get("pw_one", globalenv())
+  expect_identical(vector_cost(pw_one)$shared_with, "pw_two")
+  report <- memory_report(1000)
+  row <- report$vectors[report$vectors$name == "pw_two", ]
+  expect_match(row$shared_with, "pw_one")
+  expect_gt(row$shared, 7e6)
+})
+
+test_that("pages that were never written are absent", {
+  skip_without_page_table()
+  local_pagewise()
+  x <- numeric(4e6)
+  cost <- vector_cost(x)
+  expect_gt(cost$absent, 3e7)
+  expect_lt(cost$own, 1e6)
+})
+
+test_that("odd objects have a cost as well", {
+  expect_equal(vector_cost(1:1e9)$compact, 4e9)
+  expect_equal(vector_cost(1:1e9)$own, 0)
+  expect_equal(vector_cost(NULL)$bytes, 0)
+  expect_equal(vector_cost(integer())$bytes, 0)
+  expect_equal(vector_cost(quote(x + y))$bytes, 0)
+  expect_equal(vector_cost(globalenv())$bytes, 0)
+  expect_equal(vector_cost(mean)$bytes, 0)
+  expect_equal(vector_cost(raw(10))$bytes, 10)
+  expect_equal(vector_cost(c(a = 1i))$bytes, 16)
+  x <- runif(1e5)
+  expect_equal(vector_cost(list(x, x, list(x)))$bytes, 8e5 + 24 + 8)
+  expect_equal(vector_cost(data.frame(a = x))$bytes, 8e5 + 8)
+  deep <- 1
+  for (i in 1:1000) deep <- list(deep)
+  expect_gt(vector_cost(deep)$vectors, 10)
+  expect_output(print(vector_cost(list(x, "a", 1:1e9))), "compact")
+})
+
+test_that("the report adds up and leaves promises and active bindings alone", {
+  delayedAssign("pw_promise", stop("forced"), assign.env = globalenv())
+  makeActiveBinding("pw_active", function() stop("called"), globalenv())
+  on.exit(rm("pw_promise", "pw_active", envir = globalenv()))
+  x <- runif(2e6)
+  assign("pw_large", x, globalenv())
+  on.exit(rm("pw_large", envir = globalenv()), add = TRUE)
+  report <- memory_report(3)
+  expect_lte(nrow(report$vectors), 3)
+  expect_true("pw_large" %in% report$vectors$name)
+  expect_gt(report$physical, 16e6)
+  expect_gt(report$page_tables, 0)
+  rss <- as.numeric(sub("\\D*(\\d+).*", "\\1", grep("VmRSS", readLines("/proc/self/status"), value = TRUE)))
+  expect_lt(report$physical, rss * 1024 * 1.1 + 1e6)
+  expect_output(print(report), "pw_large")
+  expect_error(memory_report("all"), "number of variables")
+  expect_equal(nrow(memory_report(0)$vectors), 0)
+  file <- tempfile(fileext = ".pdf")
+  grDevices::pdf(file)
+  expect_silent(plot(report))
+  expect_error(plot(memory_report(0)), "no variables")
+  grDevices::dev.off()
+  expect_gt(file.size(file), 1000)
+})
+
+test_that("a profile shows the peak of an expression and returns its value", {
+  gc() # what the collector frees meanwhile would hide the rise
+  profile <- memory_profile({
+    x <- runif(5e6)
+    Sys.sleep(0.1)
+    rm(x)
+    "value"
+  }, interval = 0.005)
+  expect_identical(profile$value, "value")
+  expect_gt(profile$peak - profile$start, 30e6)
+  expect_lt(profile$peak - profile$start, 80e6)
+  expect_gte(profile$elapsed, 0.1)
+  expect_gt(nrow(profile$samples), 10)
+  expect_lte(profile$average, profile$peak)
+  expect_output(print(profile), "peak")
+  expect_named(summary(profile), c("peak", "average", "start", "end", "elapsed"))
+  file <- tempfile(fileext = ".pdf")
+  grDevices::pdf(file)
+  expect_silent(plot(profile))
+  grDevices::dev.off()
+  expect_gt(file.size(file), 1000)
+})
+
+test_that("profiles end with errors, nest, and survive forks", {
+  expect_error(memory_profile(stop("inside")), "inside")
+  outer <- memory_profile(memory_profile(sum(1:10))$value + 1)
+  expect_equal(outer$value, 56)
+  forked <- memory_profile(parallel::mclapply(1:2, function(i) {
+    gc()
+    memory_profile(i)$value
+  }))
+  expect_equal(forked$value, list(1L, 2L))
+  expect_error(memory_profile(1, interval = 0), "from 0.001 to 60")
+  expect_error(memory_profile(1, interval = "fast"), "from 0.001 to 60")
+  threads <- length(list.files("/proc/self/task"))
+  for (i in 1:20) memory_profile(1)
+  expect_lte(length(list.files("/proc/self/task")), threads)
+})

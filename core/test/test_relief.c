@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Collections asked of R when memory is short: when, how often, and of whom.
-#include "front/heap.h"
+#include "front/process.h"
 #include "front/relief.h"
 #include "os/fault.h"
 #include "policy/relief.h"
@@ -96,7 +96,7 @@ static void *vector(size_t size) {
 }
 
 static uint64_t asked(void) {
-    return PW_READ(&pw_heap.stats, collections_asked);
+    return PW_READ(&pw_process.stats, collections_asked);
 }
 
 static void an_allocator_that_tries_again_gets_its_vector(void **state) {
@@ -124,7 +124,7 @@ static void with_room_nobody_waits(void **state) {
 static void others_never_see_a_failure(void **state) {
     (void)state;
     pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
-    pw_heap.relief = (struct pw_relief){0};
+    pw_process.relief = (struct pw_relief){0};
     assert_false(pw_relief_comes_first(64 << 20, (const void *)vector));
     assert_false(pw_relief_comes_first(64 << 20, NULL));
     assert_false(pw_relief_comes_first(SIZE_MAX, (const void *)Rf_allocVector3));
@@ -142,7 +142,7 @@ static void room_is_what_the_machine_says(void **state) {
 int main(void) {
     CHECK(pw_start("policy=auto"));
     pw_relief_find_allocator();
-    CHECK(pw_heap.allocator == (uintptr_t)Rf_allocVector3);
+    CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_must_have_been_made),
         cmocka_unit_test(warm_pages_are_room_of_our_own),

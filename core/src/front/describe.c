@@ -2,15 +2,15 @@
 //
 // What blocks and other memory cost: public functions for reports.
 
-#include "front/heap.h"
+#include "front/process.h"
 
 #define UNIT_SHIFT 21 // 2 MB
 
 static void describe(struct pw_block_info *info, const struct pw_extent *extent) {
-    uint64_t number = pw_extent_number(&pw_heap.arena, extent);
+    uint64_t number = pw_extent_number(&pw_process.arena, extent);
     *info = (struct pw_block_info){
         .id = number,
-        .address = pw_extent_address(&pw_heap.arena, extent) + extent->data_offset,
+        .address = pw_extent_address(&pw_process.arena, extent) + extent->data_offset,
         .size = extent->user_size,
         .page_bytes = (size_t)extent->pages * PW_PAGE,
         .snapshot = extent->snapshot,
@@ -23,14 +23,14 @@ static void describe(struct pw_block_info *info, const struct pw_extent *extent)
 }
 
 bool pw_block_describe(const void *address, struct pw_block_info *info) {
-    if (!pw_gate_contains(address) || !pw_heap_enter()) {
+    if (!pw_gate_contains(address) || !pw_process_enter()) {
         return false;
     }
-    const struct pw_extent *extent = pw_arena_find(&pw_heap.arena, address);
+    const struct pw_extent *extent = pw_arena_find(&pw_process.arena, address);
     if (extent) {
         describe(info, extent);
     }
-    pw_heap_leave();
+    pw_process_leave();
     return extent != NULL;
 }
 
@@ -50,19 +50,19 @@ static void add(void *context, struct pw_arena *arena, struct pw_extent *extent)
 
 size_t pw_block_list(struct pw_block_info *blocks, size_t room) {
     struct list list = {blocks, room, 0};
-    if (!pw_heap.arena.base || !pw_heap_enter()) {
+    if (!pw_process.arena.base || !pw_process_enter()) {
         return 0;
     }
-    pw_arena_each(&pw_heap.arena, add, &list);
-    pw_heap_leave();
+    pw_arena_each(&pw_process.arena, add, &list);
+    pw_process_leave();
     return list.count;
 }
 
 // The page table is asked without the heap's lock where Pagewise was never switched on.
 static bool tally(char *start, char *end, struct pw_os_tally *result) {
-    struct pw_os_pagemap own, *pagemap = &pw_heap.share.pagemap;
-    bool shared = pw_heap.arena.base != NULL;
-    if (shared && !pw_heap_enter()) {
+    struct pw_os_pagemap own, *pagemap = &pw_process.share.pagemap;
+    bool shared = pw_process.arena.base != NULL;
+    if (shared && !pw_process_enter()) {
         return false;
     }
     if (!shared) {
@@ -71,7 +71,7 @@ static bool tally(char *start, char *end, struct pw_os_tally *result) {
     }
     bool known = pw_os_pagemap_tally(pagemap, start, end, result);
     if (shared) {
-        pw_heap_leave();
+        pw_process_leave();
     } else {
         pw_os_close(&own.file);
     }
@@ -102,12 +102,12 @@ struct shared_part {
 
 static struct shared_part find_shared(char *start, char *end) {
     struct shared_part part = {end, end, 0, 0};
-    if (!pw_gate_contains(start) || !pw_heap_enter()) {
+    if (!pw_gate_contains(start) || !pw_process_enter()) {
         return part;
     }
-    const struct pw_extent *extent = pw_arena_find(&pw_heap.arena, start);
+    const struct pw_extent *extent = pw_arena_find(&pw_process.arena, start);
     if (extent && extent->snapshot) {
-        char *block = pw_extent_address(&pw_heap.arena, extent);
+        char *block = pw_extent_address(&pw_process.arena, extent);
         char *first = block + (size_t)extent->share_first * PW_PAGE;
         char *last = first + (size_t)extent->share_pages * PW_PAGE;
         first = start > first ? start : first;
@@ -115,13 +115,13 @@ static struct shared_part find_shared(char *start, char *end) {
         uint32_t pages = last > first ? (uint32_t)((last - first) / (ptrdiff_t)PW_PAGE) : 0;
         uint32_t page = (uint32_t)((first - block) / (ptrdiff_t)PW_PAGE);
         uint64_t written = 0;
-        if (pages && pw_share_count_private(&pw_heap.share, extent, page, pages, &written)) {
-            bool alone = pw_share_owners(&pw_heap.share, extent) == 1;
+        if (pages && pw_share_count_private(&pw_process.share, extent, page, pages, &written)) {
+            bool alone = pw_share_owners(&pw_process.share, extent) == 1;
             part = (struct shared_part){first, last, alone ? pages : written,
                                         alone ? 0 : pages - written};
         }
     }
-    pw_heap_leave();
+    pw_process_leave();
     return part;
 }
 

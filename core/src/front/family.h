@@ -16,8 +16,8 @@
 #include "front/collection.h"
 #include "front/copy.h"
 #include "front/foreign.h"
-#include "front/heap.h"
 #include "front/module.h"
+#include "front/process.h"
 #include "front/relief.h"
 
 #include <errno.h>

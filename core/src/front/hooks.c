@@ -4,7 +4,7 @@
 // put into the GOTs of R and its packages, where they are not preloaded already.
 
 #include "front/got.h"
-#include "front/heap.h"
+#include "front/process.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
@@ -97,7 +97,7 @@ static struct {
 
 // OpenBLAS ends its threads when a process forks, and starts others at the next call.
 static void before_fork(void) {
-    __atomic_fetch_sub(&pw_heap.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&pw_process.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
     hooks.blas_threads = 0;
 }
 
@@ -114,7 +114,7 @@ static void count_blas_threads(void) {
     unsigned threads = has_own ? (unsigned)count() : 1;
     if (threads > 1 && pw_os_thread_count() == threads) {
         hooks.blas_threads = threads - 1;
-        __atomic_fetch_add(&pw_heap.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&pw_process.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
     }
 }
 
@@ -174,7 +174,7 @@ void pw_switch_off(void) {
     pw_heap_switch_off();
     pw_block_recover();
     if (hooks.hooked) {
-        pw_got_restore(&hooks.got, pw_heap.arena.live_pages == 0);
+        pw_got_restore(&hooks.got, pw_process.arena.live_pages == 0);
         hooks.hooked = false;
     }
     pthread_mutex_unlock(&hooks.lock);

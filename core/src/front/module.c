@@ -5,7 +5,7 @@
 // pinned must never be remapped. Known are R itself and the libraries of R packages.
 
 #include "front/module.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -78,12 +78,12 @@ enum pw_module pw_module_of_path(const char *path) {
 enum pw_module pw_module_of(const void *site) {
     const char *path = path_of(site);
     enum pw_module module = path ? pw_module_of_path(path) : PW_MODULE_OTHER;
-    bool trusted = pw_heap.options.modules == PW_MODULES_ALL;
+    bool trusted = pw_process.options.modules == PW_MODULES_ALL;
     return trusted && module == PW_MODULE_OTHER ? PW_MODULE_RUNTIME : module;
 }
 
 bool pw_module_is_safe(const void *site) {
-    return pw_heap.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
+    return pw_process.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
 }
 
 bool pw_module_is_quiet(const void *site) {

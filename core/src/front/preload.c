@@ -4,7 +4,7 @@
 // library's.
 
 #include "front/collection.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 #include <errno.h>

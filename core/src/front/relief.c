@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "front/relief.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -12,48 +12,49 @@ void pw_relief_find_allocator(void) {
     void *allocator = dlsym(RTLD_DEFAULT, "Rf_allocVector3");
     Dl_info module;
     const ElfW(Sym) *symbol = NULL;
-    if (allocator && pw_heap.options.relieve != PW_RELIEVE_OFF &&
+    if (allocator && pw_process.options.relieve != PW_RELIEVE_OFF &&
         dladdr1(allocator, &module, (void **)&symbol, RTLD_DL_SYMENT) && symbol) {
-        pw_heap.allocator = (uintptr_t)allocator;
-        pw_heap.allocator_size = symbol->st_size;
+        pw_process.allocator = (uintptr_t)allocator;
+        pw_process.allocator_size = symbol->st_size;
     }
 }
 
 static uint64_t live_pages(void) {
-    return pw_heap.arena.live_pages + pw_heap.arena.foreign_pages;
+    return pw_process.arena.live_pages + pw_process.arena.foreign_pages;
 }
 
 static bool is_short(uint64_t request) {
-    if (pw_heap.options.relieve == PW_RELIEVE_ALWAYS) {
+    if (pw_process.options.relieve == PW_RELIEVE_ALWAYS) {
         return true;
     }
     uint64_t room = pw_os_memory_room() / PW_PAGE;
-    return pw_relief_is_short(room, pw_heap.arena.warm_pages, request);
+    return pw_relief_is_short(room, pw_process.arena.warm_pages, request);
 }
 
 static void end(void) {
-    uint64_t freed = pw_relief_ended(&pw_heap.relief, live_pages(), pw_os_monotonic_ns());
-    PW_COUNT(&pw_heap.stats, collections_asked, 1);
-    PW_COUNT(&pw_heap.stats, collections_asked_bytes, freed * PW_PAGE);
+    uint64_t freed = pw_relief_ended(&pw_process.relief, live_pages(), pw_os_monotonic_ns());
+    PW_COUNT(&pw_process.stats, collections_asked, 1);
+    PW_COUNT(&pw_process.stats, collections_asked_bytes, freed * PW_PAGE);
 }
 
 static bool ask(uint64_t request) {
     uint64_t live = live_pages() + request;
-    return pw_relief_is_due(&pw_heap.relief, live) && is_short(request) &&
-           pw_relief_ask(&pw_heap.relief, live, pw_os_monotonic_ns());
+    return pw_relief_is_due(&pw_process.relief, live) && is_short(request) &&
+           pw_relief_ask(&pw_process.relief, live, pw_os_monotonic_ns());
 }
 
 bool pw_relief_comes_first(size_t size, const void *site) {
-    if ((uintptr_t)site - pw_heap.allocator >= pw_heap.allocator_size || size < SMALLEST_REQUEST ||
-        size > PTRDIFF_MAX - PW_PAGE || !pw_is_on() || !pw_heap_enter()) {
+    if ((uintptr_t)site - pw_process.allocator >= pw_process.allocator_size ||
+        size < SMALLEST_REQUEST || size > PTRDIFF_MAX - PW_PAGE || !pw_is_on() ||
+        !pw_process_enter()) {
         return false;
     }
     bool first = false;
-    if (pw_heap.relief.asked_at != 0) {
+    if (pw_process.relief.asked_at != 0) {
         end();
     } else {
         first = ask(pw_pages_for(size));
     }
-    pw_heap_leave();
+    pw_process_leave();
     return first;
 }

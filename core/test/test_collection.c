@@ -3,7 +3,7 @@
 // Zero reclaim at the end of a collection: only while no thread of the program's could write.
 #include "front/block.h"
 #include "front/collection.h"
-#include "front/heap.h"
+#include "front/process.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -19,11 +19,11 @@ static void *wait_at_the_door(void *unused) {
 }
 
 static uint64_t scans(void) {
-    return PW_READ(&pw_heap.stats, zero_scans);
+    return PW_READ(&pw_process.stats, zero_scans);
 }
 
 static uint64_t skipped(void) {
-    return PW_READ(&pw_heap.stats, fallback_threads);
+    return PW_READ(&pw_process.stats, fallback_threads);
 }
 
 // As R calls it with gc.time(TRUE): at the start and at the end.
@@ -35,7 +35,7 @@ static void collect(void) {
 
 static bool keeper_works(void) {
     for (int i = 0; i < 2000; i++) {
-        if (__atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST) == 1) {
+        if (__atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST) == 1) {
             return true;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -86,14 +86,14 @@ static void a_blas_that_allocates_starts_no_search(void **state) {
     if (!blas) {
         skip();
     }
-    uint64_t before = PW_READ(&pw_heap.stats, zero_pages_checked);
+    uint64_t before = PW_READ(&pw_process.stats, zero_pages_checked);
     char *young = pw_allocate(64 << 20);
     assert_non_null(young);
     memset(young, 1, 64 << 20);
     void *more = pw_block_allocate(128 << 20, 1, false, blas);
-    assert_int_equal(PW_READ(&pw_heap.stats, zero_pages_checked), before);
+    assert_int_equal(PW_READ(&pw_process.stats, zero_pages_checked), before);
     pw_free(pw_allocate(256 << 20)); // the program's own allocation does
-    assert_true(PW_READ(&pw_heap.stats, zero_pages_checked) > before);
+    assert_true(PW_READ(&pw_process.stats, zero_pages_checked) > before);
     pw_free(more);
     pw_free(young);
 }

@@ -3,7 +3,7 @@
 // Plain copies are watched: what the predictor learns from those that were expected to be
 // overwritten.
 #include "front/fate.h"
-#include "front/heap.h"
+#include "front/process.h"
 #include "os/fault.h"
 #include "support.h"
 
@@ -30,14 +30,14 @@ static int start(void **state) {
     struct random random = random_from(1);
     random_fill(&random, copies.source, SIZE);
     memcpy(copies.destination, copies.source, SIZE);
-    struct pw_extent *source = pw_arena_find(&pw_heap.arena, copies.source);
-    struct pw_extent *destination = pw_arena_find(&pw_heap.arena, copies.destination);
-    copies.prediction = pw_predictor_entry(&pw_heap.predictor, destination->pages, SITE);
+    struct pw_extent *source = pw_arena_find(&pw_process.arena, copies.source);
+    struct pw_extent *destination = pw_arena_find(&pw_process.arena, copies.destination);
+    copies.prediction = pw_predictor_entry(&pw_process.predictor, destination->pages, SITE);
     *copies.prediction = (struct pw_prediction){.known = true, .score = SCORE};
     destination->site = SITE;
-    assert_true(pw_heap_enter());
+    assert_true(pw_process_enter());
     pw_fate_watch_plain(copies.prediction, destination, 1, source, 1, PAGES - 1);
-    pw_heap_leave();
+    pw_process_leave();
     *state = &copies;
     return 0;
 }
@@ -51,9 +51,9 @@ static int stop(void **state) {
 }
 
 static int look(struct copies *copies) {
-    assert_true(pw_heap_enter());
+    assert_true(pw_process_enter());
     pw_fate_look(copies->prediction);
-    pw_heap_leave();
+    pw_process_leave();
     return copies->prediction->score;
 }
 

@@ -5,7 +5,7 @@
 #include "front/block.h"
 #include "front/c_library.h"
 #include "front/copy.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -72,11 +72,11 @@ size_t pw_usable_size(const void *block) {
 }
 
 bool pw_owns(const void *address) {
-    if (!pw_gate_contains(address) || !pw_heap_enter()) {
+    if (!pw_gate_contains(address) || !pw_process_enter()) {
         return false;
     }
-    bool owns = pw_arena_find(&pw_heap.arena, address) != NULL;
-    pw_heap_leave();
+    bool owns = pw_arena_find(&pw_process.arena, address) != NULL;
+    pw_process_leave();
     return owns;
 }
 
@@ -96,16 +96,16 @@ void *pw_zero(void *to, size_t size) {
 }
 
 size_t pw_trim(void) {
-    if (!pw_is_on() || !pw_heap_enter()) {
+    if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t pages = pw_arena_purge(&pw_heap.arena, pw_heap.arena.warm_pages);
-    pw_heap_leave();
+    uint64_t pages = pw_arena_purge(&pw_process.arena, pw_process.arena.warm_pages);
+    pw_process_leave();
     return pages * PW_PAGE;
 }
 
 size_t pw_statistics_read(struct pw_statistics *out, size_t size) {
-    const struct pw_statistics *block = pw_heap.stats.block;
+    const struct pw_statistics *block = pw_process.stats.block;
     size_t copied = !block ? 0 : size < sizeof *block ? size : sizeof *block;
     if (copied) {
         memcpy(out, block, copied);

@@ -8,9 +8,9 @@
 #include "front/c_library.h"
 #include "front/collection.h"
 #include "front/fate.h"
-#include "front/heap.h"
 #include "front/keeper.h"
 #include "front/module.h"
+#include "front/process.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static uint16_t data_offset_for(size_t alignment) {
 }
 
 static char *data_of(const struct pw_extent *extent) {
-    return pw_extent_address(&pw_heap.arena, extent) + extent->data_offset;
+    return pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
 }
 
 static size_t capacity_of(const struct pw_extent *extent) {
@@ -47,7 +47,7 @@ static void write_header(const struct pw_extent *extent) {
 
 // The block that starts at `data`; anything else that points into the arena is the program's error.
 static struct pw_extent *block_at(const void *data) {
-    struct pw_extent *extent = pw_arena_find(&pw_heap.arena, data);
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, data);
     return extent && data_of(extent) == (const char *)data ? extent : NULL;
 }
 
@@ -60,14 +60,14 @@ static void reject(const char *function) {
 // --- allocation --------------------------------------------------------------
 
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
-    struct pw_arena *arena = &pw_heap.arena;
-    bool huge = pw_huge_wanted(&pw_heap.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
-    bool pool = pw_heap.options.pool;
+    struct pw_arena *arena = &pw_process.arena;
+    bool huge = pw_huge_wanted(&pw_process.huge, pages) && !zeroed && pw_mappings_may_rise(arena);
+    bool pool = pw_process.options.pool;
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
         extent = pw_arena_take_mixed(arena, pages);
         if (extent) {
-            PW_COUNT(&pw_heap.stats, allocated_mixed, 1);
+            PW_COUNT(&pw_process.stats, allocated_mixed, 1);
         }
     }
     if (!extent) {
@@ -81,7 +81,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
         if (huge && extent->warm_pages == 0) {
             pw_huge_advise(arena, extent);
         }
-        PW_COUNT(&pw_heap.stats, allocated_fresh, 1);
+        PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }
     // What is warm already counts as live while room is made for the rest.
     arena->live_pages += extent->warm_pages;
@@ -91,10 +91,10 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
 }
 
 static struct pw_extent *take(uint32_t pages, bool zeroed) {
-    if (pw_heap.options.pool) {
-        struct pw_extent *extent = pw_arena_take_warm(&pw_heap.arena, pages);
+    if (pw_process.options.pool) {
+        struct pw_extent *extent = pw_arena_take_warm(&pw_process.arena, pages);
         if (extent) {
-            PW_COUNT(&pw_heap.stats, allocated_warm, 1);
+            PW_COUNT(&pw_process.stats, allocated_warm, 1);
             return extent;
         }
     }
@@ -102,10 +102,10 @@ static struct pw_extent *take(uint32_t pages, bool zeroed) {
 }
 
 static void count_live(int64_t pages) {
-    pw_heap.arena.live_pages += (uint64_t)pages;
-    uint64_t bytes = pw_heap.arena.live_pages * PW_PAGE;
-    PW_GAUGE(&pw_heap.stats, live_bytes, bytes);
-    PW_PEAK(&pw_heap.stats, peak_live_bytes, bytes);
+    pw_process.arena.live_pages += (uint64_t)pages;
+    uint64_t bytes = pw_process.arena.live_pages * PW_PAGE;
+    PW_GAUGE(&pw_process.stats, live_bytes, bytes);
+    PW_PEAK(&pw_process.stats, peak_live_bytes, bytes);
 }
 
 static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
@@ -115,8 +115,8 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->zero_backoff = 0;
     extent->zero_given = 0;
     extent->zero_young = true;
-    extent->zero_wait = (uint16_t)pw_zero_wait(&pw_heap.zero_learner, extent->pages);
-    extent->zero_due = pw_heap.share.collections + pw_zero_first_wait(extent->zero_wait);
+    extent->zero_wait = (uint16_t)pw_zero_wait(&pw_process.zero_learner, extent->pages);
+    extent->zero_due = pw_process.share.collections + pw_zero_first_wait(extent->zero_wait);
     extent->judged = false;
     extent->copied = false;
     extent->watched = false;
@@ -132,14 +132,14 @@ static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bo
     }
     struct pw_extent *extent = take((uint32_t)pages, zeroed);
     if (!extent) {
-        PW_COUNT(&pw_heap.stats, fallback_arena, 1);
+        PW_COUNT(&pw_process.stats, fallback_arena, 1);
         return NULL;
     }
-    pw_arena_use(&pw_heap.arena, extent);
+    pw_arena_use(&pw_process.arena, extent);
     reset(extent, size, offset, collected);
     count_live(extent->pages);
     write_header(extent);
-    PW_COUNT(&pw_heap.stats, blocks_allocated, 1);
+    PW_COUNT(&pw_process.stats, blocks_allocated, 1);
     return extent;
 }
 
@@ -152,14 +152,14 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
 
 void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
     bool collected = pw_module_is_safe(site);
-    if (!pw_heap_enter()) {
+    if (!pw_process_enter()) {
         return NULL;
     }
     pw_collection_block_allocated(size, site);
     struct pw_extent *extent = allocate(size, alignment, zeroed, collected);
     char *data = extent ? data_of(extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
-    pw_heap_leave();
+    pw_process_leave();
     if (stale) {
         pw_os_fill_zero(data, stale);
     }
@@ -172,7 +172,7 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
 static bool is_mostly_absent(const struct pw_extent *extent) {
     uint64_t resident = 0;
     return extent->sparse &&
-           pw_share_count_private(&pw_heap.share, extent, 0, extent->pages, &resident) &&
+           pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident) &&
            resident * 2 < extent->pages;
 }
 
@@ -181,12 +181,13 @@ static bool is_mostly_absent(const struct pw_extent *extent) {
 static void report_zero_pages(const struct pw_extent *extent) {
     uint64_t resident = 0;
     if (!extent->zero_given && !extent->zero_young) {
-        pw_zero_report_nothing(&pw_heap.zero_learner, extent->pages);
+        pw_zero_report_nothing(&pw_process.zero_learner, extent->pages);
     }
     if (extent->zero_given && !extent->snapshot &&
-        pw_share_count_private(&pw_heap.share, extent, 0, extent->pages, &resident)) {
-        pw_zero_report(&pw_heap.zero_learner, extent->pages, extent->zero_given,
-                       pw_heap.share.collections - extent->zero_given_at, extent->pages - resident);
+        pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident)) {
+        pw_zero_report(&pw_process.zero_learner, extent->pages, extent->zero_given,
+                       pw_process.share.collections - extent->zero_given_at,
+                       extent->pages - resident);
     }
 }
 
@@ -194,12 +195,12 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     pw_fate_ends(extent);
     report_zero_pages(extent);
     if (extent->snapshot) {
-        return pw_share_drop_block(&pw_heap.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
+        return pw_share_drop_block(&pw_process.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
-    if (pw_heap.options.pool && !is_mostly_absent(extent)) {
+    if (pw_process.options.pool && !is_mostly_absent(extent)) {
         return PW_EXTENT_WARM;
     }
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     bool blank =
         pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
     return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
@@ -207,23 +208,23 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
 
 static void release(struct pw_extent *extent) {
     count_live(-(int64_t)extent->pages);
-    PW_COUNT(&pw_heap.stats, blocks_freed, 1);
-    pw_huge_forget(&pw_heap.arena, extent);
-    pw_arena_release(&pw_heap.arena, extent, release_state(extent));
+    PW_COUNT(&pw_process.stats, blocks_freed, 1);
+    pw_huge_forget(&pw_process.arena, extent);
+    pw_arena_release(&pw_process.arena, extent, release_state(extent));
 }
 
 bool pw_block_free(void *block) {
-    if (!pw_heap_enter()) {
+    if (!pw_process_enter()) {
         return true; // in the middle of our own work: better a leak than a broken table
     }
     struct pw_extent *extent = block_at(block);
-    bool foreign = !extent && pw_arena_is_foreign(&pw_heap.arena, block);
+    bool foreign = !extent && pw_arena_is_foreign(&pw_process.arena, block);
     if (extent) {
         release(extent);
         pw_collection_block_freed();
     }
     bool keeper_is_due = pw_keeper_is_due();
-    pw_heap_leave();
+    pw_process_leave();
     if (!extent && !foreign) {
         reject("free");
     }
@@ -234,12 +235,12 @@ bool pw_block_free(void *block) {
 }
 
 void pw_block_reject_dead(const void *block, const char *function) {
-    if (!pw_heap_enter()) {
+    if (!pw_process_enter()) {
         return;
     }
     bool dead =
-        !pw_arena_is_foreign(&pw_heap.arena, block) && !pw_arena_find(&pw_heap.arena, block);
-    pw_heap_leave();
+        !pw_arena_is_foreign(&pw_process.arena, block) && !pw_arena_find(&pw_process.arena, block);
+    pw_process_leave();
     if (dead) {
         reject(function);
     }
@@ -250,7 +251,7 @@ void pw_block_reject_dead(const void *block, const char *function) {
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
 // never holds both.
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (extent->snapshot || size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES ||
         !pw_mappings_may_rise(arena)) {
@@ -264,7 +265,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
     if (!pw_os_move(from, moved, to)) {
-        PW_COUNT(&pw_heap.stats, fallback_move, 1);
+        PW_COUNT(&pw_process.stats, fallback_move, 1);
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }
@@ -292,14 +293,14 @@ static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
 }
 
 void *pw_block_resize(void *block, size_t size, const void *site) {
-    if (!pw_heap_enter()) {
+    if (!pw_process_enter()) {
         return NULL;
     }
     struct pw_extent *extent = block_at(block);
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
     size_t held = extent ? extent->user_size : 0;
     char *data = resized ? data_of(resized) : NULL;
-    pw_heap_leave();
+    pw_process_leave();
     if (!extent) {
         reject("realloc");
     }
@@ -318,16 +319,17 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
 }
 
 bool pw_block_relieve(void) {
-    if (!__atomic_load_n(&pw_heap.arena.mappings.held, __ATOMIC_RELAXED) || !pw_heap_enter()) {
+    if (!__atomic_load_n(&pw_process.arena.mappings.held, __ATOMIC_RELAXED) ||
+        !pw_process_enter()) {
         return false;
     }
-    bool relieved = pw_mappings_relieve(&pw_heap.arena);
-    pw_heap_leave();
+    bool relieved = pw_mappings_relieve(&pw_process.arena);
+    pw_process_leave();
     return relieved;
 }
 
 size_t pw_block_usable(const void *block) {
-    if (!pw_heap_enter()) {
+    if (!pw_process_enter()) {
         return 0;
     }
     struct pw_extent *extent = block_at(block);
@@ -336,6 +338,6 @@ size_t pw_block_usable(const void *block) {
         // The program may use all of it from now on, and resizing must keep all of it.
         extent->user_size = usable;
     }
-    pw_heap_leave();
+    pw_process_leave();
     return usable;
 }

@@ -8,8 +8,8 @@
 // burst of frees.
 
 #include "front/collection.h"
-#include "front/heap.h"
 #include "front/module.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 
@@ -45,7 +45,7 @@ static void enable_gc_time(void) {
     r_value call = protect(call2(install("gc.time"), argument));
     evaluate(call, *base, &failed);
     unprotect(2);
-    pw_heap.getrusage_works = !failed;
+    pw_process.getrusage_works = !failed;
 }
 
 static void on_polled_events(void) {
@@ -57,8 +57,8 @@ static void on_polled_events(void) {
 }
 
 PW_API void pw_collection_find_runtime(void) {
-    if (!pw_is_on() || pw_heap.options.zero == PW_ZERO_OFF ||
-        pw_heap.options.collect == PW_COLLECT_BURST) {
+    if (!pw_is_on() || pw_process.options.zero == PW_ZERO_OFF ||
+        pw_process.options.collect == PW_COLLECT_BURST) {
         return;
     }
     polled_events = (void (**)(void))symbol("R_PolledEvents");
@@ -71,82 +71,82 @@ PW_API void pw_collection_find_runtime(void) {
 // --- the end of a collection -------------------------------------------------
 
 void pw_quiet_thread_began(void) {
-    __atomic_fetch_add(&pw_heap.quiet_threads, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&pw_process.quiet_threads, 1, __ATOMIC_SEQ_CST);
 }
 
 void pw_quiet_thread_ends(void) {
-    __atomic_fetch_sub(&pw_heap.quiet_threads, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&pw_process.quiet_threads, 1, __ATOMIC_SEQ_CST);
 }
 
 // Between looking at a page and giving it back, another thread could write to it. Quiet threads,
 // our keeper among them, are counted only while they certainly exist, so that they never stand for
 // another one.
 static bool threads_are_quiet(void) {
-    unsigned known = 1 + __atomic_load_n(&pw_heap.quiet_threads, __ATOMIC_SEQ_CST);
+    unsigned known = 1 + __atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST);
     unsigned threads = pw_os_thread_count();
     bool quiet = threads > 0 && threads <= known;
     if (!quiet) {
-        PW_COUNT(&pw_heap.stats, fallback_threads, 1);
+        PW_COUNT(&pw_process.stats, fallback_threads, 1);
     }
     return quiet;
 }
 
 static uint64_t collect(bool quiet) {
     uint64_t freed = 0;
-    PW_COUNT(&pw_heap.stats, collections_seen, 1);
-    if (pw_heap.options.zero != PW_ZERO_OFF && quiet) {
-        freed = pw_share_reclaim_zero(&pw_heap.share, pw_heap.options.zero == PW_ZERO_ALWAYS);
+    PW_COUNT(&pw_process.stats, collections_seen, 1);
+    if (pw_process.options.zero != PW_ZERO_OFF && quiet) {
+        freed = pw_share_reclaim_zero(&pw_process.share, pw_process.options.zero == PW_ZERO_ALWAYS);
     }
-    freed += pw_share_reclaim_sole(&pw_heap.share);
-    if (pw_heap.options.decay_seconds > 0) {
-        freed += pw_arena_trim_surplus(&pw_heap.arena) * PW_PAGE;
+    freed += pw_share_reclaim_sole(&pw_process.share);
+    if (pw_process.options.decay_seconds > 0) {
+        freed += pw_arena_trim_surplus(&pw_process.arena) * PW_PAGE;
     }
-    pw_heap.freed_since = 0;
+    pw_process.freed_since = 0;
     return freed;
 }
 
 size_t pw_collection_ended(void) {
-    if (!pw_is_on() || !pw_heap_enter()) {
+    if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
     uint64_t freed = collect(true);
-    pw_heap_leave();
+    pw_process_leave();
     return freed;
 }
 
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
 void pw_collection_getrusage(const void *site) {
-    if (!pw_is_on() || pw_heap.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||
-        !pw_heap_enter()) {
+    if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||
+        !pw_process_enter()) {
         return;
     }
-    bool is_end = pw_heap.allocated_since == 0 || pw_heap.freed_since > 0;
-    pw_heap.allocated_since = 0;
+    bool is_end = pw_process.allocated_since == 0 || pw_process.freed_since > 0;
+    pw_process.allocated_since = 0;
     if (is_end) {
         collect(threads_are_quiet());
     }
-    pw_heap_leave();
+    pw_process_leave();
 }
 
 // A matrix of zeros that is filled later need not be there in full until the next collection.
 static void search_before_peak(size_t pages) {
-    const struct pw_arena *arena = &pw_heap.arena;
+    const struct pw_arena *arena = &pw_process.arena;
     bool rises = arena->live_pages + arena->foreign_pages + pages > arena->highest_pages;
     if (rises && threads_are_quiet()) {
-        pw_share_reclaim_young(&pw_heap.share);
+        pw_share_reclaim_young(&pw_process.share);
     }
 }
 
 void pw_collection_block_freed(void) {
-    pw_heap.freed_since++;
+    pw_process.freed_since++;
 }
 
 void pw_collection_block_allocated(size_t size, const void *site) {
-    pw_heap.allocated_since++;
-    bool guess = pw_heap.options.collect == PW_COLLECT_BURST ||
-                 (pw_heap.options.collect == PW_COLLECT_AUTO && !pw_heap.getrusage_works);
-    bool ended = guess && pw_heap.freed_since >= BURST_BLOCKS;
-    bool large = pw_pages_for(size) >= SMALLEST_RISE && pw_heap.options.zero != PW_ZERO_OFF;
+    pw_process.allocated_since++;
+    bool guess = pw_process.options.collect == PW_COLLECT_BURST ||
+                 (pw_process.options.collect == PW_COLLECT_AUTO && !pw_process.getrusage_works);
+    bool ended = guess && pw_process.freed_since >= BURST_BLOCKS;
+    bool large = pw_pages_for(size) >= SMALLEST_RISE && pw_process.options.zero != PW_ZERO_OFF;
     // A BLAS may ask for memory while its threads write: they are quiet only while it does not run.
     if ((ended || large) && pw_module_is_safe(site) && !pw_module_is_quiet(site)) {
         if (ended) {
@@ -156,5 +156,5 @@ void pw_collection_block_allocated(size_t size, const void *site) {
             search_before_peak(pw_pages_for(size));
         }
     }
-    pw_heap.freed_since = guess ? 0 : pw_heap.freed_since;
+    pw_process.freed_since = guess ? 0 : pw_process.freed_since;
 }

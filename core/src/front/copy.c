@@ -3,8 +3,8 @@
 // Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
 #include "front/copy.h"
 #include "front/fate.h"
-#include "front/heap.h"
 #include "front/module.h"
+#include "front/process.h"
 
 // A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
 struct copy {
@@ -18,13 +18,13 @@ struct copy {
 // last page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a
 // block would be kept for one page.
 static bool ends_block(const struct pw_extent *extent, const char *address, size_t size) {
-    const char *data = pw_extent_address(&pw_heap.arena, extent) + extent->data_offset;
+    const char *data = pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
     return address + size == data + extent->user_size;
 }
 
 // The pages of the copy that lie wholly inside it. False: nothing to share.
 static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {
         return false;
     }
@@ -55,7 +55,7 @@ static bool covers(uint32_t first, uint32_t pages, const struct pw_extent *exten
 }
 
 static void count_plain(enum pw_copy_answer answer) {
-    struct pw_stats *stats = &pw_heap.stats;
+    struct pw_stats *stats = &pw_process.stats;
     switch (answer) {
     case PW_COPY_PLAIN_WARM:
         PW_COUNT(stats, copies_plain_warm, 1);
@@ -72,11 +72,11 @@ static void count_plain(enum pw_copy_answer answer) {
 // The destination's pages are about to be replaced: warm ones go back to the pool instead of being
 // thrown away with the mapping.
 static void save_warm_pages(const struct copy *copy) {
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     struct pw_extent *destination = copy->destination;
     uint32_t end = copy->to + copy->pages;
     uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
-    if (!pw_heap.options.pool || warm_end < copy->to + 16) {
+    if (!pw_process.options.pool || warm_end < copy->to + 16) {
         return;
     }
     uint32_t pages = warm_end - copy->to;
@@ -89,7 +89,7 @@ static void save_warm_pages(const struct copy *copy) {
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {
-        PW_COUNT(&pw_heap.stats, fallback_move, 1);
+        PW_COUNT(&pw_process.stats, fallback_move, 1);
         pw_arena_release(arena, saved, PW_EXTENT_COLD);
     }
 }
@@ -98,16 +98,16 @@ static void save_warm_pages(const struct copy *copy) {
 // takes.
 static void repair_destination(const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
-    while (!pw_arena_blank(&pw_heap.arena, copy->whole, size) &&
+    while (!pw_arena_blank(&pw_process.arena, copy->whole, size) &&
            !pw_os_is_mapped(copy->whole, size)) {
-        PW_COUNT(&pw_heap.stats, fallback_map, 1);
+        PW_COUNT(&pw_process.stats, fallback_map, 1);
     }
 }
 
 // Map the destination onto the source's snapshot.
 static bool attach(const struct copy *copy) {
     save_warm_pages(copy);
-    if (!pw_share_attach(&pw_heap.share, copy->destination, copy->to, copy->source, copy->from,
+    if (!pw_share_attach(&pw_process.share, copy->destination, copy->to, copy->source, copy->from,
                          copy->pages)) {
         repair_destination(copy);
         return false;
@@ -115,12 +115,12 @@ static bool attach(const struct copy *copy) {
     copy->destination->copied = true;
     copy->destination->judged = false;
     copy->destination->sparse = false;
-    pw_arena_keep_rule(&pw_heap.arena, 0);
+    pw_arena_keep_rule(&pw_process.arena, 0);
     return true;
 }
 
 static bool publish(struct copy *copy) {
-    uint32_t published = pw_share_publish(&pw_heap.share, copy->source, copy->from, copy->pages);
+    uint32_t published = pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
     return published > 0;
 }
@@ -131,7 +131,8 @@ static bool free_destination(struct copy *copy) {
     if (!destination->snapshot) {
         return true;
     }
-    return covers(copy->to, copy->pages, destination) && pw_share_drop(&pw_heap.share, destination);
+    return covers(copy->to, copy->pages, destination) &&
+           pw_share_drop(&pw_process.share, destination);
 }
 
 // What the policy needs to know. False: a shape that cannot be shared.
@@ -151,7 +152,7 @@ static bool ask(const struct copy *copy, const void *site, bool by_extension,
     uint32_t shared_end = source->share_first + source->share_pages;
     question->published =
         copy->from >= source->share_first && copy->from + copy->pages <= shared_end;
-    if (question->published && !pw_share_count_private(&pw_heap.share, source, copy->from,
+    if (question->published && !pw_share_count_private(&pw_process.share, source, copy->from,
                                                        copy->pages, &question->written)) {
         question->written = copy->pages;
     }
@@ -160,22 +161,22 @@ static bool ask(const struct copy *copy, const void *site, bool by_extension,
 
 static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
-    return pw_share_ready(&pw_heap.share, publishing) && free_destination(copy) &&
+    return pw_share_ready(&pw_process.share, publishing) && free_destination(copy) &&
            (!publishing || publish(copy)) && attach(copy);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
 static bool share_pages(struct copy *copy, const void *site, bool by_extension) {
-    struct pw_stats *stats = &pw_heap.stats;
+    struct pw_stats *stats = &pw_process.stats;
     struct pw_copy_question question;
-    struct pw_prediction *prediction =
-        pw_predictor_entry(&pw_heap.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
+    struct pw_prediction *prediction = pw_predictor_entry(
+        &pw_process.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
     pw_fate_look(prediction);
     if (!ask(copy, site, by_extension, &question)) {
         PW_COUNT(stats, copies_plain_shape, 1);
         return false;
     }
-    enum pw_copy_answer answer = pw_copy_decide(&pw_heap.options, prediction, &question);
+    enum pw_copy_answer answer = pw_copy_decide(&pw_process.options, prediction, &question);
     bool republish = answer == PW_COPY_PUBLISH && copy->source->snapshot;
     if (republish && !covers(copy->from, copy->pages, copy->source)) {
         answer = PW_COPY_PLAIN_DIRTY; // other pages of the source still need the old snapshot
@@ -215,7 +216,7 @@ static void copy_edges(const struct copy *copy, char *to, const char *from, size
 // are held back while we have the lock.
 static bool enter(struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
-    bool entered = pw_heap_enter();
+    bool entered = pw_process_enter();
     if (!entered) {
         pw_os_signals_restore(signals);
     }
@@ -223,25 +224,25 @@ static bool enter(struct pw_os_signals *signals) {
 }
 
 static void leave(const struct pw_os_signals *signals) {
-    pw_heap_leave();
+    pw_process_leave();
     pw_os_signals_restore(signals);
 }
 
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
     struct copy copy;
     struct pw_os_signals signals;
-    if (pw_heap.options.share == PW_SHARE_OFF || !pw_gate_contains(to) || !pw_gate_contains(from) ||
-        !enter(&signals)) {
+    if (pw_process.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
+        !pw_gate_contains(from) || !enter(&signals)) {
         return false;
     }
     bool shared = false;
     if (find_pages(&copy, to, from, size)) {
-        PW_COUNT(&pw_heap.stats, copies_seen, 1);
+        PW_COUNT(&pw_process.stats, copies_seen, 1);
         enum pw_module module = pw_module_of(site);
         bool safe =
             copy.source->collected && copy.destination->collected && module != PW_MODULE_OTHER;
         if (!safe) {
-            PW_COUNT(&pw_heap.stats, copies_plain_module, 1);
+            PW_COUNT(&pw_process.stats, copies_plain_module, 1);
         }
         shared = safe && share_pages(&copy, site, module == PW_MODULE_EXTENSION);
     }
@@ -264,7 +265,7 @@ static bool fill_range(void *context, char *start, size_t size) {
 // False: not known which exist.
 static bool zero_existing(char *start, char *end, uint64_t *skipped) {
     uint64_t filled = 0;
-    bool done = pw_os_pagemap_each(&pw_heap.share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
+    bool done = pw_os_pagemap_each(&pw_process.share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
                                    fill_range, &filled);
     *skipped = done ? (uint64_t)(end - start) - filled : 0;
     return done;
@@ -272,13 +273,13 @@ static bool zero_existing(char *start, char *end, uint64_t *skipped) {
 
 // Whole pages of the fill, for which the extent's own knowledge pays.
 static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     uint64_t skipped = 0;
     if (extent->snapshot) {
         uint32_t first = (uint32_t)((start - pw_extent_address(arena, extent)) / PW_PAGE);
         uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
         // Pages on a snapshot look absent, but do not read zero: they must become blank first.
-        if (!covers(first, pages, extent) || !pw_share_drop(&pw_heap.share, extent)) {
+        if (!covers(first, pages, extent) || !pw_share_drop(&pw_process.share, extent)) {
             return false;
         }
     } else if (!extent->untouched) {
@@ -292,7 +293,7 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     }
     bool done = zero_existing(start, end, &skipped);
     extent->sparse |= skipped > 0;
-    PW_COUNT(&pw_heap.stats, lazy_zero_bytes, skipped);
+    PW_COUNT(&pw_process.stats, lazy_zero_bytes, skipped);
     return done;
 }
 
@@ -303,8 +304,8 @@ bool pw_block_zero(void *to, size_t size) {
     if (!pw_gate_contains(to) || end <= start || !enter(&signals)) {
         return false;
     }
-    struct pw_extent *extent = pw_arena_find(&pw_heap.arena, to);
-    bool inside = extent && end <= pw_extent_address(&pw_heap.arena, extent) +
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
+    bool inside = extent && end <= pw_extent_address(&pw_process.arena, extent) +
                                        (size_t)extent->pages * PW_PAGE;
     bool done = inside && zero_pages(extent, start, end);
     leave(&signals);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "front/fate.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 static bool is_live(uint32_t number, uint32_t generation) {
-    const struct pw_extent *extent = pw_extent_at(&pw_heap.arena, number);
+    const struct pw_extent *extent = pw_extent_at(&pw_process.arena, number);
     return extent->generation == generation && extent->state == PW_EXTENT_USED;
 }
 
 static void watch(struct pw_prediction *prediction, const struct pw_extent *destination) {
-    prediction->watched = pw_extent_number(&pw_heap.arena, destination);
+    prediction->watched = pw_extent_number(&pw_process.arena, destination);
     prediction->generation = destination->generation;
     prediction->source = 0;
 }
@@ -25,7 +25,7 @@ void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *des
         return;
     }
     watch(prediction, destination);
-    prediction->source = pw_extent_number(&pw_heap.arena, source);
+    prediction->source = pw_extent_number(&pw_process.arena, source);
     prediction->source_generation = source->generation;
     prediction->to = to;
     prediction->from = from;
@@ -37,7 +37,7 @@ void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *des
 
 // How many of a few pages, spread evenly, are still the same on both sides. -1: not known.
 static int count_same(const struct pw_prediction *prediction, unsigned *sampled) {
-    struct pw_arena *arena = &pw_heap.arena;
+    struct pw_arena *arena = &pw_process.arena;
     const struct pw_extent *destination = pw_extent_at(arena, prediction->watched);
     const struct pw_extent *source = pw_extent_at(arena, prediction->source);
     uint32_t pages[PW_OS_PEEK_PAGES];
@@ -65,15 +65,15 @@ static void judge_plain(struct pw_prediction *prediction) {
 // --- shared copies -----------------------------------------------------------
 
 static void judge_shared(struct pw_prediction *prediction) {
-    struct pw_extent *last = pw_extent_at(&pw_heap.arena, prediction->watched);
+    struct pw_extent *last = pw_extent_at(&pw_process.arena, prediction->watched);
     uint64_t written = 0;
     if (!last->snapshot || last->judged) {
         prediction->watched = 0;
-    } else if (pw_share_count_private(&pw_heap.share, last, last->share_first, last->share_pages,
+    } else if (pw_share_count_private(&pw_process.share, last, last->share_first, last->share_pages,
                                       &written) &&
                written * 2 > last->share_pages) {
         pw_predictor_report(prediction, written, last->share_pages, false);
-        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+        PW_COUNT(&pw_process.stats, predictor_misses, 1);
         last->judged = true;
         prediction->watched = 0;
     }
@@ -96,15 +96,15 @@ void pw_fate_look(struct pw_prediction *prediction) {
 
 static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *prediction) {
     uint64_t written = 0;
-    if (extent->judged || !pw_share_count_private(&pw_heap.share, extent, extent->share_first,
+    if (extent->judged || !pw_share_count_private(&pw_process.share, extent, extent->share_first,
                                                   extent->share_pages, &written)) {
         return;
     }
-    PW_COUNT(&pw_heap.stats, private_copy_bytes, written * PW_PAGE);
+    PW_COUNT(&pw_process.stats, private_copy_bytes, written * PW_PAGE);
     if (pw_predictor_report(prediction, written, extent->share_pages, true)) {
-        PW_COUNT(&pw_heap.stats, predictor_misses, 1);
+        PW_COUNT(&pw_process.stats, predictor_misses, 1);
     } else {
-        PW_COUNT(&pw_heap.stats, predictor_hits, 1);
+        PW_COUNT(&pw_process.stats, predictor_hits, 1);
     }
 }
 
@@ -114,8 +114,8 @@ void pw_fate_ends(struct pw_extent *extent) {
         return;
     }
     struct pw_prediction *prediction =
-        pw_predictor_entry(&pw_heap.predictor, extent->pages, extent->site);
-    bool is_watched = prediction->watched == pw_extent_number(&pw_heap.arena, extent) &&
+        pw_predictor_entry(&pw_process.predictor, extent->pages, extent->site);
+    bool is_watched = prediction->watched == pw_extent_number(&pw_process.arena, extent) &&
                       prediction->generation == extent->generation;
     if (is_watched && prediction->source) {
         judge_plain(prediction);

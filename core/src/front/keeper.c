@@ -6,7 +6,7 @@
 
 #include "front/keeper.h"
 #include "front/collection.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include "os/fault.h"
 
@@ -18,11 +18,11 @@
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 static bool decay(bool pressure) {
-    struct pw_arena *arena = &pw_heap.arena;
-    uint32_t idle = pw_heap.options.decay_seconds * CLOCK_UNITS_A_SECOND;
+    struct pw_arena *arena = &pw_process.arena;
+    uint32_t idle = pw_process.options.decay_seconds * CLOCK_UNITS_A_SECOND;
     if (pressure) {
         pw_arena_purge(arena, arena->warm_pages);
-        PW_COUNT(&pw_heap.stats, pressure_releases, 1);
+        PW_COUNT(&pw_process.stats, pressure_releases, 1);
     } else {
         pw_arena_decay(arena, pw_arena_clock() - idle);
     }
@@ -32,16 +32,16 @@ static bool decay(bool pressure) {
 static void *keep(void *unused) {
     struct pw_os_file pressure = pw_os_pressure_open();
     // A quarter of the decay time is the precision; the first second is always waited.
-    int pause = (int)(pw_heap.options.decay_seconds * 1000 / 4);
+    int pause = (int)(pw_process.options.decay_seconds * 1000 / 4);
     pause = pause < 1000 ? 1000 : pause;
     bool more = true;
     pw_quiet_thread_began();
     while (more) {
         bool pressed = pw_os_pressure_wait(&pressure, pause);
-        pw_heap_enter();
+        pw_process_enter();
         more = decay(pressed);
-        pw_heap.keeper_runs = more;
-        pw_heap_leave();
+        pw_process.keeper_runs = more;
+        pw_process_leave();
     }
     pw_os_close(&pressure);
     pw_quiet_thread_ends();
@@ -69,19 +69,20 @@ static bool start_thread(void) {
 }
 
 bool pw_keeper_is_due(void) {
-    bool due = !pw_heap.keeper_runs && !pw_heap.keeper_failed &&
-               pw_heap.options.decay_seconds > 0 && pw_heap.arena.warm_pages >= SMALLEST_POOL_PAGES;
-    pw_heap.keeper_runs |= due; // nobody else starts it
+    bool due = !pw_process.keeper_runs && !pw_process.keeper_failed &&
+               pw_process.options.decay_seconds > 0 &&
+               pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES;
+    pw_process.keeper_runs |= due; // nobody else starts it
     return due;
 }
 
 void pw_keeper_start(void) {
-    if (start_thread() || !pw_heap_enter()) {
+    if (start_thread() || !pw_process_enter()) {
         return;
     }
     // Idle pages then go with the next operations that need room.
-    pw_heap.keeper_runs = false;
-    pw_heap.keeper_failed = true;
-    PW_COUNT(&pw_heap.stats, fallback_keeper, 1);
-    pw_heap_leave();
+    pw_process.keeper_runs = false;
+    pw_process.keeper_failed = true;
+    PW_COUNT(&pw_process.stats, fallback_keeper, 1);
+    pw_process_leave();
 }

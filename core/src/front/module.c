@@ -5,7 +5,7 @@
 // pinned must never be remapped. Known are R itself and the libraries of R packages.
 
 #include "front/module.h"
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -73,12 +73,12 @@ enum pw_module pw_module_of(const void *site) {
     if (path && is_extension(path, name)) {
         return PW_MODULE_EXTENSION;
     }
-    bool trusted = pw_heap.options.modules == PW_MODULES_ALL;
+    bool trusted = pw_process.options.modules == PW_MODULES_ALL;
     return trusted || (path && is_runtime(path, name)) ? PW_MODULE_RUNTIME : PW_MODULE_OTHER;
 }
 
 bool pw_module_is_safe(const void *site) {
-    return pw_heap.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
+    return pw_process.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
 }
 
 bool pw_module_is_quiet(const void *site) {

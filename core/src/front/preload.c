@@ -10,8 +10,8 @@
 #include "front/collection.h"
 #include "front/copy.h"
 #include "front/foreign.h"
-#include "front/heap.h"
 #include "front/module.h"
+#include "front/process.h"
 
 #include <dlfcn.h>
 #include <errno.h>

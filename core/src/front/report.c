@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // With verbose=1: which fall-backs were taken, said once, when the program ends.
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <string.h>
 
@@ -13,8 +13,8 @@ static void report_field(const char *name, const char *meaning, uint64_t value) 
 }
 
 __attribute__((destructor)) static void report_fallbacks(void) {
-    const struct pw_statistics *block = pw_heap.stats.block;
-    if (!pw_heap.options.verbose || !block) {
+    const struct pw_statistics *block = pw_process.stats.block;
+    if (!pw_process.options.verbose || !block) {
         return;
     }
 #define REPORT(name, meaning) report_field(#name, meaning, block->name);

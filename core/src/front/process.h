@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The heap: everything Pagewise knows in this process, behind one lock. This is the library's only
+// Everything Pagewise knows in this process, behind one lock. This is the library's only
 // global state.
-#ifndef PW_FRONT_HEAP_H
-#define PW_FRONT_HEAP_H
+#ifndef PW_FRONT_PROCESS_H
+#define PW_FRONT_PROCESS_H
 
 #include "extent/extent.h"
 #include "huge/huge.h"
@@ -15,7 +15,7 @@
 
 #include <pthread.h>
 
-struct pw_heap {
+struct pw_process {
     pthread_mutex_t lock;
     bool started;          // options were read; never undone
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
@@ -40,7 +40,7 @@ struct pw_heap {
     uint32_t decay_checked;   // clock of the last check
 };
 
-extern struct pw_heap pw_heap;
+extern struct pw_process pw_process;
 
 // What the preloaded malloc family looks at before it takes any lock. Sizes from `threshold` on are
 // ours; SIZE_MAX while Pagewise is off. Addresses in [base, base + span) may be.
@@ -57,8 +57,8 @@ PW_API extern struct pw_gate pw_gate;
 
 // Take the lock. False when this thread already has it (a signal handler copying memory in the
 // middle of our own work): do without Pagewise then.
-bool pw_heap_enter(void);
-void pw_heap_leave(void);
+bool pw_process_enter(void);
+void pw_process_leave(void);
 
 static inline bool pw_gate_contains(const void *address) {
     // Read without the lock: whoever was handed a block also sees the span that covers it.

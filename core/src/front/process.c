@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "front/heap.h"
+#include "front/process.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #define SMALLEST_COPY        ((size_t)64 << 10)
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
 
-struct pw_heap pw_heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
 
 static __thread bool inside __attribute__((tls_model("initial-exec")));
@@ -16,48 +16,48 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 static __thread bool forking __attribute__((tls_model("initial-exec")));
 
 static void notice_fork(void) {
-    pw_heap.pid = pw_os_pid();
-    if (pw_heap.fork_marker) {
-        __atomic_store_n(pw_heap.fork_marker, 1, __ATOMIC_RELAXED);
+    pw_process.pid = pw_os_pid();
+    if (pw_process.fork_marker) {
+        __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
     }
-    pw_heap.keeper_runs = pw_heap.keeper_failed = false;
-    pw_heap.quiet_threads = 0;
-    pw_stats_after_fork(&pw_heap.stats);
-    pw_share_after_fork(&pw_heap.share);
+    pw_process.keeper_runs = pw_process.keeper_failed = false;
+    pw_process.quiet_threads = 0;
+    pw_stats_after_fork(&pw_process.stats);
+    pw_share_after_fork(&pw_process.share);
 }
 
 static bool is_new_process(void) {
-    return pw_heap.fork_marker ? *pw_heap.fork_marker == 0 : pw_heap.pid != pw_os_pid();
+    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
 }
 
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
 // lock for ever, with the tables half-changed. Such a child does without Pagewise: its blocks stay
 // what they are, and are never given back.
 static bool lock_is_orphaned(void) {
-    if (__atomic_load_n(&pw_heap.orphaned, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
         return true;
     }
-    uint32_t *marker = pw_heap.fork_marker;
+    uint32_t *marker = pw_process.fork_marker;
     if (!marker || __atomic_load_n(&marker[0], __ATOMIC_RELAXED) != 0 ||
         __atomic_exchange_n(&marker[1], 1, __ATOMIC_RELAXED) != 0) {
         return false; // not a new process, or somebody else has looked
     }
-    if (pthread_mutex_trylock(&pw_heap.lock) == 0) {
-        pthread_mutex_unlock(&pw_heap.lock);
+    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        pthread_mutex_unlock(&pw_process.lock);
         return false;
     }
-    __atomic_store_n(&pw_heap.orphaned, true, __ATOMIC_RELAXED);
-    pthread_mutex_init(&pw_heap.lock, NULL); // for forks of this child's own
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
     return true;
 }
 
-bool pw_heap_enter(void) {
+bool pw_process_enter(void) {
     if (inside || (!forking && lock_is_orphaned())) {
         return false;
     }
     inside = true;
     if (!forking) {
-        pthread_mutex_lock(&pw_heap.lock);
+        pthread_mutex_lock(&pw_process.lock);
     }
     if (is_new_process()) {
         notice_fork();
@@ -65,11 +65,11 @@ bool pw_heap_enter(void) {
     return true;
 }
 
-void pw_heap_leave(void) {
-    size_t span = (size_t)pw_heap.arena.end * PW_PAGE;
+void pw_process_leave(void) {
+    size_t span = (size_t)pw_process.arena.end * PW_PAGE;
     __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
     if (!forking) {
-        pthread_mutex_unlock(&pw_heap.lock);
+        pthread_mutex_unlock(&pw_process.lock);
     }
     inside = false;
 }
@@ -79,7 +79,7 @@ static void before_fork(void) {
     // A fork out of a signal handler in the middle of our own work: waiting would be for ever.
     if (!inside) {
         lock_is_orphaned();
-        pthread_mutex_lock(&pw_heap.lock);
+        pthread_mutex_lock(&pw_process.lock);
         forking = true;
     }
 }
@@ -87,16 +87,16 @@ static void before_fork(void) {
 static void after_fork_parent(void) {
     if (forking) {
         forking = false;
-        pthread_mutex_unlock(&pw_heap.lock);
+        pthread_mutex_unlock(&pw_process.lock);
     }
 }
 
 static void after_fork_child(void) {
     forking = false;
     if (!inside) {
-        pthread_mutex_init(&pw_heap.lock, NULL);
+        pthread_mutex_init(&pw_process.lock, NULL);
     }
-    if (pw_heap.started && is_new_process()) {
+    if (pw_process.started && is_new_process()) {
         notice_fork();
     }
 }
@@ -112,22 +112,22 @@ static void warn(const char *problem, const char *item) {
 }
 
 static void open_gate(const struct pw_options *options) {
-    pw_gate.base = (uintptr_t)pw_heap.arena.base;
+    pw_gate.base = (uintptr_t)pw_process.arena.base;
     pw_gate.copy_threshold =
         options->share == PW_SHARE_ALWAYS ? SMALLEST_COPY_ALWAYS : SMALLEST_COPY;
     pw_gate.threshold = options->threshold;
 }
 
 static bool start(const char *text) {
-    struct pw_options *options = &pw_heap.options;
-    pw_stats_start(&pw_heap.stats);
+    struct pw_options *options = &pw_process.options;
+    pw_stats_start(&pw_process.stats);
     pw_options_read(options, text, warn);
     const char *policy = pw_policy_name(options->policy);
-    if (!pw_stats_publish(&pw_heap.stats, options->statistics, policy)) {
+    if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {
         pw_os_warn("statistics stay in the process: cannot create a file in ", options->statistics);
     }
-    PW_COUNT(&pw_heap.stats, bookkeeping_bytes, sizeof pw_heap.predictor);
-    pw_heap.pid = pw_os_pid();
+    PW_COUNT(&pw_process.stats, bookkeeping_bytes, sizeof pw_process.predictor);
+    pw_process.pid = pw_os_pid();
     switch (options->policy) {
     case PW_POLICY_PLAIN:
         return false;
@@ -142,16 +142,16 @@ static bool start(const char *text) {
     default:
         break;
     }
-    if (!pw_arena_start(&pw_heap.arena, &pw_heap.stats, options->slack_percent)) {
+    if (!pw_arena_start(&pw_process.arena, &pw_process.stats, options->slack_percent)) {
         return false;
     }
-    pw_heap.huge.on = options->huge;
-    pw_heap.first_break = pw_os_program_break();
-    pw_heap.fork_marker = pw_os_fork_marker();
-    if (pw_heap.fork_marker) {
-        *pw_heap.fork_marker = 1;
+    pw_process.huge.on = options->huge;
+    pw_process.first_break = pw_os_program_break();
+    pw_process.fork_marker = pw_os_fork_marker();
+    if (pw_process.fork_marker) {
+        *pw_process.fork_marker = 1;
     }
-    pw_share_start(&pw_heap.share, &pw_heap.arena);
+    pw_share_start(&pw_process.share, &pw_process.arena);
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     open_gate(options);
     return true;
@@ -159,13 +159,13 @@ static bool start(const char *text) {
 
 bool pw_start(const char *text) {
     pw_os_find_functions();
-    pthread_mutex_lock(&pw_heap.lock);
-    if (!pw_heap.started) {
+    pthread_mutex_lock(&pw_process.lock);
+    if (!pw_process.started) {
         // secure_getenv: a setuid program takes no orders from its caller's environment.
         start(text ? text : secure_getenv("PAGEWISE_OPTIONS"));
-        pw_heap.started = true;
+        pw_process.started = true;
     }
-    pthread_mutex_unlock(&pw_heap.lock);
+    pthread_mutex_unlock(&pw_process.lock);
     return pw_is_on();
 }
 

@@ -88,7 +88,7 @@ uninstall: ## remove exactly what install put under PREFIX
 
 format: ## format the C and the Rust sources in place
 	@$(ENSURE) build lint
-	@git ls-files -z -- '*.c' '*.h' ':!kernel' | xargs -0 -r clang-format -i
+	@git ls-files -z -- '*.c' '*.h' '*.cpp' '*.hpp' ':!kernel' | xargs -0 -r clang-format -i
 	@$(CARGO) fmt --all
 
 lint: ## clang-format, shellcheck, rustfmt, clippy and Python's compiler, changing nothing

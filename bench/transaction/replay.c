@@ -3,12 +3,12 @@
 // Replay cut transactions (cut.py) against one allocator, through function pointers, touching
 // objects:
 //     replay ALLOCATOR FILE [ROUNDS]
-// ALLOCATOR is pagewise, pagewise-huge, region, obstack, mimalloc-heap (preload a mimalloc) or malloc
-// (the C library's, or a preloaded one's). Each line of the output is of one transaction:
+// ALLOCATOR is pagewise, pagewise-huge, region, obstack, mimalloc-heap (preload a mimalloc) or
+// malloc (the C library's, or a preloaded one's). Each line of the output is of one transaction:
 //     NUMBER NANOSECONDS-OF-CPU(median) NANOSECONDS(lowest) PEAK-BYTES OPERATIONS
 // An allocated object is written once in each cache line, and its first word is read before it is
-// freed. Peak bytes are the process's physical memory above what it was before the first transaction,
-// over the transactions up to this one.
+// freed. Peak bytes are the process's physical memory above what it was before the first
+// transaction, over the transactions up to this one.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <obstack.h>
@@ -225,7 +225,8 @@ static const uint32_t *load(const char *path, const uint32_t **end) {
     if (fd < 0 || fstat(fd, &about) != 0 || about.st_size < 12) {
         fail("the file of transactions cannot be read");
     }
-    const char *data = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    const char *data =
+        mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
     if (data == MAP_FAILED || memcmp(data, "PWTX0001", 8) != 0) {
         fail("not a file of transactions (cut.py)");
     }
@@ -245,7 +246,8 @@ int main(int argc, char **argv) {
     const uint32_t *end, *at = load(argv[2], &end);
     uint32_t count = *at++;
     void **slots = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    uint64_t *times = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t *times =
+        mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void *heap = NULL;
     memset(times, 1, 1 << 20);
     memset(slots, 1, 64 << 20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Transaction heaps for C++17: a std::pmr::memory_resource and an allocator, header only; link against
-// libpagewise. pagewise.h says what a transaction heap is, and who may use one when.
+// Transaction heaps for C++17: a std::pmr::memory_resource and an allocator, header only; link
+// against libpagewise. pagewise.h says what a transaction heap is, and who may use one when.
 //
 //     pagewise::transaction_resource memory;          // one for each thread, made once
 //
@@ -54,8 +54,8 @@ inline void deallocate(pw_heap *heap, void *block, std::size_t bytes,
 
 } // namespace detail
 
-// A transaction heap as a memory resource. Owns the heap. As the heap, it is one thread's at a time.
-// allocate throws std::bad_alloc where the limit or the machine is exhausted.
+// A transaction heap as a memory resource. Owns the heap. As the heap, it is one thread's at a
+// time. allocate throws std::bad_alloc where the limit or the machine is exhausted.
 class transaction_resource final : public std::pmr::memory_resource {
   public:
     transaction_resource() : transaction_resource(pw_heap_options{}) {

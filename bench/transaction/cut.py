@@ -14,7 +14,7 @@ import array
 import os
 import sys
 
-MARK = int(os.environ.get("PAGEWISE_MARK", "7654320"))
+MARK = 7654320  # as in php/marks.php
 FREE = 1 << 31
 
 

@@ -18,7 +18,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace install uninstall \
+.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace bench-transaction install uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -79,6 +79,11 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
+
+bench-transaction: ## the transaction heap against other allocators, into docs/results/transaction.md
+	@$(ENSURE) build bench-transaction
+	@$(MAKE) --no-print-directory build
+	@bench/transaction/run --runs $(RUNS)
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

@@ -11,6 +11,7 @@
 // transaction, over the transactions up to this one.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <obstack.h>
 #include <pagewise.h>
 #include <stdint.h>
@@ -74,6 +75,9 @@ static struct obstack obstack;
 
 static void *begin_obstack(void *heap) {
     if (!heap) {
+        // Its chunks come from malloc, which would give them back to the kernel at each free-all.
+        mallopt(M_TRIM_THRESHOLD, 1 << 30);
+        mallopt(M_MMAP_THRESHOLD, 1 << 30);
         obstack_begin(&obstack, 64 << 10);
         obstack_alignment_mask(&obstack) = 15;
     }

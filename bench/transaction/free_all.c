@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Free-all against freeing one by one: free_all [ROUNDS]
-// A million live blocks of 16 to 128 bytes, written. Prints the lowest and the median time in nanoseconds of: free-all of a
-// transaction heap; pw_heap_free of each block; free of each block of the C library's malloc.
+// A million live blocks of 16 to 128 bytes, written. Prints the lowest and the median time in
+// nanoseconds of: free-all of a transaction heap; pw_heap_free of each block; free of each block of
+// the C library's malloc.
 #include <pagewise_heap.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -57,7 +57,7 @@ static void pagewise_free_all(void *heap) {
 // --- region and obstack -----------------------------------------------------------
 
 static void *region_begin(void *region) {
-    return region ? region : pw_region_new();
+    return region ? region : pw_region_new(NULL);
 }
 static void *region_alloc(void *region, size_t size) {
     return pw_region_alloc(region, size);

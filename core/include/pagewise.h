@@ -292,25 +292,31 @@ PW_API void pw_heap_statistics_read(struct pw_heap *heap, struct pw_heap_statist
 // Region
 //
 // The bump region that the paper measures against (section 4.1), behind the same interface: blocks
-// come one behind the other and are never reused, pw_region_free does nothing. It is the fastest to
-// allocate from and needs the most memory: a program that frees as it goes needs several times that
-// of a heap. Chunks of 256 MB of address space. Blocks carry no size, so a region cannot be
-// walked and knows no usable size; and pw_region_realloc, unless the block is the newest one,
-// copies as many bytes as the new size has. What is said of ownership, threads, fork and errors of
-// heaps holds. Blocks are at multiples of 16 bytes (the paper's: 8).
+// come one behind the other and are never reused, pw_region_free does nothing. Allocating costs
+// least, and memory most: a program that frees as it goes needs several times that of a heap.
+// Chunks of 256 MB of address space. What is said of heaps' ownership, threads, fork, errors and
+// alignment holds, but:
+//
+// - blocks carry no size, so that a region cannot be walked, pw_region_usable_size is 0 for "not
+//   known", and pw_region_realloc copies as many bytes as the new size has;
+// - of the options, segment_bytes and PW_HEAP_CHECKED are refused (EINVAL); on_limit is called with
+//   NULL for the heap; keep_bytes has a meaning with PW_HEAP_RETURN_EMPTY only: without it, a
+//   region keeps all its memory;
+// - in the statistics all blocks since free-all are live, and their number is not known (0).
 
 struct pw_region;
 
-PW_API struct pw_region *pw_region_new(void);
+PW_API struct pw_region *pw_region_new(const struct pw_heap_options *options);
 PW_API void pw_region_delete(struct pw_region *region);
 PW_API void *pw_region_alloc(struct pw_region *region, size_t size);
 PW_API void *pw_region_zalloc(struct pw_region *region, size_t count, size_t size);
 PW_API void *pw_region_aligned(struct pw_region *region, size_t alignment, size_t size);
 PW_API void *pw_region_realloc(struct pw_region *region, void *block, size_t size);
 PW_API void pw_region_free(struct pw_region *region, void *block);
+PW_API size_t pw_region_usable_size(struct pw_region *region, const void *block);
 PW_API void pw_region_free_all(struct pw_region *region);
-// Bytes between the region's start and its end: of all blocks since free-all.
-PW_API uint64_t pw_region_used_bytes(const struct pw_region *region);
+PW_API void pw_region_set_limit(struct pw_region *region, size_t limit_bytes);
+PW_API void pw_region_statistics_read(struct pw_region *region, struct pw_heap_statistics *out);
 
 #ifdef __cplusplus
 }

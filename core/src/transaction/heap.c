@@ -28,7 +28,7 @@ static size_t class_size(unsigned number) {
     return (size_t)1024 << (number - 21);
 }
 
-static bool options_make_sense(const struct pw_heap_options *options) {
+bool pw_options_make_sense(const struct pw_heap_options *options) {
     size_t segment = options->segment_bytes;
     bool known_flags =
         !(options->flags & ~(PW_HEAP_HUGE_PAGES | PW_HEAP_RETURN_EMPTY | PW_HEAP_CHECKED));
@@ -60,7 +60,7 @@ static size_t staggered(const char *mapping) {
 struct pw_heap *pw_heap_new(const struct pw_heap_options *options) {
     static const struct pw_heap_options defaults;
     options = options ? options : &defaults;
-    if (!options_make_sense(options)) {
+    if (!pw_options_make_sense(options)) {
         errno = EINVAL;
         return NULL;
     }

@@ -89,6 +89,8 @@ static inline unsigned pw_class_of(size_t size) {
     return 21 + 64 - (unsigned)__builtin_clzl((size - 1) >> 10);
 }
 
+bool pw_options_make_sense(const struct pw_heap_options *options); // heap.c
+
 static inline size_t pw_round_up(size_t size, size_t multiple) {
     return (size + multiple - 1) & ~(multiple - 1);
 }

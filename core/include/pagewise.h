@@ -210,7 +210,7 @@ struct pw_heap_options {
     size_t limit_bytes;
     // Called when an allocation would pass the limit, with the bytes that it needs beyond what is
     // in use. It may free blocks, raise the limit, or not return at all (longjmp, a C++ exception:
-    // the heap is whole). true: try again. NULL: the allocation fails.
+    // the heap is whole). true: try again, and ask again if that fails. NULL: the allocation fails.
     bool (*on_limit)(struct pw_heap *heap, size_t needed_bytes, void *context);
     // With PW_HEAP_CHECKED: called with what was found, on which block, and a line of text that
     // says so. When it returns the heap goes on, and a wrong free does nothing. NULL: the text goes

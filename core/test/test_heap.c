@@ -214,6 +214,51 @@ static void large_blocks_take_whole_segments_and_are_reused(void **state) {
     pw_heap_delete(heap);
 }
 
+static void a_large_block_does_not_grow_over_its_neighbour(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *one = pw_heap_alloc(heap, 64 * KB), *two = pw_heap_alloc(heap, 64 * KB);
+    assert_ptr_equal(two, one + 64 * KB);
+    memset(one, 1, 64 * KB);
+    memset(two, 2, 64 * KB);
+    char *moved = pw_heap_realloc(heap, one, 65 * KB);
+    assert_ptr_not_equal(moved, one);
+    memset(moved, 3, 65 * KB);
+    assert_true(two[0] == 2 && two[64 * KB - 1] == 2);
+    pw_heap_delete(heap);
+}
+
+static void room_in_full_chunks_is_found_again(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *blocks[500];
+    for (int i = 0; i < 500; i++) {
+        blocks[i] = pw_heap_alloc(heap, 32 * KB); // almost four chunks
+    }
+    size_t mapped = statistics_of(heap).mapped_bytes;
+    for (int round = 0; round < 500; round++) {
+        pw_heap_free(heap, blocks[round]);
+        assert_ptr_equal(pw_heap_alloc(heap, 32 * KB), blocks[round]);
+    }
+    assert_int_equal(statistics_of(heap).mapped_bytes, mapped);
+    pw_heap_delete(heap);
+}
+
+static void aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (size_t size = 2 * MB; size < 4 * MB; size += 200 * KB) {
+        for (size_t alignment = 32 * KB; alignment <= 1 * MB; alignment *= 2) {
+            char *block = pw_heap_aligned(heap, alignment, size);
+            assert_int_equal((uintptr_t)block % alignment, 0);
+            block[0] = block[size - 1] = 1;
+            pw_heap_free(heap, block);
+        }
+    }
+    assert_int_equal(statistics_of(heap).segment_bytes, 0);
+    pw_heap_delete(heap);
+}
+
 static void giants_come_and_go(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -379,6 +424,33 @@ static void the_limit_holds_and_its_function_is_asked(void **state) {
     (void)state;
     check_limit(0);
     check_limit(PW_HEAP_CHECKED);
+}
+
+static bool use_heap_at_limit(struct pw_heap *heap, size_t needed, void *context) {
+    (void)needed;
+    void **kept = context;
+    if (*kept) {
+        return false;
+    }
+    pw_heap_set_limit(heap, 0);
+    *kept = pw_heap_alloc(heap, 64); // takes the segment that was about to be taken
+    pw_heap_set_limit(heap, 96 * KB);
+    return true;
+}
+
+static void a_limits_function_may_use_the_heap(void **state) {
+    (void)state;
+    void *kept = NULL;
+    struct pw_heap_options options = {
+        .limit_bytes = 64 * KB, .on_limit = use_heap_at_limit, .context = &kept};
+    struct pw_heap *heap = pw_heap_new(&options);
+    size_t got = 0;
+    while (pw_heap_alloc(heap, 64)) {
+        got++;
+    }
+    assert_int_equal(got + 1, 96 * KB / 64); // no place is lost, none handed out twice
+    assert_int_equal(statistics_of(heap).live_blocks, got + 1);
+    pw_heap_delete(heap);
 }
 
 static jmp_buf out_of_limit;
@@ -821,12 +893,16 @@ int main(void) {
         cmocka_unit_test(recent_memory_is_kept_and_a_spike_goes_back),
         cmocka_unit_test(return_empty_gives_back_what_is_not_kept),
         cmocka_unit_test(large_blocks_take_whole_segments_and_are_reused),
+        cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
+        cmocka_unit_test(room_in_full_chunks_is_found_again),
+        cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),
         cmocka_unit_test(zeroed_blocks_are_zero_in_used_memory),
         cmocka_unit_test(every_alignment_is_kept),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(errno_is_kept_by_calls_that_succeed),
         cmocka_unit_test(the_limit_holds_and_its_function_is_asked),
+        cmocka_unit_test(a_limits_function_may_use_the_heap),
         cmocka_unit_test(a_heap_is_whole_after_a_jump_out_of_its_limit),
         cmocka_unit_test(memory_that_is_refused_leaves_the_heap_whole),
         cmocka_unit_test(memory_that_cannot_be_given_back_is_kept),

@@ -89,17 +89,23 @@ static struct pw_chunk *new_chunk(struct pw_heap_whole *heap) {
     return chunk;
 }
 
+bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes) {
+    size_t limit = heap->options.limit_bytes;
+    return !limit || (heap->segment_bytes <= limit && bytes <= limit - heap->segment_bytes);
+}
+
+bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes) {
+    return heap->options.on_limit &&
+           heap->options.on_limit(&heap->hot, bytes, heap->options.context);
+}
+
 bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes) {
-    for (;;) {
-        size_t limit = heap->options.limit_bytes;
-        if (!limit || (heap->segment_bytes <= limit && bytes <= limit - heap->segment_bytes)) {
-            return true;
-        }
-        if (!heap->options.on_limit ||
-            !heap->options.on_limit(&heap->hot, bytes, heap->options.context)) {
+    while (!pw_limit_allows(heap, bytes)) {
+        if (!pw_limit_asks(heap, bytes)) {
             return false;
         }
     }
+    return true;
 }
 
 void pw_count_segments(struct pw_heap_whole *heap, size_t bytes) {

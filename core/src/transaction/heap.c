@@ -109,13 +109,15 @@ void pw_heap_delete(struct pw_heap *heap) {
 // caller.
 static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
     size_t size = pw_segment_size(heap);
-    if (!pw_within_limit(heap, size)) {
-        return NULL;
-    }
-    // The program's function for the limit may have used the heap meanwhile.
-    void *block = pw_heap_take(&heap->hot.classes[class_number]);
-    if (block) {
-        return block;
+    while (!pw_limit_allows(heap, size)) {
+        if (!pw_limit_asks(heap, size)) {
+            return NULL;
+        }
+        // The program's function may have freed blocks of this class, or taken the segment itself.
+        void *block = pw_heap_take(&heap->hot.classes[class_number]);
+        if (block) {
+            return block;
+        }
     }
     bool zero;
     char *segment = pw_segments_take(heap, 1, size, &zero);

@@ -115,7 +115,11 @@ static inline bool pw_chunk_is_used(const struct pw_heap_whole *heap,
     return chunk->transaction == heap->transaction;
 }
 
-// May `bytes` more be in use? Asks the program's own function where the limit says no.
+// May `bytes` more be in use?
+bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes);
+// Ask the program's own function, which may use the heap: does it want another try?
+bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes);
+// Both, until one has an answer.
 bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes);
 void pw_count_segments(struct pw_heap_whole *heap, size_t bytes);
 

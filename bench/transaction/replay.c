@@ -238,6 +238,18 @@ static const uint32_t *load(const char *path, const uint32_t **end) {
     return (const uint32_t *)(data + 8);
 }
 
+static size_t most_slots(const uint32_t *at, const uint32_t *end, uint32_t count) {
+    size_t most = 1;
+    for (; count > 0; count--) {
+        if (end - at < 3 || (size_t)(end - at) < (size_t)3 + at[1] + at[2]) {
+            fail("the file of transactions is cut off");
+        }
+        most = at[0] > most ? at[0] : most;
+        at += (size_t)3 + at[1] + at[2];
+    }
+    return most;
+}
+
 int main(int argc, char **argv) {
     const struct allocator *with = NULL;
     for (size_t i = 0; argc >= 3 && i < sizeof allocators / sizeof *allocators; i++) {
@@ -249,20 +261,19 @@ int main(int argc, char **argv) {
     unsigned rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 20;
     const uint32_t *end, *at = load(argv[2], &end);
     uint32_t count = *at++;
-    void **slots = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t slots_size = most_slots(at, end, count) * sizeof(void *);
+    void **slots =
+        mmap(NULL, slots_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t *times =
         mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void *heap = NULL;
     memset(times, 1, 1 << 20);
-    memset(slots, 1, 64 << 20);
+    memset(slots, 1, slots_size);
     status_bytes("VmRSS:");
     uint64_t before = status_bytes("VmRSS:");
     for (uint32_t number = 0; number < count; number++) {
         struct transaction transaction = {at[0], at[1], at[2], at + 3, at + 3 + at[1]};
         at = transaction.live + transaction.live_count;
-        if (at > end || (size_t)transaction.slots * sizeof *slots > 64u << 20) {
-            fail("the file of transactions is cut off");
-        }
         forget_peak();
         for (unsigned round = 0; round < WARMS + rounds; round++) {
             uint64_t start = cpu_ns();

@@ -88,7 +88,7 @@ fn alignment_is_kept() {
     assert!(
         lines
             .iter()
-            .all(|line| std::ptr::from_ref(line) as usize % 64 == 0)
+            .all(|line| (std::ptr::from_ref(line) as usize).is_multiple_of(64))
     );
     assert_eq!(lines[99].0[0], 99);
 }

@@ -6,7 +6,7 @@
 // ALLOCATOR is pagewise, pagewise-huge, region, obstack, mimalloc-heap (preload a mimalloc) or
 // malloc (the C library's, or a preloaded one's). Each line of the output is of one transaction:
 //     NUMBER NANOSECONDS-OF-CPU(median) NANOSECONDS(lowest) PEAK-BYTES OPERATIONS
-// An allocated object is written once in each cache line, and its first word is read before it is
+// An allocated object is written once in each cache line, and its first byte is read before it is
 // freed. Peak bytes are the process's physical memory above what it was before the first
 // transaction, over the transactions up to this one.
 #include <dlfcn.h>
@@ -172,13 +172,12 @@ static void run(const struct allocator *with, void *heap, const struct transacti
         uint32_t operation = *at++;
         if (operation & FREE) {
             void *block = slots[operation & ~FREE];
-            sum += *(volatile uint64_t *)block;
+            sum += *(volatile unsigned char *)block;
             give_back(heap, block);
         } else {
             size_t size = *at++;
             volatile char *block = alloc(heap, size);
-            *(volatile uint64_t *)block = size;
-            for (size_t line = LINE; line < size; line += LINE) {
+            for (size_t line = 0; line < size; line += LINE) {
                 block[line] = (char)line;
             }
             slots[operation] = (void *)block;

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize bench-foundation bench-r bench-replay bench-trace \
+.PHONY: help build core cli jvm run test test-r check-r test-sanitize bench-foundation bench-r bench-replay bench-trace bench-transaction \
         bench-large-pages record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -85,6 +85,11 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
 
+bench-transaction: ## the transaction heap against other allocators, into docs/results/transaction.md
+	@$(ENSURE) build bench-transaction
+	@$(MAKE) --no-print-directory build
+	@bench/transaction/run --runs $(RUNS)
+
 bench-replay: ## real servers' traces in five allocators and in learned groups, into docs/results/replay.md (resumable)
 	@$(ENSURE) build bench-replay
 	@$(MAKE) --no-print-directory build
@@ -117,7 +122,7 @@ uninstall: ## remove exactly what install put under PREFIX
 
 format: ## format the C and the Rust sources in place
 	@$(ENSURE) build lint
-	@git ls-files -z -- '*.c' '*.h' ':!kernel' | xargs -0 -r clang-format -i
+	@git ls-files -z -- '*.c' '*.h' '*.cpp' '*.hpp' ':!kernel' | xargs -0 -r clang-format -i
 	@$(CARGO) fmt --all
 
 lint: ## clang-format, shellcheck, rustfmt, clippy and Python's compiler, changing nothing

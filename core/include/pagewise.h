@@ -2,9 +2,10 @@
 //
 // Pagewise: run unmodified programs in less physical memory.
 //
-// This is the library's only public header. Every size is in bytes unless its name says otherwise.
-// All functions may be called from any thread and after fork(); none may be called from a signal
-// handler, except pw_copy and pw_zero, which fall back to a plain copy there.
+// This is the library's public header; pagewise_heap.h adds inline functions to it. Every size is
+// in bytes unless its name says otherwise. All functions may be called from any thread and after
+// fork(); none may be called from a signal handler, except pw_copy and pw_zero, which fall back to
+// a plain copy there.
 //
 // Linking against libpagewise.so does not replace the program's malloc. Preloading
 // libpagewise-preload.so does; both then use the one copy of the library in the process.
@@ -216,6 +217,172 @@ PW_API void pw_quiet_thread_ends(void);
 
 // Copy at most `size` bytes of the statistics block to `out`; returns the bytes copied.
 PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);
+
+// Transaction heap
+//
+// For memory that dies together: what a request allocates, what one message needs. Blocks can be
+// freed one by one, as with malloc, and are reused at once; nothing is ever coalesced or sorted;
+// and pw_heap_free_all ends the transaction by forgetting all blocks, whatever their number,
+// without touching them. This is the defrag-dodging heap of Inoue, Komatsu and Nakatani (PLDI
+// 2009): sections named below are that paper's. docs/guide/transaction-heap.md says when to use it.
+//
+// - Ownership: a block belongs to the heap it came from until it is freed, free-all or deletion. It
+//   may be passed to functions of that heap only, never to free() or to pw_free, nor theirs here.
+// - Threads: a heap has no lock. It may be used by one thread at a time; blocks may be read and
+//   written by any. To hand a heap over, pass it with whatever orders memory between the two
+//   threads (a mutex, a queue), best between transactions. Different heaps know nothing of each
+//   other.
+// - Fork: the child has a copy of the heap and of its blocks, its own to use or to delete.
+// - Signal handlers: none of these functions, unless the handler has a heap for itself.
+// - Errors: functions that return memory return NULL and set errno, ENOMEM where the heap's limit
+// or
+//   the machine is exhausted, EINVAL for an argument that can never work; the heap is as before.
+//   All others cannot fail. errno is kept otherwise.
+// - Alignment: 16 bytes; of blocks of 1 to 8 bytes, 8.
+// - Memory comes from the kernel in chunks of 4 MB of address space, cut into segments
+// (section 3.2).
+//   A page takes physical memory from the first block that is put on it. Address space is what
+//   RLIMIT_AS counts: 4 MB for a heap that is used at all.
+//
+// pagewise_heap.h has alloc and free as inline functions; pagewise_resource.hpp is the C++
+// interface.
+
+struct pw_heap;
+
+// Kinds of misuse that a heap with PW_HEAP_CHECKED tells apart.
+enum pw_heap_misuse {
+    PW_HEAP_FOREIGN_FREE = 1,     // not a block of this heap
+    PW_HEAP_INNER_FREE,           // points into a block, not to its start
+    PW_HEAP_DOUBLE_FREE,          // the block was freed before
+    PW_HEAP_FREE_AFTER_FREE_ALL,  // the block was of a transaction that has ended
+    PW_HEAP_OVERFLOW,             // bytes behind the block's end were written
+    PW_HEAP_WRITE_AFTER_FREE,     // a block was written after it was freed
+    PW_HEAP_WRITE_AFTER_FREE_ALL, // memory of a transaction that has ended was written
+    PW_HEAP_WRONG_THREAD,         // two threads used the heap in one transaction
+};
+
+// For pw_heap_options.flags.
+#define PW_HEAP_HUGE_PAGES   1u // ask the kernel for huge pages (section 3.3, second optimization)
+#define PW_HEAP_RETURN_EMPTY 2u // at free-all, give everything above keep_bytes back to the kernel
+#define PW_HEAP_CHECKED      4u // find misuse: about ten times slower, two to three times the memory
+
+// Fields that are 0 mean the default. Start from {0}: fields that a later version adds are 0 then.
+struct pw_heap_options {
+    // Size of a segment: a power of two from 16 KB to 256 KB; 0: 32 KB, the paper's. Blocks of more
+    // than half of it take whole segments. Smaller segments need less memory where few blocks of
+    // many sizes are alive, larger ones take fewer steps.
+    size_t segment_bytes;
+    // Segments in use may take this much; 0: no limit. pw_heap_set_limit changes it.
+    size_t limit_bytes;
+    // Called when an allocation would pass the limit, with the bytes that it needs beyond what is
+    // in use. It may free blocks, raise the limit, or not return at all (longjmp, a C++ exception:
+    // the heap is whole). true: try again, and ask again if that fails. NULL: the allocation fails.
+    bool (*on_limit)(struct pw_heap *heap, size_t needed_bytes, void *context);
+    // With PW_HEAP_CHECKED: called with what was found, on which block, and a line of text that
+    // says so. When it returns the heap goes on, and a wrong free does nothing. NULL: the text goes
+    // to standard error, and abort() is called.
+    void (*on_misuse)(struct pw_heap *heap, enum pw_heap_misuse kind, const void *block,
+                      const char *text, void *context);
+    void *context; // for the two
+    // Memory that is not given back to the kernel at free-all. Without PW_HEAP_RETURN_EMPTY the
+    // heap keeps at least this, and what recent transactions used: after a large one, the surplus
+    // goes back in steps of a sixteenth for each transaction that did not need it. 0: no minimum.
+    // SIZE_MAX: never give back.
+    size_t keep_bytes;
+    unsigned flags;
+    unsigned reserved[7]; // must be 0
+};
+
+// A new, empty heap; NULL, EINVAL for options that make no sense, ENOMEM. Free it with
+// pw_heap_delete.
+PW_API struct pw_heap *pw_heap_new(const struct pw_heap_options *options);
+
+// End of the heap: all its blocks, and all its memory back to the kernel. NULL is allowed.
+PW_API void pw_heap_delete(struct pw_heap *heap);
+
+// A block of at least `size` bytes, its contents undefined. A size of 0 is a block like any other.
+PW_API void *pw_heap_alloc(struct pw_heap *heap, size_t size);
+
+// The same, zero. `count` times `size` bytes, ENOMEM where that overflows.
+PW_API void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size);
+
+// The same as pw_heap_alloc, at a multiple of `alignment`: a power of two up to 1 MB, else EINVAL.
+PW_API void *pw_heap_aligned(struct pw_heap *heap, size_t alignment, size_t size);
+
+// As realloc: NULL allocates; contents move where they must; on failure the block is as before. A
+// size of 0 is a size, not a free. The alignment of pw_heap_aligned is not kept when the block
+// moves.
+PW_API void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size);
+
+// Free one block: it is the next one that an allocation of its class gets. NULL is allowed.
+PW_API void pw_heap_free(struct pw_heap *heap, void *block);
+
+// The bytes of the block that may be used, at least what was asked for. NULL has none.
+PW_API size_t pw_heap_usable_size(struct pw_heap *heap, const void *block);
+
+// End of a transaction: all blocks of the heap are gone (section 3.1). The time it takes does not
+// depend on how many they are; blocks above 4 MB each add a little, and so does memory that is
+// given back. Needed even where every block was freed: only this undoes fragmentation.
+PW_API void pw_heap_free_all(struct pw_heap *heap);
+
+// Change the limit; 0: none. What is in use above it stays.
+PW_API void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes);
+
+// Call `visit` with each live block, in no certain order, and its usable size. The visitor must not
+// use the heap; returning false ends the walk. True when every block was visited, false also when
+// there was no memory for the list of free blocks.
+typedef bool pw_heap_visitor(void *block, size_t usable_bytes, void *context);
+PW_API bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *context);
+
+// What the heap is made of. live + free + fresh + slack = segment bytes.
+struct pw_heap_statistics {
+    uint64_t live_blocks; // blocks in use
+    uint64_t live_bytes;  // their usable size
+    uint64_t free_bytes;  // freed in this transaction, to be used again for their size class only
+    uint64_t empty_segment_bytes; // of these, in segments without a live block: what the lack of
+                                  // coalescing costs
+    uint64_t fresh_bytes;         // not yet carved from the segments of their class
+    uint64_t slack_bytes;         // ends of segments too short for a block
+    uint64_t segment_bytes;       // segments in use: what the limit limits
+    uint64_t peak_segment_bytes;  // most of that at any time since the heap was made
+    uint64_t mapped_bytes;        // address space taken from the kernel
+    uint64_t bookkeeping_bytes;   // of mapped_bytes: our tables
+    uint64_t limit_bytes;         // 0: none
+    uint64_t transactions;        // calls of pw_heap_free_all
+    uint64_t returned_bytes;      // given back to the kernel at free-all, so far
+};
+
+// Counted now: takes time in proportion to the freed blocks.
+PW_API void pw_heap_statistics_read(struct pw_heap *heap, struct pw_heap_statistics *out);
+
+// Region
+//
+// The bump region that the paper measures against (section 4.1), behind the same interface: blocks
+// come one behind the other and are never reused, pw_region_free does nothing. Allocating costs
+// least, and memory most: a program that frees as it goes needs several times that of a heap.
+// Chunks of 256 MB of address space. What is said of heaps' ownership, threads, fork, errors and
+// alignment holds, but:
+//
+// - blocks carry no size, so that a region cannot be walked, pw_region_usable_size is 0 for "not
+//   known", and pw_region_realloc copies as many bytes as the new size has;
+// - of the options, segment_bytes and PW_HEAP_CHECKED are refused (EINVAL); on_limit is called with
+//   NULL for the heap; keep_bytes has a meaning with PW_HEAP_RETURN_EMPTY only: without it, a
+//   region keeps all its memory;
+// - in the statistics all blocks since free-all are live, and their number is not known (0).
+
+struct pw_region;
+
+PW_API struct pw_region *pw_region_new(const struct pw_heap_options *options);
+PW_API void pw_region_delete(struct pw_region *region);
+PW_API void *pw_region_alloc(struct pw_region *region, size_t size);
+PW_API void *pw_region_zalloc(struct pw_region *region, size_t count, size_t size);
+PW_API void *pw_region_aligned(struct pw_region *region, size_t alignment, size_t size);
+PW_API void *pw_region_realloc(struct pw_region *region, void *block, size_t size);
+PW_API void pw_region_free(struct pw_region *region, void *block);
+PW_API size_t pw_region_usable_size(struct pw_region *region, const void *block);
+PW_API void pw_region_free_all(struct pw_region *region);
+PW_API void pw_region_set_limit(struct pw_region *region, size_t limit_bytes);
+PW_API void pw_region_statistics_read(struct pw_region *region, struct pw_heap_statistics *out);
 
 #ifdef __cplusplus
 }

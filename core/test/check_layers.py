@@ -14,7 +14,7 @@ import tempfile
 CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+` ?)*)\|")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
-PUBLIC = "pagewise.h"
+PUBLIC = ("pagewise.h", "pagewise_heap.h")
 
 
 def read_table(path):
@@ -45,7 +45,7 @@ def sources(source):
 
 
 def include_problem(source, path, included, table):
-    if included == PUBLIC:
+    if included in PUBLIC:
         return None
     room, target = path.split(os.sep)[0], included.split("/")[0]
     if not os.path.exists(os.path.join(source, included)):

@@ -99,6 +99,25 @@ void *pw_os_map_table(size_t size) {
     return got == MAP_FAILED ? NULL : got;
 }
 
+void *pw_os_map_aligned(size_t size, size_t alignment) {
+    char *got = pw_os_map_table(size);
+    if (!got || ((uintptr_t)got & (alignment - 1)) == 0) {
+        return got; // next to an aligned mapping the kernel finds another one by itself
+    }
+    pw_os_unmap(got, size);
+    char *wide = size + alignment < size ? NULL : pw_os_map_table(size + alignment);
+    if (!wide) {
+        return NULL;
+    }
+    got = (char *)(((uintptr_t)wide + alignment - 1) & ~(alignment - 1));
+    size_t before = (size_t)(got - wide);
+    if (before) {
+        pw_os_unmap(wide, before);
+    }
+    pw_os_unmap(got + size, alignment - before);
+    return got;
+}
+
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
     void *got =

@@ -46,6 +46,9 @@ bool pw_os_join_reserved(void *address, size_t size);
 // Zero pages anywhere, for our own tables. NULL when there are none.
 void *pw_os_map_table(size_t size);
 
+// Zero pages at a multiple of `alignment`, a power of two. NULL when there are none.
+void *pw_os_map_aligned(size_t size, size_t alignment);
+
 // Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
 // it is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
 bool pw_os_move(void *from, size_t size, void *to);

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+//
+// Chunks and segments. A chunk that was not used since the last free-all is not touched by it: that
+// all its segments are free follows from the number of the transaction that used it last.
+#include "transaction/transaction.h"
+
+#define WORD_BITS 64u
+
+static void reset_chunk(struct pw_heap_whole *heap, struct pw_chunk *chunk) {
+    chunk->transaction = heap->transaction;
+    chunk->free_segments = heap->chunk_segments - 1;
+    for (unsigned word = 0; word < PW_GRANULES / WORD_BITS; word++) {
+        // Segments that a chunk of larger ones does not have count as used for ever.
+        unsigned first = word * WORD_BITS;
+        unsigned here = heap->chunk_segments > first ? heap->chunk_segments - first : 0;
+        chunk->used[word] = here >= WORD_BITS ? 0 : ~0ull << here;
+    }
+    chunk->used[0] |= 1;
+}
+
+// The first segment from `from` on that is (not) used; PW_GRANULES when there is none.
+static unsigned next_segment(const struct pw_chunk *chunk, unsigned from, bool used) {
+    while (from < PW_GRANULES) {
+        uint64_t word = chunk->used[from / WORD_BITS];
+        word = (used ? word : ~word) >> from % WORD_BITS;
+        if (word) {
+            return from + (unsigned)__builtin_ctzll(word);
+        }
+        from = (from / WORD_BITS + 1) * WORD_BITS;
+    }
+    return PW_GRANULES;
+}
+
+// The first of `count` free neighbours, at a multiple of `step` segments; 0 when there are none.
+static unsigned find_run(const struct pw_chunk *chunk, unsigned count, unsigned step) {
+    unsigned first = next_segment(chunk, 0, false);
+    while (first < PW_GRANULES) {
+        first = (first + step - 1) / step * step;
+        unsigned end = next_segment(chunk, first, true);
+        if (first < PW_GRANULES && end >= first + count) {
+            return first;
+        }
+        first = next_segment(chunk, end, false);
+    }
+    return 0;
+}
+
+static void mark(struct pw_chunk *chunk, unsigned first, unsigned count, bool used) {
+    for (unsigned segment = first; segment < first + count; segment++) {
+        uint64_t bit = 1ull << segment % WORD_BITS;
+        uint64_t *word = &chunk->used[segment / WORD_BITS];
+        *word = used ? *word | bit : *word & ~bit;
+    }
+    chunk->free_segments += used ? -count : count;
+}
+
+static bool grow_table(struct pw_heap_whole *heap) {
+    size_t size = (size_t)heap->chunk_capacity * sizeof *heap->chunks;
+    struct pw_chunk **larger = pw_os_map_table(2 * pw_round_up(size, PW_PAGE));
+    if (!larger) {
+        return false;
+    }
+    for (unsigned i = 0; i < heap->chunk_count; i++) {
+        larger[i] = heap->chunks[i];
+    }
+    // The first table lies in the heap's own mapping and stays there.
+    if (size >= PW_PAGE) {
+        pw_os_unmap(heap->chunks, size);
+    }
+    heap->chunks = larger;
+    heap->chunk_capacity = (unsigned)(2 * pw_round_up(size, PW_PAGE) / sizeof *larger);
+    return true;
+}
+
+static struct pw_chunk *new_chunk(struct pw_heap_whole *heap) {
+    if (heap->chunk_count == heap->chunk_capacity && !grow_table(heap)) {
+        return NULL;
+    }
+    char *start = pw_os_map_aligned(PW_HEAP_CHUNK, PW_HEAP_CHUNK);
+    if (!start) {
+        return NULL;
+    }
+    if (heap->options.flags & PW_HEAP_HUGE_PAGES) {
+        pw_os_advise_huge(start, PW_HEAP_CHUNK); // advice: without it the heap works as well
+    }
+    struct pw_chunk *chunk = pw_chunk_of(start);
+    chunk->touched = 1;
+    heap->chunks[heap->chunk_count++] = chunk;
+    return chunk;
+}
+
+bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes) {
+    size_t limit = heap->options.limit_bytes;
+    return !limit || (heap->segment_bytes <= limit && bytes <= limit - heap->segment_bytes);
+}
+
+bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes) {
+    return heap->options.on_limit &&
+           heap->options.on_limit(&heap->hot, bytes, heap->options.context);
+}
+
+bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes) {
+    while (!pw_limit_allows(heap, bytes)) {
+        if (!pw_limit_asks(heap, bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pw_count_segments(struct pw_heap_whole *heap, size_t bytes) {
+    heap->segment_bytes += bytes;
+    if (heap->segment_bytes > heap->peak_segment_bytes) {
+        heap->peak_segment_bytes = heap->segment_bytes;
+    }
+}
+
+static char *take_from(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned first,
+                       unsigned count, bool *zero) {
+    mark(chunk, first, count, true);
+    *zero = first >= chunk->touched;
+    if (first + count > chunk->touched) {
+        chunk->touched = first + count;
+    }
+    pw_count_segments(heap, (size_t)count << heap->segment_shift);
+    return pw_chunk_start(chunk) + ((size_t)first << heap->segment_shift);
+}
+
+char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero) {
+    unsigned step = (unsigned)((alignment + pw_segment_size(heap) - 1) >> heap->segment_shift);
+    step = step ? step : 1;
+    for (unsigned i = heap->first_with_room;; i++) {
+        struct pw_chunk *chunk = i < heap->chunk_count ? heap->chunks[i] : new_chunk(heap);
+        if (!chunk) {
+            return NULL;
+        }
+        if (!pw_chunk_is_used(heap, chunk)) {
+            reset_chunk(heap, chunk);
+            heap->chunks_used = i + 1;
+        }
+        if (i == heap->first_with_room && chunk->free_segments == 0) {
+            heap->first_with_room++;
+        } else if (chunk->free_segments >= count) {
+            unsigned first = find_run(chunk, count, step);
+            if (first) {
+                return take_from(heap, chunk, first, count, zero);
+            }
+        }
+    }
+}
+
+// Chunks are known by their number only where it matters: when one before the first that has room
+// gets some.
+static void note_room(struct pw_heap_whole *heap, const struct pw_chunk *chunk) {
+    for (unsigned i = 0; i < heap->first_with_room; i++) {
+        if (heap->chunks[i] == chunk) {
+            heap->first_with_room = i;
+        }
+    }
+}
+
+void pw_segments_release(struct pw_heap_whole *heap, const void *first, unsigned count) {
+    struct pw_chunk *chunk = pw_chunk_of(first);
+    if (chunk->free_segments == 0) {
+        note_room(heap, chunk);
+    }
+    mark(chunk, pw_segment_of(heap, first), count, false);
+    heap->segment_bytes -= (size_t)count << heap->segment_shift;
+}
+
+bool pw_segments_extend(struct pw_heap_whole *heap, const void *first, unsigned count,
+                        unsigned more) {
+    struct pw_chunk *chunk = pw_chunk_of(first);
+    unsigned next = pw_segment_of(heap, first) + count;
+    if (next + more > PW_GRANULES || next_segment(chunk, next, true) < next + more) {
+        return false;
+    }
+    bool zero;
+    take_from(heap, chunk, next, more, &zero);
+    return true;
+}
+
+// Pages of the chunk's segments back to the kernel; its tables stay.
+static void discard_segments(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned from) {
+    if (from < 1) {
+        from = 1;
+    }
+    if (chunk->touched > from) {
+        char *start = pw_chunk_start(chunk) + ((size_t)from << heap->segment_shift);
+        size_t size = (size_t)(chunk->touched - from) << heap->segment_shift;
+        if (pw_os_discard(start, size)) {
+            chunk->touched = from;
+            heap->returned_bytes += size;
+        }
+    }
+}
+
+static void unmap_chunks_above(struct pw_heap_whole *heap, unsigned keep) {
+    while (heap->chunk_count > keep) {
+        struct pw_chunk *chunk = heap->chunks[heap->chunk_count - 1];
+        size_t touched = (size_t)chunk->touched << heap->segment_shift;
+        if (!pw_os_unmap(pw_chunk_start(chunk), PW_HEAP_CHUNK)) {
+            discard_segments(heap, chunk, 1);
+            return;
+        }
+        heap->chunk_count--;
+        heap->returned_bytes += touched;
+    }
+}
+
+void pw_chunks_return(struct pw_heap_whole *heap) {
+    size_t keep = heap->options.keep_bytes;
+    if (keep == SIZE_MAX) {
+        return;
+    }
+    unsigned kept = (unsigned)(keep >> PW_HEAP_CHUNK_SHIFT);
+    if (heap->options.flags & PW_HEAP_RETURN_EMPTY) {
+        size_t rest = keep & (PW_HEAP_CHUNK - 1);
+        unmap_chunks_above(heap, kept + 1); // one chunk's address space is always kept
+        if (heap->chunk_count == kept + 1) {
+            discard_segments(heap, heap->chunks[kept], (unsigned)(rest >> heap->segment_shift));
+        }
+        return;
+    }
+    unsigned wanted = heap->chunks_wanted - (heap->chunks_wanted + 15) / 16;
+    heap->chunks_wanted = wanted > heap->chunks_used ? wanted : heap->chunks_used;
+    unsigned most = heap->chunks_wanted > kept + 1 ? heap->chunks_wanted : kept + 1;
+    unmap_chunks_above(heap, most);
+}
+
+void pw_chunks_unmap(struct pw_heap_whole *heap) {
+    unmap_chunks_above(heap, 0);
+    size_t size = (size_t)heap->chunk_capacity * sizeof *heap->chunks;
+    if (size >= PW_PAGE) {
+        pw_os_unmap(heap->chunks, size);
+    }
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+//
+// The transaction heap of pagewise.h: DDmalloc (section 3.2 of its paper) with lazy carving: blocks
+// that were never used are not linked anywhere, a class knows where they begin and end.
+#include "transaction/transaction.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define CACHE_LINE   ((size_t)64)
+#define FIRST_CHUNKS 64u // entries of the table that comes with the heap
+#define MAPPING_BYTES                                                                              \
+    ((sizeof(struct pw_heap_whole) + FIRST_CHUNKS * sizeof(void *) + 2 * PW_PAGE - 1) &            \
+     ~(PW_PAGE - 1))
+
+// --- birth and death -------------------------------------------------------------
+
+static size_t class_size(unsigned number) {
+    if (number == 0) {
+        return 8;
+    }
+    if (number <= 8) {
+        return (size_t)16 * number;
+    }
+    if (number <= 20) {
+        return 128 + (size_t)32 * (number - 8);
+    }
+    return (size_t)1024 << (number - 21);
+}
+
+bool pw_options_make_sense(const struct pw_heap_options *options) {
+    size_t segment = options->segment_bytes;
+    bool known_flags =
+        !(options->flags & ~(PW_HEAP_HUGE_PAGES | PW_HEAP_RETURN_EMPTY | PW_HEAP_CHECKED));
+    for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++) {
+        known_flags = known_flags && options->reserved[i] == 0;
+    }
+    return known_flags &&
+           (segment == 0 || (segment >= PW_SMALLEST_SEGMENT && segment <= PW_LARGEST_SEGMENT &&
+                             (segment & (segment - 1)) == 0));
+}
+
+static void forget_classes(struct pw_heap *heap) {
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        heap->classes[i].free = NULL;
+        heap->classes[i].fresh = 1;
+        heap->classes[i].last = 0;
+    }
+}
+
+// Heaps of several processes and threads do the same at the same time: their tables begin at
+// different cache sets (section 3.3, first optimization; the paper's offset is the process's number
+// alone).
+static size_t staggered(const char *mapping) {
+    size_t places = PW_PAGE / CACHE_LINE;
+    return ((size_t)pw_os_pid() * 7 + ((uintptr_t)mapping >> PW_PAGE_SHIFT) * 5) % places *
+           CACHE_LINE;
+}
+
+struct pw_heap *pw_heap_new(const struct pw_heap_options *options) {
+    static const struct pw_heap_options defaults;
+    options = options ? options : &defaults;
+    if (!pw_options_make_sense(options)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    char *mapping = pw_os_map_table(MAPPING_BYTES);
+    if (!mapping) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    struct pw_heap_whole *heap = (struct pw_heap_whole *)(mapping + staggered(mapping));
+    heap->mapping = mapping;
+    heap->mapping_bytes = MAPPING_BYTES;
+    heap->options = *options;
+    size_t segment = options->segment_bytes ? options->segment_bytes : PW_DEFAULT_SEGMENT;
+    heap->segment_shift = (unsigned)__builtin_ctzl(segment);
+    heap->chunk_segments = (unsigned)(PW_HEAP_CHUNK >> heap->segment_shift);
+    heap->largest_small = segment / 2;
+    heap->transaction = 1;
+    heap->chunks = (struct pw_chunk **)(heap + 1);
+    heap->chunk_capacity = FIRST_CHUNKS;
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        heap->hot.classes[i].size = class_size(i);
+    }
+    forget_classes(&heap->hot);
+    if ((options->flags & PW_HEAP_CHECKED) && !pw_checker_new(heap)) {
+        pw_os_unmap(mapping, MAPPING_BYTES);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return &heap->hot;
+}
+
+void pw_heap_delete(struct pw_heap *heap) {
+    if (!heap) {
+        return;
+    }
+    struct pw_heap_whole *whole = pw_whole(heap);
+    pw_checker_delete(whole);
+    pw_giants_unmap(whole);
+    pw_chunks_unmap(whole);
+    pw_os_unmap(whole->mapping, whole->mapping_bytes);
+}
+
+// --- allocation --------------------------------------------------------------------
+
+// The class has neither a freed nor a fresh block: give it a segment, and its first block to the
+// caller.
+static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
+    size_t size = pw_segment_size(heap);
+    while (!pw_limit_allows(heap, size)) {
+        if (!pw_limit_asks(heap, size)) {
+            return NULL;
+        }
+        // The program's function may have freed blocks of this class, or taken the segment itself.
+        void *block = pw_heap_take(&heap->hot.classes[class_number]);
+        if (block) {
+            return block;
+        }
+    }
+    bool zero;
+    char *segment = pw_segments_take(heap, 1, size, &zero);
+    if (!segment) {
+        return NULL;
+    }
+    memset(pw_heap_class_note(segment), (int)class_number, size >> PW_HEAP_GRANULE_SHIFT);
+    struct pw_heap_class *of = &heap->hot.classes[class_number];
+    of->fresh = (uintptr_t)segment + of->size;
+    of->last = (uintptr_t)segment + size - of->size;
+    return segment;
+}
+
+// A block of a plain heap. *zero: its bytes are known to be zero.
+static void *allocate(struct pw_heap_whole *heap, size_t size, bool *zero) {
+    *zero = false;
+    void *block;
+    if (size <= heap->largest_small) {
+        unsigned class_number = pw_class_of(size);
+        block = pw_heap_take(&heap->hot.classes[class_number]);
+        block = block ? block : take_segment(heap, class_number);
+    } else {
+        block = pw_large_take(heap, size, PW_NATURAL_ALIGNMENT, zero);
+    }
+    if (!block) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
+void *pw_heap_alloc_slow(struct pw_heap *heap, size_t size) {
+    if (pw_whole(heap)->checker) {
+        return pw_checker_alloc(pw_whole(heap), size, PW_NATURAL_ALIGNMENT, false);
+    }
+    bool zero;
+    return allocate(pw_whole(heap), size, &zero);
+}
+
+void *pw_heap_alloc(struct pw_heap *heap, size_t size) {
+    return pw_heap_alloc_inline(heap, size);
+}
+
+void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (pw_whole(heap)->checker) {
+        return pw_checker_alloc(pw_whole(heap), bytes, PW_NATURAL_ALIGNMENT, true);
+    }
+    bool zero;
+    void *block = allocate(pw_whole(heap), bytes, &zero);
+    if (block && !zero) {
+        memset(block, 0, bytes);
+    }
+    return block;
+}
+
+// Blocks of a class lie at multiples of its size from a multiple of the segment's size on: where
+// the alignment divides the class's size, every block is aligned. 0: no class will do.
+static size_t aligned_small_size(const struct pw_heap_whole *heap, size_t alignment, size_t size) {
+    size_t at_least = size > alignment ? size : alignment;
+    if (at_least > heap->largest_small) {
+        return 0;
+    }
+    for (unsigned i = pw_class_of(at_least); i < PW_HEAP_CLASSES; i++) {
+        size_t of_class = heap->hot.classes[i].size;
+        if (of_class % alignment == 0) {
+            return of_class <= heap->largest_small ? of_class : 0;
+        }
+    }
+    return 0;
+}
+
+void *pw_heap_aligned(struct pw_heap *heap, size_t alignment, size_t size) {
+    if (alignment == 0 || (alignment & (alignment - 1)) || alignment > PW_LARGEST_ALIGNMENT) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct pw_heap_whole *whole = pw_whole(heap);
+    if (whole->checker) {
+        return pw_checker_alloc(whole, size, alignment, false);
+    }
+    bool zero;
+    size_t small = aligned_small_size(whole, alignment, size);
+    if (small) {
+        return allocate(whole, small, &zero);
+    }
+    void *block = pw_large_take(whole, size, alignment, &zero);
+    if (!block) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
+// --- free and realloc -----------------------------------------------------------------
+
+void pw_heap_free_slow(struct pw_heap *heap, void *block) {
+    if (!block) {
+        return;
+    }
+    if (pw_whole(heap)->checker) {
+        pw_checker_free(pw_whole(heap), block);
+    } else {
+        pw_large_release(pw_whole(heap), block);
+    }
+}
+
+void pw_heap_free(struct pw_heap *heap, void *block) {
+    pw_heap_free_inline(heap, block);
+}
+
+size_t pw_heap_usable_size(struct pw_heap *heap, const void *block) {
+    if (!block) {
+        return 0;
+    }
+    if (pw_whole(heap)->checker) {
+        return pw_checker_usable_size(pw_whole(heap), block);
+    }
+    unsigned class_number = *pw_heap_class_note(block);
+    return class_number < PW_HEAP_CLASSES ? heap->classes[class_number].size
+                                          : pw_large_size(pw_whole(heap), block);
+}
+
+// May the block stay where it is? A small one while it fits, and needs more than half of it.
+static bool resize_in_place(struct pw_heap_whole *heap, void *block, size_t size) {
+    unsigned class_number = *pw_heap_class_note(block);
+    if (class_number >= PW_HEAP_CLASSES) {
+        return pw_large_resize(heap, block, size);
+    }
+    size_t usable = heap->hot.classes[class_number].size;
+    return size <= usable && (size > usable / 2 || usable <= PW_NATURAL_ALIGNMENT);
+}
+
+void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
+    if (!block) {
+        return pw_heap_alloc_inline(heap, size);
+    }
+    if (pw_whole(heap)->checker) {
+        return pw_checker_realloc(pw_whole(heap), block, size);
+    }
+    if (resize_in_place(pw_whole(heap), block, size)) {
+        return block;
+    }
+    size_t usable = pw_heap_usable_size(heap, block);
+    void *moved = pw_heap_alloc_inline(heap, size);
+    if (!moved) {
+        return NULL;
+    }
+    memcpy(moved, block, usable < size ? usable : size);
+    pw_heap_free_inline(heap, block);
+    return moved;
+}
+
+// --- the whole heap ------------------------------------------------------------------
+
+void pw_heap_free_all(struct pw_heap *heap) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    if (whole->checker) {
+        pw_checker_free_all(whole);
+        whole->transaction++;
+        return;
+    }
+    forget_classes(heap);
+    if (whole->giants) {
+        pw_giants_free_all(whole);
+    }
+    whole->transaction++; // and so every chunk's tables are out of date: chunk.c
+    pw_chunks_return(whole);
+    whole->segment_bytes = 0;
+    whole->first_with_room = whole->chunks_used = 0;
+}
+
+void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    whole->options.limit_bytes = limit_bytes;
+    if (whole->checker) {
+        pw_checker_inner(whole)->options.limit_bytes = limit_bytes;
+    }
+}
+
+bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *context) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    return whole->checker ? pw_checker_walk(whole, visit, context)
+                          : pw_plain_walk(whole, visit, context);
+}
+
+void pw_heap_statistics_read(struct pw_heap *heap, struct pw_heap_statistics *out) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    pw_plain_statistics(whole->checker ? pw_checker_inner(whole) : whole, out);
+    out->transactions = whole->transaction - 1;
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+//
+// transaction: blocks that die together. The heap of pagewise.h is, from the inside out:
+//
+//     chunk.c    4 MB ranges from the kernel and the segments they are cut into
+//     large.c    blocks of whole segments, and blocks larger than a chunk
+//     heap.c     size classes, the calls of pagewise.h, free-all
+//     inspect.c  walk and statistics: computed from the free lists when asked, never counted along
+//     checked.c  the heap with PW_HEAP_CHECKED, around a plain one
+//     region.c   the bump region
+#ifndef PW_TRANSACTION_TRANSACTION_H
+#define PW_TRANSACTION_TRANSACTION_H
+
+#include "os/os.h"
+#include "pagewise.h"
+#include "pagewise_heap.h"
+
+#define PW_GRANULES          ((unsigned)(PW_HEAP_CHUNK >> PW_HEAP_GRANULE_SHIFT))
+#define PW_SMALLEST_SEGMENT  ((size_t)1 << PW_HEAP_GRANULE_SHIFT)
+#define PW_DEFAULT_SEGMENT   ((size_t)32 << 10)
+#define PW_LARGEST_SEGMENT   ((size_t)256 << 10)
+#define PW_LARGEST_ALIGNMENT ((size_t)1 << 20)
+#define PW_NATURAL_ALIGNMENT ((size_t)16)
+// What a block may measure at most: beyond, sums of sizes could overflow.
+#define PW_LARGEST_BLOCK ((size_t)1 << 46)
+
+// Class notes that are no class: a block of whole segments begins here; a block larger than a
+// chunk.
+enum { PW_NOTE_LARGE = 0xfe, PW_NOTE_GIANT = 0xfd };
+
+// What is known about a chunk, in its second page; the class notes are in the first. Both lie in
+// segment 0, which is never handed out.
+struct pw_chunk {
+    uint64_t transaction;            // what follows is of this one; else all segments are free
+    unsigned free_segments;          // in this chunk
+    unsigned touched;                // segments from here on were never written
+    uint64_t used[PW_GRANULES / 64]; // one bit a segment
+    uint16_t run[PW_GRANULES];       // segments of the large block that begins here
+    uint16_t scratch[PW_GRANULES];   // inspect.c counts in it
+};
+
+// A block larger than a chunk: a mapping of its own that begins like a chunk.
+struct pw_giant {
+    struct pw_giant *next;
+    char *block;
+    size_t mapped_bytes; // from this chunk's start
+};
+
+struct pw_checker;
+
+struct pw_heap_whole {
+    struct pw_heap hot; // first: the public type
+    unsigned segment_shift;
+    unsigned chunk_segments; // in a chunk, with segment 0
+    size_t largest_small;
+    uint64_t transaction; // from 1
+    struct pw_heap_options options;
+    struct pw_checker *checker; // PW_HEAP_CHECKED
+
+    struct pw_chunk **chunks; // tables of known chunks, in the order of their use
+    unsigned chunk_count, chunk_capacity;
+    unsigned first_with_room; // chunks before this one have no free segment
+    unsigned chunks_used;     // in this transaction
+    unsigned chunks_wanted;   // by recent transactions
+    struct pw_giant *giants;  // in use
+    struct pw_giant *idle_giants;
+    size_t idle_giant_bytes, giant_bytes;
+
+    size_t segment_bytes; // in use
+    size_t peak_segment_bytes;
+    uint64_t returned_bytes;
+    size_t mapping_bytes; // of this struct's own mapping
+    void *mapping;
+};
+
+static inline struct pw_heap_whole *pw_whole(struct pw_heap *heap) {
+    return (struct pw_heap_whole *)heap;
+}
+
+static inline size_t pw_segment_size(const struct pw_heap_whole *heap) {
+    return (size_t)1 << heap->segment_shift;
+}
+
+// The class of any size; PW_HEAP_CLASSES and more: none.
+static inline unsigned pw_class_of(size_t size) {
+    if (size <= PW_HEAP_TABLE_BYTES) {
+        return pw_heap_class_table[(size + 7) >> 3];
+    }
+    return 21 + 64 - (unsigned)__builtin_clzl((size - 1) >> 10);
+}
+
+bool pw_options_make_sense(const struct pw_heap_options *options); // heap.c
+
+static inline size_t pw_round_up(size_t size, size_t multiple) {
+    return (size + multiple - 1) & ~(multiple - 1);
+}
+
+// --- chunk.c -------------------------------------------------------------------
+
+static inline char *pw_chunk_start(const void *inside) {
+    return (char *)((uintptr_t)inside & ~(PW_HEAP_CHUNK - 1));
+}
+
+static inline struct pw_chunk *pw_chunk_of(const void *inside) {
+    return (struct pw_chunk *)(pw_chunk_start(inside) + PW_PAGE);
+}
+
+static inline unsigned pw_segment_of(const struct pw_heap_whole *heap, const void *inside) {
+    return (unsigned)(((uintptr_t)inside & (PW_HEAP_CHUNK - 1)) >> heap->segment_shift);
+}
+
+// Does the chunk hold anything of the present transaction?
+static inline bool pw_chunk_is_used(const struct pw_heap_whole *heap,
+                                    const struct pw_chunk *chunk) {
+    return chunk->transaction == heap->transaction;
+}
+
+// May `bytes` more be in use?
+bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes);
+// Ask the program's own function, which may use the heap: does it want another try?
+bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes);
+// Both, until one has an answer.
+bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes);
+void pw_count_segments(struct pw_heap_whole *heap, size_t bytes);
+
+// `count` neighbouring free segments at a multiple of `alignment`, marked used; NULL without errno.
+// *zero: they were never written.
+char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero);
+void pw_segments_release(struct pw_heap_whole *heap, const void *first, unsigned count);
+// Grow a run in place by `more` segments, if they are free.
+bool pw_segments_extend(struct pw_heap_whole *heap, const void *first, unsigned count,
+                        unsigned more);
+
+// After free-all: give back what the options say.
+void pw_chunks_return(struct pw_heap_whole *heap);
+void pw_chunks_unmap(struct pw_heap_whole *heap);
+
+// --- large.c -------------------------------------------------------------------
+
+void *pw_large_take(struct pw_heap_whole *heap, size_t size, size_t alignment, bool *zero);
+void pw_large_release(struct pw_heap_whole *heap, void *block);
+size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
+// Make the block `size` bytes large where it is. False: it is as before.
+bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
+void pw_giants_free_all(struct pw_heap_whole *heap);
+void pw_giants_unmap(struct pw_heap_whole *heap);
+
+// --- inspect.c -----------------------------------------------------------------
+
+bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
+void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *out);
+
+// --- checked.c -----------------------------------------------------------------
+
+bool pw_checker_new(struct pw_heap_whole *heap);
+void pw_checker_delete(struct pw_heap_whole *heap);
+void *pw_checker_alloc(struct pw_heap_whole *heap, size_t size, size_t alignment, bool zero);
+void pw_checker_free(struct pw_heap_whole *heap, void *block);
+void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size);
+size_t pw_checker_usable_size(struct pw_heap_whole *heap, const void *block);
+void pw_checker_free_all(struct pw_heap_whole *heap);
+bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
+struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap);
+
+#endif

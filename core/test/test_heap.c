@@ -1,0 +1,923 @@
+// SPDX-License-Identifier: MIT
+//
+// What pagewise.h promises of transaction heaps and regions.
+#include "os/fault.h"
+#include "pagewise.h"
+#include "pagewise_heap.h"
+#include "support.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define KB ((size_t)1 << 10)
+#define MB ((size_t)1 << 20)
+
+static struct pw_heap *new_heap(unsigned flags) {
+    struct pw_heap_options options = {.flags = flags};
+    struct pw_heap *heap = pw_heap_new(&options);
+    assert_non_null(heap);
+    return heap;
+}
+
+static struct pw_heap_statistics statistics_of(struct pw_heap *heap) {
+    struct pw_heap_statistics now;
+    pw_heap_statistics_read(heap, &now);
+    return now;
+}
+
+static bool in_memory(void *page) {
+    unsigned char resident = 0;
+    assert_int_equal(mincore((void *)((uintptr_t)page & ~(uintptr_t)4095), 4096, &resident), 0);
+    return resident & 1;
+}
+
+// --- size classes, section 3.2 ----------------------------------------------------
+
+static void sizes_round_up_as_documented(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    static const size_t pairs[][2] = {{0, 8},         {1, 8},         {8, 8},
+                                      {9, 16},        {16, 16},       {17, 32},
+                                      {112, 112},     {128, 128},     {129, 160},
+                                      {160, 160},     {161, 192},     {512, 512},
+                                      {513, 1024},    {1024, 1024},   {1025, 2048},
+                                      {5000, 8192},   {16384, 16384}, {16385, 32768},
+                                      {32768, 32768}, {32769, 65536}, {1000000, 1015808}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        void *block = pw_heap_alloc(heap, pairs[i][0]);
+        assert_int_equal(pw_heap_usable_size(heap, block), pairs[i][1]);
+        assert_int_equal((uintptr_t)block % (pairs[i][0] > 8 ? 16 : 8), 0);
+    }
+    pw_heap_delete(heap);
+}
+
+static void inline_and_called_functions_agree_on_every_class(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (size_t size = 0; size <= 2048; size++) {
+        void *block = pw_heap_alloc_inline(heap, size);
+        assert_true(pw_heap_usable_size(heap, block) >= size);
+        pw_heap_free_sized_inline(heap, block, size);
+        assert_ptr_equal(pw_heap_alloc(heap, size), block);
+        pw_heap_free(heap, block);
+    }
+    assert_int_equal(statistics_of(heap).live_blocks, 0);
+    pw_heap_delete(heap);
+}
+
+static void freed_blocks_are_reused_last_first(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    void *one = pw_heap_alloc(heap, 40), *two = pw_heap_alloc(heap, 48);
+    pw_heap_free(heap, one);
+    pw_heap_free(heap, two);
+    assert_ptr_equal(pw_heap_alloc(heap, 41), two);
+    assert_ptr_equal(pw_heap_alloc(heap, 33), one);
+    pw_heap_delete(heap);
+}
+
+static void blocks_have_no_headers(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *one = pw_heap_alloc(heap, 64), *two = pw_heap_alloc(heap, 64);
+    assert_ptr_equal(two, one + 64);
+    assert_int_equal((uintptr_t)one % (32 * KB), 0); // and segments are aligned to their size
+    pw_heap_delete(heap);
+}
+
+static void a_class_touches_only_pages_of_its_blocks(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *block = pw_heap_alloc(heap, 64);
+    block[0] = 1;
+    assert_true(in_memory(block));
+    assert_false(in_memory(block + 8 * KB));
+    pw_heap_delete(heap);
+}
+
+// --- free-all, section 3.1 -----------------------------------------------------------
+
+static void free_all_starts_over_in_the_same_memory(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *first = pw_heap_alloc(heap, 100);
+    for (int i = 0; i < 100000; i++) {
+        void *block = pw_heap_alloc(heap, (size_t)i % 700);
+        if (i % 3 == 0) {
+            pw_heap_free(heap, block);
+        }
+    }
+    pw_heap_alloc(heap, 9 * MB);
+    pw_heap_free_all(heap);
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_int_equal(now.live_blocks + now.free_bytes + now.segment_bytes, 0);
+    assert_int_equal(now.transactions, 1);
+    assert_ptr_equal(pw_heap_alloc(heap, 100), first);
+    pw_heap_delete(heap);
+}
+
+static void free_all_does_not_touch_blocks(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *blocks[1000];
+    for (int i = 0; i < 1000; i++) {
+        blocks[i] = pw_heap_alloc(heap, 4096);
+        memset(blocks[i], 7, 4096);
+    }
+    char *first = (char *)((uintptr_t)blocks[0] & ~(uintptr_t)(4 * MB - 1)) + 32 * KB;
+    // Pages that may not even be read: any access by free-all ends the test.
+    assert_int_equal(mprotect(first, 1000 * KB, PROT_NONE), 0);
+    pw_heap_free_all(heap);
+    assert_int_equal(mprotect(first, 1000 * KB, PROT_READ | PROT_WRITE), 0);
+    assert_int_equal(blocks[5][100], 7);
+    pw_heap_delete(heap);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// The bar is 50 us; bench/transaction measures it. Here only that it is no walk: freeing
+// them takes milliseconds.
+static void free_all_of_a_million_blocks_takes_no_walk(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    double best = 1;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 1000000; i++) {
+            *(char *)pw_heap_alloc_inline(heap, 48) = 1;
+        }
+        double start = seconds();
+        pw_heap_free_all(heap);
+        double took = seconds() - start;
+        best = took < best ? took : best;
+    }
+    assert_true(best < 500e-6);
+    pw_heap_delete(heap);
+}
+
+static void recent_memory_is_kept_and_a_spike_goes_back(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (int i = 0; i < 2000; i++) {
+        memset(pw_heap_alloc(heap, 30 * KB), 1, 30 * KB);
+    }
+    pw_heap_free_all(heap);
+    size_t spike = statistics_of(heap).mapped_bytes;
+    assert_true(spike > 60 * MB);
+    for (int i = 0; i < 60; i++) {
+        pw_heap_alloc(heap, 100);
+        pw_heap_free_all(heap);
+    }
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_true(now.mapped_bytes < 10 * MB && now.returned_bytes > 50 * MB);
+    pw_heap_delete(heap);
+}
+
+static void return_empty_gives_back_what_is_not_kept(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.flags = PW_HEAP_RETURN_EMPTY, .keep_bytes = 128 * KB};
+    struct pw_heap *heap = pw_heap_new(&options);
+    char *blocks[20];
+    for (int i = 0; i < 20; i++) {
+        blocks[i] = pw_heap_alloc(heap, 32 * KB);
+        memset(blocks[i], 1, 32 * KB);
+    }
+    pw_heap_free_all(heap);
+    assert_true(in_memory(blocks[0]));
+    assert_false(in_memory(blocks[19]));
+    assert_true(statistics_of(heap).returned_bytes >= 16 * 32 * KB);
+    // And the memory works as before.
+    for (int i = 0; i < 20; i++) {
+        memset(pw_heap_alloc(heap, 32 * KB), 2, 32 * KB);
+    }
+    pw_heap_delete(heap);
+}
+
+// --- large blocks ------------------------------------------------------------------------
+
+static void large_blocks_take_whole_segments_and_are_reused(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *small = pw_heap_alloc(heap, 8), *large = pw_heap_alloc(heap, 100 * KB);
+    assert_int_equal(statistics_of(heap).segment_bytes, 32 * KB + 128 * KB);
+    pw_heap_free(heap, large);
+    assert_int_equal(statistics_of(heap).segment_bytes, 32 * KB);
+    assert_ptr_equal(pw_heap_alloc(heap, 70 * KB), large);
+    assert_ptr_equal(pw_heap_realloc(heap, large, 160 * KB), large); // grows where it is
+    assert_ptr_equal(pw_heap_realloc(heap, large, 33 * KB), large);  // and shrinks
+    assert_int_equal(statistics_of(heap).segment_bytes, 32 * KB + 64 * KB);
+    (void)small;
+    pw_heap_delete(heap);
+}
+
+static void a_large_block_does_not_grow_over_its_neighbour(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *one = pw_heap_alloc(heap, 64 * KB), *two = pw_heap_alloc(heap, 64 * KB);
+    assert_ptr_equal(two, one + 64 * KB);
+    memset(one, 1, 64 * KB);
+    memset(two, 2, 64 * KB);
+    char *moved = pw_heap_realloc(heap, one, 65 * KB);
+    assert_ptr_not_equal(moved, one);
+    memset(moved, 3, 65 * KB);
+    assert_true(two[0] == 2 && two[64 * KB - 1] == 2);
+    pw_heap_delete(heap);
+}
+
+static void room_in_full_chunks_is_found_again(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *blocks[500];
+    for (int i = 0; i < 500; i++) {
+        blocks[i] = pw_heap_alloc(heap, 32 * KB); // almost four chunks
+    }
+    size_t mapped = statistics_of(heap).mapped_bytes;
+    for (int round = 0; round < 500; round++) {
+        pw_heap_free(heap, blocks[round]);
+        assert_ptr_equal(pw_heap_alloc(heap, 32 * KB), blocks[round]);
+    }
+    assert_int_equal(statistics_of(heap).mapped_bytes, mapped);
+    pw_heap_delete(heap);
+}
+
+static void aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (size_t size = 2 * MB; size < 4 * MB; size += 200 * KB) {
+        for (size_t alignment = 32 * KB; alignment <= 1 * MB; alignment *= 2) {
+            char *block = pw_heap_aligned(heap, alignment, size);
+            assert_int_equal((uintptr_t)block % alignment, 0);
+            block[0] = block[size - 1] = 1;
+            pw_heap_free(heap, block);
+        }
+    }
+    assert_int_equal(statistics_of(heap).segment_bytes, 0);
+    pw_heap_delete(heap);
+}
+
+static void giants_come_and_go(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (size_t size = 3 * MB; size < 200 * MB; size = size * 2 + 1) {
+        char *block = pw_heap_alloc(heap, size);
+        block[0] = block[size - 1] = 1;
+        assert_true(pw_heap_usable_size(heap, block) >= size);
+        char *grown = pw_heap_realloc(heap, block, size + size / 2);
+        assert_int_equal(grown[0] + grown[size - 1], 2);
+        pw_heap_free(heap, grown);
+    }
+    assert_int_equal(statistics_of(heap).segment_bytes, 0);
+    char *last = pw_heap_alloc(heap, 20 * MB);
+    pw_heap_free_all(heap);
+    assert_ptr_equal(pw_heap_zalloc(heap, 1, 20 * MB), last); // kept over free-all
+    assert_true(statistics_of(heap).mapped_bytes < 64 * MB);
+    pw_heap_delete(heap);
+}
+
+static void zeroed_blocks_are_zero_in_used_memory(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    static const size_t sizes[] = {1, 8, 100, 5000, 40 * KB, 300 * KB, 5 * MB};
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            unsigned char *block = pw_heap_zalloc(heap, sizes[i], 1);
+            for (size_t at = 0; at < sizes[i]; at++) {
+                assert_int_equal(block[at], 0);
+            }
+            memset(block, 0xee, sizes[i]);
+            if (round == 1) {
+                pw_heap_free(heap, block);
+            }
+        }
+        if (round == 0) {
+            pw_heap_free_all(heap);
+        }
+    }
+    pw_heap_delete(heap);
+}
+
+static void every_alignment_is_kept(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.segment_bytes = 16 * KB};
+    struct pw_heap *heaps[] = {pw_heap_new(NULL), pw_heap_new(&options), new_heap(PW_HEAP_CHECKED)};
+    for (int which = 0; which < 3; which++) {
+        for (size_t alignment = 1; alignment <= 1 * MB; alignment *= 2) {
+            for (size_t size = 0; size < 5 * MB; size = size * 3 + 1) {
+                char *block = pw_heap_aligned(heaps[which], alignment, size);
+                assert_non_null(block);
+                assert_int_equal((uintptr_t)block % alignment, 0);
+                memset(block, 1, size < 9000 ? size : 9000);
+                pw_heap_free(heaps[which], block);
+            }
+        }
+        pw_heap_delete(heaps[which]);
+    }
+}
+
+// --- errors and limits ------------------------------------------------------------------
+
+static void bad_arguments_are_refused(void **state) {
+    (void)state;
+    struct pw_heap_options bad[] = {
+        {.segment_bytes = 5000}, {.segment_bytes = 8 * KB}, {.segment_bytes = 512 * KB},
+        {.flags = 1u << 20},     {.reserved = {0, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        errno = 0;
+        assert_null(pw_heap_new(&bad[i]));
+        assert_int_equal(errno, EINVAL);
+    }
+    struct pw_heap *heap = new_heap(0);
+    static const size_t alignments[] = {0, 3, 24, 2 * MB};
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
+        errno = 0;
+        assert_null(pw_heap_aligned(heap, alignments[i], 10));
+        assert_int_equal(errno, EINVAL);
+    }
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX / 2, (size_t)1 << 46};
+    char *block = pw_heap_alloc(heap, 10);
+    block[9] = 42;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        errno = 0;
+        assert_null(pw_heap_alloc(heap, sizes[i]));
+        assert_int_equal(errno, ENOMEM);
+        assert_null(pw_heap_realloc(heap, block, sizes[i]));
+        assert_null(pw_heap_zalloc(heap, sizes[i], 1));
+        assert_null(pw_heap_aligned(heap, 1 * MB, sizes[i]));
+        assert_int_equal(block[9], 42);
+    }
+    errno = 0;
+    assert_null(pw_heap_zalloc(heap, SIZE_MAX / 2, 3));
+    assert_int_equal(errno, ENOMEM);
+    pw_heap_free(heap, NULL);
+    assert_int_equal(pw_heap_usable_size(heap, NULL), 0);
+    pw_heap_delete(heap);
+    pw_heap_delete(NULL);
+}
+
+static void errno_is_kept_by_calls_that_succeed(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    errno = EDOM;
+    pw_heap_free(heap, pw_heap_realloc(heap, pw_heap_alloc(heap, 9 * MB), 20 * MB));
+    pw_heap_free_all(heap);
+    assert_int_equal(errno, EDOM);
+    pw_heap_delete(heap);
+    assert_int_equal(errno, EDOM);
+}
+
+struct limit_log {
+    unsigned calls;
+    size_t needed;
+    void *to_free;
+    size_t raise_to;
+};
+
+static bool at_limit(struct pw_heap *heap, size_t needed, void *context) {
+    struct limit_log *log = context;
+    log->calls++;
+    log->needed = needed;
+    if (log->to_free) {
+        pw_heap_free(heap, log->to_free);
+        log->to_free = NULL;
+        return true;
+    }
+    if (log->raise_to) {
+        pw_heap_set_limit(heap, log->raise_to);
+        return true;
+    }
+    return false;
+}
+
+static void check_limit(unsigned flags) {
+    struct limit_log log = {0};
+    struct pw_heap_options options = {
+        .limit_bytes = 1 * MB, .on_limit = at_limit, .context = &log, .flags = flags};
+    struct pw_heap *heap = pw_heap_new(&options);
+    size_t got = 0;
+    while (pw_heap_alloc(heap, 1000)) {
+        got++;
+    }
+    assert_int_equal(errno, ENOMEM);
+    assert_int_equal(log.calls, 1);
+    assert_int_equal(log.needed, 32 * KB);
+    assert_in_range(got, flags ? 480 : 980, 1024);
+    pw_heap_free_all(heap); // and the limit is far away again
+    char *large = pw_heap_alloc(heap, 900 * KB);
+    assert_non_null(large);
+    log.to_free = large;
+    assert_non_null(pw_heap_alloc(heap, 500 * KB));
+    log.raise_to = 20 * MB;
+    assert_non_null(pw_heap_alloc(heap, 10 * MB));
+    log.raise_to = 0;
+    assert_null(pw_heap_alloc(heap, 10 * MB));
+    pw_heap_set_limit(heap, 0);
+    assert_non_null(pw_heap_alloc(heap, 10 * MB));
+    pw_heap_delete(heap);
+}
+
+static void the_limit_holds_and_its_function_is_asked(void **state) {
+    (void)state;
+    check_limit(0);
+    check_limit(PW_HEAP_CHECKED);
+}
+
+static bool use_heap_at_limit(struct pw_heap *heap, size_t needed, void *context) {
+    (void)needed;
+    void **kept = context;
+    if (*kept) {
+        return false;
+    }
+    pw_heap_set_limit(heap, 0);
+    *kept = pw_heap_alloc(heap, 64); // takes the segment that was about to be taken
+    pw_heap_set_limit(heap, 96 * KB);
+    return true;
+}
+
+static void a_limits_function_may_use_the_heap(void **state) {
+    (void)state;
+    void *kept = NULL;
+    struct pw_heap_options options = {
+        .limit_bytes = 64 * KB, .on_limit = use_heap_at_limit, .context = &kept};
+    struct pw_heap *heap = pw_heap_new(&options);
+    size_t got = 0;
+    while (pw_heap_alloc(heap, 64)) {
+        got++;
+    }
+    assert_int_equal(got + 1, 96 * KB / 64); // no place is lost, none handed out twice
+    assert_int_equal(statistics_of(heap).live_blocks, got + 1);
+    pw_heap_delete(heap);
+}
+
+static jmp_buf out_of_limit;
+
+static bool jump_out(struct pw_heap *heap, size_t needed, void *context) {
+    (void)heap, (void)needed, (void)context;
+    longjmp(out_of_limit, 1);
+}
+
+static void a_heap_is_whole_after_a_jump_out_of_its_limit(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.limit_bytes = 256 * KB, .on_limit = jump_out};
+    struct pw_heap *heap = pw_heap_new(&options);
+    if (setjmp(out_of_limit) == 0) {
+        for (;;) {
+            memset(pw_heap_alloc(heap, 500), 1, 500);
+        }
+    }
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_int_equal(now.segment_bytes, 256 * KB);
+    assert_int_equal(now.live_blocks, 512);
+    pw_heap_free_all(heap);
+    assert_non_null(pw_heap_alloc(heap, 500));
+    pw_heap_delete(heap);
+}
+
+// Every mapping of ours fails once, in turn: NULL, ENOMEM, and a heap that works afterwards.
+static void memory_that_is_refused_leaves_the_heap_whole(void **state) {
+    (void)state;
+    for (unsigned flags = 0; flags <= PW_HEAP_CHECKED; flags += PW_HEAP_CHECKED) {
+        for (unsigned long call = 1; call < 40; call++) {
+            pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, call, 0);
+            struct pw_heap_options options = {.flags = flags};
+            struct pw_heap *heap = pw_heap_new(&options);
+            if (!heap) {
+                assert_int_equal(errno, ENOMEM);
+                pw_os_fault_clear();
+                continue;
+            }
+            unsigned failed = 0;
+            for (size_t i = 0; i < 3000; i++) {
+                size_t size = i % 500 == 499 ? 5 * MB : i % 10 ? i : 40 * i;
+                errno = 0;
+                char *block = pw_heap_alloc(heap, size);
+                assert_int_equal(errno, block ? 0 : ENOMEM);
+                failed += block == NULL;
+                if (block && size) {
+                    block[0] = block[size - 1] = 1;
+                }
+            }
+            assert_true(failed <= 1);
+            pw_os_fault_clear();
+            pw_heap_free_all(heap);
+            assert_non_null(pw_heap_alloc(heap, 9 * MB));
+            pw_heap_delete(heap);
+        }
+    }
+    pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+    assert_null(pw_region_new(NULL));
+    assert_int_equal(errno, ENOMEM);
+    pw_os_fault_clear();
+}
+
+static void memory_that_cannot_be_given_back_is_kept(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.flags = PW_HEAP_RETURN_EMPTY};
+    struct pw_heap *heap = pw_heap_new(&options);
+    for (int round = 0; round < 4; round++) {
+        pw_os_fault_plan(round % 2 ? PW_SITE_UNMAP : PW_SITE_DISCARD, ENOMEM, 1, 1);
+        for (int i = 0; i < 500; i++) {
+            memset(pw_heap_alloc(heap, 20 * KB), round + 1, 20 * KB);
+        }
+        pw_heap_free_all(heap);
+        pw_os_fault_clear();
+        unsigned char *zero = pw_heap_zalloc(heap, 1, 100 * KB);
+        for (size_t at = 0; at < 100 * KB; at++) {
+            assert_int_equal(zero[at], 0);
+        }
+    }
+    pw_heap_delete(heap);
+}
+
+// --- threads and forks -------------------------------------------------------------------
+
+static void *use_and_end(void *argument) {
+    struct pw_heap *heap = argument;
+    for (int i = 0; i < 10000; i++) {
+        char *block = pw_heap_alloc(heap, (size_t)i % 3000 + 1);
+        block[0] = 1;
+        if (i % 2) {
+            pw_heap_free(heap, block);
+        }
+    }
+    pw_heap_free_all(heap);
+    return NULL;
+}
+
+static void a_heap_is_handed_from_thread_to_thread(void **state) {
+    (void)state;
+    for (unsigned flags = 0; flags <= PW_HEAP_CHECKED; flags += PW_HEAP_CHECKED) {
+        struct pw_heap *heap = new_heap(flags);
+        for (int i = 0; i < 4; i++) {
+            pthread_t thread;
+            assert_int_equal(pthread_create(&thread, NULL, use_and_end, heap), 0);
+            pthread_join(thread, NULL);
+        }
+        use_and_end(heap);
+        assert_int_equal(statistics_of(heap).transactions, 5);
+        pw_heap_delete(heap);
+    }
+}
+
+static void heaps_of_several_threads_know_nothing_of_each_other(void **state) {
+    (void)state;
+    struct pw_heap *heaps[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        heaps[i] = new_heap(0);
+        assert_int_equal(pthread_create(&threads[i], NULL, use_and_end, heaps[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        pw_heap_delete(heaps[i]);
+    }
+}
+
+static void in_child(void *argument) {
+    struct pw_heap *heap = argument;
+    struct pw_heap_statistics now = statistics_of(heap);
+    CHECK(now.live_blocks == 1);
+    CHECK(*(char *)pw_heap_alloc(heap, 30) == 0 || true);
+    pw_heap_free_all(heap);
+    memset(pw_heap_alloc(heap, 3000), 9, 3000);
+    pw_heap_delete(heap);
+}
+
+static void a_forks_child_has_a_heap_of_its_own(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(PW_HEAP_HUGE_PAGES);
+    char *block = pw_heap_alloc(heap, 3000);
+    memset(block, 5, 3000);
+    assert_int_equal(run_in_child(in_child, heap), 0);
+    assert_int_equal(block[2999], 5);
+    assert_int_equal(statistics_of(heap).live_blocks, 1);
+    pw_heap_delete(heap);
+}
+
+// --- statistics -------------------------------------------------------------------------
+
+static void statistics_say_what_the_lack_of_coalescing_costs(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    static char *blocks[10240];
+    for (int i = 0; i < 10240; i++) {
+        blocks[i] = pw_heap_alloc(heap, 32); // ten segments
+    }
+    for (int i = 1024; i < 10240; i++) {
+        pw_heap_free(heap, blocks[i]);
+    }
+    for (int i = 0; i < 512; i++) {
+        pw_heap_free(heap, blocks[i]);
+    }
+    pw_heap_alloc(heap, 48);
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_int_equal(now.live_blocks, 513);
+    assert_int_equal(now.live_bytes, 512 * 32 + 48);
+    assert_int_equal(now.free_bytes, 9728 * 32);
+    assert_int_equal(now.empty_segment_bytes, 9 * 32 * KB);
+    assert_int_equal(now.fresh_bytes, 681 * 48);
+    assert_int_equal(now.slack_bytes, 32 * KB - 682 * 48);
+    assert_int_equal(now.segment_bytes, 11 * 32 * KB);
+    pw_heap_delete(heap);
+}
+
+// --- misuse ------------------------------------------------------------------------------
+
+struct misuse_log {
+    unsigned count;
+    enum pw_heap_misuse kind;
+    const void *block;
+    char text[256];
+};
+
+static void log_misuse(struct pw_heap *heap, enum pw_heap_misuse kind, const void *block,
+                       const char *text, void *context) {
+    (void)heap;
+    struct misuse_log *log = context;
+    log->count++;
+    log->kind = kind;
+    log->block = block;
+    snprintf(log->text, sizeof log->text, "%s", text);
+}
+
+static struct misuse_log misuses;
+
+static struct pw_heap *checked_heap(void) {
+    struct pw_heap_options options = {
+        .flags = PW_HEAP_CHECKED, .on_misuse = log_misuse, .context = &misuses};
+    misuses = (struct misuse_log){0};
+    struct pw_heap *heap = pw_heap_new(&options);
+    assert_non_null(heap);
+    return heap;
+}
+
+static void expect_misuse(enum pw_heap_misuse kind, const void *block, const char *word) {
+    assert_int_equal(misuses.count, 1);
+    assert_int_equal(misuses.kind, kind);
+    assert_ptr_equal(misuses.block, block);
+    assert_non_null(strstr(misuses.text, word));
+    misuses = (struct misuse_log){0};
+}
+
+static void wrong_frees_are_told_apart(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap(), *other = new_heap(0);
+    char *block = pw_heap_alloc(heap, 48), *foreign = pw_heap_alloc(other, 48);
+    char on_stack[16];
+    pw_heap_free(heap, foreign);
+    expect_misuse(PW_HEAP_FOREIGN_FREE, foreign, "not a block of this heap");
+    pw_heap_free_inline(heap, on_stack);
+    expect_misuse(PW_HEAP_FOREIGN_FREE, on_stack, "not a block of this heap");
+    pw_heap_free_sized_inline(heap, block + 16, 48);
+    expect_misuse(PW_HEAP_INNER_FREE, block + 16, "inside a block");
+    pw_heap_free(heap, block);
+    assert_int_equal(misuses.count, 0);
+    pw_heap_free(heap, block);
+    expect_misuse(PW_HEAP_DOUBLE_FREE, block, "double free: block");
+    assert_null(pw_heap_realloc(heap, block, 100));
+    expect_misuse(PW_HEAP_DOUBLE_FREE, block, "48 bytes");
+    block = pw_heap_alloc(heap, 100 * KB);
+    pw_heap_free_all(heap);
+    pw_heap_free(heap, block);
+    expect_misuse(PW_HEAP_FREE_AFTER_FREE_ALL, block, "free-all");
+    pw_heap_delete(heap);
+    pw_heap_delete(other);
+}
+
+static void overflows_are_found_at_free_and_free_all(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    static const size_t sizes[] = {1, 16, 100, 5000, 70 * KB, 5 * MB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char *block = pw_heap_alloc(heap, sizes[i]);
+        block[sizes[i]] = 0; // the byte behind it: a string without room for its end
+        pw_heap_free(heap, block);
+        expect_misuse(PW_HEAP_OVERFLOW, block, "overflow");
+        block = pw_heap_alloc(heap, sizes[i]);
+        block[sizes[i] + 7] = 0;
+        pw_heap_free_all(heap);
+        expect_misuse(PW_HEAP_OVERFLOW, block, "overflow");
+    }
+    pw_heap_delete(heap);
+}
+
+static void writes_to_dead_blocks_are_found(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    char *block = pw_heap_alloc(heap, 200);
+    pw_heap_free(heap, block);
+    block[150] = 1;
+    pw_heap_free_all(heap);
+    expect_misuse(PW_HEAP_WRITE_AFTER_FREE, block, "freed block");
+    block = pw_heap_alloc(heap, 200);
+    pw_heap_free_all(heap);
+    block[150] = 1;
+    assert_ptr_equal(pw_heap_alloc(heap, 200), block);
+    expect_misuse(PW_HEAP_WRITE_AFTER_FREE_ALL, block, "has ended");
+    // Long after it left the queue of freed blocks, when the memory is used again.
+    block = pw_heap_alloc(heap, 200);
+    pw_heap_free(heap, block);
+    for (int i = 0; i < 3000; i++) {
+        pw_heap_free(heap, pw_heap_alloc(heap, 3000));
+    }
+    block[100] = 1;
+    void *again = NULL;
+    for (int i = 0; i < 3000 && again != block; i++) {
+        again = pw_heap_alloc(heap, 200);
+    }
+    assert_ptr_equal(again, block);
+    expect_misuse(PW_HEAP_WRITE_AFTER_FREE, block, "freed block");
+    pw_heap_delete(heap);
+}
+
+static void *allocate_one(void *heap) {
+    return pw_heap_alloc(heap, 10);
+}
+
+static void a_second_thread_in_a_transaction_is_found(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    pw_heap_alloc(heap, 10);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, allocate_one, heap), 0);
+    pthread_join(thread, NULL);
+    expect_misuse(PW_HEAP_WRONG_THREAD, heap, "two threads");
+    pw_heap_delete(heap);
+}
+
+static void free_twice(void *argument) {
+    (void)argument;
+    freopen("/dev/null", "w", stderr);
+    struct pw_heap *heap = new_heap(PW_HEAP_CHECKED);
+    void *block = pw_heap_alloc(heap, 10);
+    pw_heap_free(heap, block);
+    pw_heap_free(heap, block);
+}
+
+static void misuse_without_a_function_aborts(void **state) {
+    (void)state;
+    int status = run_in_child(free_twice, NULL);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void right_use_of_a_checked_heap_is_silent(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    struct random noise = random_from(5);
+    char *blocks[300] = {0};
+    for (int i = 0; i < 60000; i++) {
+        char **block = &blocks[random_below(&noise, 300)];
+        size_t size = random_below(&noise, random_chance(&noise, 50) ? 200000 : 600);
+        if (*block && random_chance(&noise, 3)) {
+            *block = pw_heap_realloc(heap, *block, size);
+        } else {
+            pw_heap_free(heap, *block);
+            *block = pw_heap_alloc(heap, size);
+        }
+        memset(*block, i, size);
+        if (random_chance(&noise, 5000)) {
+            pw_heap_free_all(heap);
+            memset(blocks, 0, sizeof blocks);
+        }
+    }
+    pw_heap_delete(heap);
+    assert_int_equal(misuses.count, 0);
+}
+
+// --- region ----------------------------------------------------------------------------------
+
+static uint64_t used_bytes(struct pw_region *region) {
+    struct pw_heap_statistics now;
+    pw_region_statistics_read(region, &now);
+    return now.live_bytes;
+}
+
+static unsigned region_limits;
+
+static bool at_region_limit(struct pw_heap *heap, size_t needed, void *context) {
+    assert_null(heap);
+    assert_true(needed > 0);
+    region_limits++;
+    struct pw_region **region = context;
+    if (region_limits == 2) {
+        pw_region_set_limit(*region, 0);
+        return true;
+    }
+    return false;
+}
+
+static void a_region_keeps_its_limit_and_gives_memory_back(void **state) {
+    (void)state;
+    struct pw_region *region;
+    struct pw_heap_options options = {.limit_bytes = 1 * MB,
+                                      .on_limit = at_region_limit,
+                                      .context = &region,
+                                      .keep_bytes = 64 * KB,
+                                      .flags = PW_HEAP_RETURN_EMPTY};
+    region = pw_region_new(&options);
+    size_t got = 0;
+    char *last = NULL, *block;
+    while ((block = pw_region_alloc(region, 1000))) {
+        got++;
+        last = memset(block, 1, 1000);
+    }
+    assert_int_equal(errno, ENOMEM);
+    assert_int_equal(got, 1 * MB / 1008);
+    assert_int_equal(region_limits, 1);
+    assert_non_null(pw_region_alloc(region, 300 * MB)); // the limit goes
+    assert_int_equal(region_limits, 2);
+    pw_region_free_all(region);
+    assert_false(in_memory(last));
+    struct pw_heap_statistics now;
+    pw_region_statistics_read(region, &now);
+    assert_true(now.peak_segment_bytes > 300 * MB && now.mapped_bytes == 256 * MB);
+    assert_int_equal(now.transactions, 1);
+    assert_int_equal(pw_region_usable_size(region, last), 0);
+    pw_region_delete(region);
+    options.segment_bytes = 32 * KB;
+    assert_null(pw_region_new(&options));
+    assert_int_equal(errno, EINVAL);
+}
+
+static void a_region_allocates_moves_and_starts_over(void **state) {
+    (void)state;
+    struct pw_region *region = pw_region_new(NULL);
+    char *one = pw_region_alloc(region, 10), *two = pw_region_alloc(region, 100);
+    assert_ptr_equal(two, one + 16);
+    assert_int_equal(used_bytes(region), 16 + 112);
+    memset(one, 1, 10);
+    pw_region_free(region, one);
+    assert_ptr_not_equal(pw_region_alloc(region, 10), one);
+    char *moved = pw_region_realloc(region, one, 1000);
+    assert_int_equal(moved[9], 1);
+    assert_int_equal((uintptr_t)pw_region_aligned(region, 4096, 5) % 4096, 0);
+    // Beyond the first chunk, twice: the second chunk is found again.
+    for (int round = 0; round < 2; round++) {
+        char *large = pw_region_alloc(region, 200 * MB),
+             *larger = pw_region_alloc(region, 300 * MB);
+        large[200 * MB - 1] = larger[300 * MB - 1] = 1;
+        pw_region_free_all(region);
+        assert_int_equal(used_bytes(region), 0);
+        assert_ptr_equal(pw_region_alloc(region, 10), one);
+    }
+    unsigned char *zero = pw_region_zalloc(region, 10, 100);
+    for (int at = 0; at < 1000; at++) {
+        assert_int_equal(zero[at], 0);
+    }
+    assert_non_null(pw_region_alloc(region, 0));
+    assert_non_null(pw_region_realloc(region, NULL, 7));
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX / 2};
+    for (size_t i = 0; i < 3; i++) {
+        assert_null(pw_region_alloc(region, sizes[i]));
+        assert_null(pw_region_realloc(region, one, sizes[i]));
+        assert_null(pw_region_zalloc(region, sizes[i], 2));
+    }
+    pw_region_delete(region);
+    pw_region_delete(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_round_up_as_documented),
+        cmocka_unit_test(inline_and_called_functions_agree_on_every_class),
+        cmocka_unit_test(freed_blocks_are_reused_last_first),
+        cmocka_unit_test(blocks_have_no_headers),
+        cmocka_unit_test(a_class_touches_only_pages_of_its_blocks),
+        cmocka_unit_test(free_all_starts_over_in_the_same_memory),
+        cmocka_unit_test(free_all_does_not_touch_blocks),
+        cmocka_unit_test(free_all_of_a_million_blocks_takes_no_walk),
+        cmocka_unit_test(recent_memory_is_kept_and_a_spike_goes_back),
+        cmocka_unit_test(return_empty_gives_back_what_is_not_kept),
+        cmocka_unit_test(large_blocks_take_whole_segments_and_are_reused),
+        cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
+        cmocka_unit_test(room_in_full_chunks_is_found_again),
+        cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
+        cmocka_unit_test(giants_come_and_go),
+        cmocka_unit_test(zeroed_blocks_are_zero_in_used_memory),
+        cmocka_unit_test(every_alignment_is_kept),
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(errno_is_kept_by_calls_that_succeed),
+        cmocka_unit_test(the_limit_holds_and_its_function_is_asked),
+        cmocka_unit_test(a_limits_function_may_use_the_heap),
+        cmocka_unit_test(a_heap_is_whole_after_a_jump_out_of_its_limit),
+        cmocka_unit_test(memory_that_is_refused_leaves_the_heap_whole),
+        cmocka_unit_test(memory_that_cannot_be_given_back_is_kept),
+        cmocka_unit_test(a_heap_is_handed_from_thread_to_thread),
+        cmocka_unit_test(heaps_of_several_threads_know_nothing_of_each_other),
+        cmocka_unit_test(a_forks_child_has_a_heap_of_its_own),
+        cmocka_unit_test(statistics_say_what_the_lack_of_coalescing_costs),
+        cmocka_unit_test(wrong_frees_are_told_apart),
+        cmocka_unit_test(overflows_are_found_at_free_and_free_all),
+        cmocka_unit_test(writes_to_dead_blocks_are_found),
+        cmocka_unit_test(a_second_thread_in_a_transaction_is_found),
+        cmocka_unit_test(misuse_without_a_function_aborts),
+        cmocka_unit_test(right_use_of_a_checked_heap_is_silent),
+        cmocka_unit_test(a_region_keeps_its_limit_and_gives_memory_back),
+        cmocka_unit_test(a_region_allocates_moves_and_starts_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -18,7 +18,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r test-sanitize bench-foundation bench-r bench-trace install uninstall \
+.PHONY: help build core cli run test test-r test-sanitize test-kernel bench-foundation bench-r bench-trace \
+        bench-kernel install uninstall \
         format lint clean packages-build
 
 help: ## list the targets
@@ -53,7 +54,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
-	@JOBS=$(JOBS) scripts/test-all core cli bench r lint
+	@JOBS=$(JOBS) scripts/test-all core cli bench r kernel lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -63,6 +64,9 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
 	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+test-kernel: ## build kernels with mmapcopy(2) and test them in a virtual machine (kernel/README.md)
+	@kernel/run test
 
 bench-foundation: ## the foundation's figures, into docs/results/foundation.md
 	@$(ENSURE) build run bench
@@ -79,6 +83,9 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
+
+bench-kernel: ## mmapcopy(2), fork, memcpy and mappings, in a virtual machine, into docs/results/mmapcopy.md
+	@kernel/run bench
 
 install: build ## install under PREFIX (and DESTDIR)
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

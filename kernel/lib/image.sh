@@ -61,7 +61,7 @@ in_tree() { # build-folder make-argument...
     local folder=$1
     shift
     # Nothing of the machine or of the hour in the kernel, and one compiler cache for all of them.
-    CCACHE_DIR="$cache/ccache" CCACHE_MAXSIZE=3G KCONFIG_ALLCONFIG="$folder/wanted.config" \
+    CCACHE_DIR="$cache/ccache" CCACHE_MAXSIZE=3G CCACHE_NOHASHDIR=1 KCONFIG_ALLCONFIG="$folder/wanted.config" \
         KBUILD_BUILD_TIMESTAMP=2026-01-01 KBUILD_BUILD_USER=pagewise KBUILD_BUILD_HOST=pagewise \
         make -C "$tree" O="$folder" CC="ccache gcc" "$@"
 }

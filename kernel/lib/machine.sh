@@ -73,10 +73,10 @@ initrd() { # ours|mm
 }
 
 # Emulation, unless a short run shows that the processor's own virtualisation works.
-accelerator() {
+accelerator() { # kernel initrd
     if [ -z "${chosen_accelerator:-}" ]; then
         chosen_accelerator="-accel tcg,thread=multi -cpu max"
-        if [ -w /dev/kvm ] && qemu 20 "$(image_path stock)" "-accel kvm -cpu host" 512 ours \
+        if [ -w /dev/kvm ] && qemu 20 "$1" "-accel kvm -cpu host" 512 "$2" \
             pagewise.run=none 2>/dev/null | grep -q '^pagewise: end'; then
             chosen_accelerator="-accel kvm -cpu host"
         fi
@@ -98,7 +98,7 @@ machine() { # title kernel-name seconds megabytes initrd append...
     local title=$1 kernel limit=$3 memory=$4 initrd=$5 begin=$SECONDS status=0 next=30
     kernel=$(image_path "$2")
     shift 5
-    accelerator
+    accelerator "$kernel" "$initrd"
     machine_log=$cache/logs/machine-${title//[^A-Za-z0-9]/-}.log
     echo "-- machine: $title"
     qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@" >"$machine_log" 2>&1 &

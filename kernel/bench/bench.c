@@ -183,6 +183,29 @@ static void do_fork(char *source)
 	close(go[1]);
 }
 
+/* Nothing but fork, so that kernels with and without the call have the same history. */
+static void do_fork_alone(int huge)
+{
+	char *source = map_memory(huge);
+	double begin;
+	pid_t child;
+
+	fill(source);
+	for (int i = 0; i < 10; i++) {
+		begin = now();
+		child = fork();
+		if (child < 0)
+			fail("fork");
+		if (!child)
+			_exit(0);
+		tell("fork-alone", "copy", now() - begin);
+		waitpid(child, NULL, 0);
+		/* The parent's own again, and writable. */
+		write_every(source, PAGE);
+	}
+	munmap(source, size);
+}
+
 static void do_memcpy(char *source, int huge)
 {
 	double begin = now();
@@ -235,6 +258,10 @@ int main(int argc, char **argv)
 
 	size = (argc > 1 ? strtoul(argv[1], NULL, 10) : 64) << 20;
 	in_child = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (int huge = 0; huge < 2; huge++) {
+		pages = huge ? "huge" : "small";
+		do_fork_alone(huge);
+	}
 	for (int huge = 0; huge < 2; huge++) {
 		pages = huge ? "huge" : "small";
 		for (round_number = 1; round_number <= rounds; round_number++) {

@@ -19,8 +19,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize bench-foundation bench-r bench-replay bench-trace bench-transaction \
-        bench-large-pages record-jvm-workloads install install-r uninstall format lint clean packages-build
+.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-replay bench-trace bench-transaction \
+        bench-large-pages bench-kernel record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -58,7 +58,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg kernel lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -68,6 +68,9 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
 	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+test-kernel: ## build kernels with mmapcopy(2) and test them in a virtual machine (kernel/README.md)
+	@kernel/run test
 
 bench-foundation: ## the foundation's figures, into docs/results/foundation.md
 	@$(ENSURE) build run bench
@@ -84,6 +87,9 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)
+
+bench-kernel: ## mmapcopy(2), fork, memcpy and mappings, in a virtual machine, into docs/results/mmapcopy.md
+	@kernel/run bench
 
 bench-transaction: ## the transaction heap against other allocators, into docs/results/transaction.md
 	@$(ENSURE) build bench-transaction

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0
+# What is checked. Sourced by kernel/run.
+# shellcheck shell=bash
+
+# Tests that a kernel may skip, and why.
+may_skip() { # kernel-name test
+    [ "$2" = allocation_failure_at_every_step ] && [ "$1" != debug ] # needs fault injection
+}
+
+# A machine's log: ended by itself, and nothing of the kernel's in it that should not be.
+check_log() { # title
+    if grep -qa '^pagewise: end' "$machine_log"; then
+        pass "$1: ran to its end"
+    else
+        fail "$1: did not reach its end"
+        tail -n 15 "$machine_log" | sed 's/^/        /'
+    fi
+    if grep -aE "$trouble" "$machine_log" | grep -av '^#\|^ok\|^not ok' >"$cache/logs/trouble"; then
+        fail "$1: the kernel's log has $(wc -l <"$cache/logs/trouble") lines of trouble"
+        head -n 10 "$cache/logs/trouble" | sed 's/^/        /'
+    else
+        pass "$1: nothing in the kernel's log"
+    fi
+}
+
+# Every line of a TAP report becomes a check of ours.
+count_tap() { # kernel-name
+    local line name
+    while read -r line; do
+        name=${line#*mmapcopy.}
+        case $line in
+        "not ok"*) fail "$1: ${name%% *}" && grep -a "mmapcopy.c:.*${name%% *}" "$machine_log" | head -n 5 ;;
+        *"# SKIP"*)
+            if may_skip "$1" "${name%% *}"; then
+                skip "$1: $name"
+            else
+                fail "$1: skipped $name"
+            fi
+            ;;
+        *) pass "$1: ${name%% *}" ;;
+        esac
+    done < <(grep -aE '^(not )?ok [0-9]+ mmapcopy\.' "$machine_log")
+}
+
+selftest() { # kernel-name
+    image "$1"
+    initrd ours
+    machine "mmapcopy selftest, $1" "$1" 1800 768 ours pagewise.run=mmapcopy \
+        "pagewise.iterations=${PAGEWISE_KERNEL_ITERATIONS:-1000}"
+    count_tap "$1"
+    check_log "$1"
+    local expected seen
+    expected=$(grep -c '^MMAPCOPY_TEST' "$tree/tools/testing/selftests/mm/mmapcopy.c")
+    seen=$(grep -acE '^(not )?ok [0-9]+ mmapcopy\.' "$machine_log" || true)
+    check "$1: all $expected tests were run" [ "$expected" = "$seen" ]
+}
+
+# A mutant is caught when one of the tests that its head names fails, or hangs, or the log tells.
+catch_mutants() { # name...
+    local name tests seconds
+    initrd ours
+    for name in "$@"; do
+        [ -e "$here/mutants/$name.patch" ] || die "no such mutant: $name ($(mutant_names | tr '\n' ' '))"
+        image "mutant-$name"
+        tests=$(sed -n 's/^Caught-by: *//p' "$here/mutants/$name.patch" | tr -d ' ')
+        seconds=$(sed -n 's/^Seconds: *//p' "$here/mutants/$name.patch")
+        machine "mutant $name" "mutant-$name" "${seconds:-180}" 768 ours pagewise.run=mmapcopy \
+            pagewise.iterations=1000 "pagewise.tests=$tests"
+        if ! grep -qa '^#  RUN' "$machine_log"; then
+            fail "mutant $name: the machine did not get as far as the tests"
+        elif caught_by "$tests"; then
+            pass "mutant $name is caught by $caught"
+        else
+            fail "mutant $name survives $tests"
+        fi
+    done
+}
+
+caught_by() { # test,test... ; sets $caught
+    local name
+    for name in ${1//,/ }; do
+        if ! grep -qaE "^ok [0-9]+ mmapcopy\.$name\$" "$machine_log" &&
+            grep -qa "RUN  *mmapcopy\.$name " "$machine_log"; then
+            caught=$name
+            return 0
+        fi
+    done
+    return 1
+}
+
+# The kernel's own tests say the same with the series as without it.
+compare_mm_tests() {
+    local name kernel
+    initrd mm
+    for kernel in stock release; do
+        image "$kernel"
+        machine "kernel's own tests, $kernel" "$kernel" 1200 1024 mm pagewise.run=mm
+        check_log "kernel's own tests, $kernel"
+        mm_results "$machine_log" >"$cache/logs/mm-$kernel"
+    done
+    while read -r name; do
+        check "kernel's own test $name: the same before and after the series" diff \
+            <(sed -n "s/^$name: //p" "$cache/logs/mm-stock") \
+            <(sed -n "s/^$name: //p" "$cache/logs/mm-release")
+    done <"$cache/programs-mm/mm-tests"
+}
+
+# "program: result" for every line of TAP and the exit status, without what differs from run to run.
+mm_results() { # log
+    awk '/^# test / { name = $3 }
+         /^(not )?ok |^\[(PASS|FAIL|SKIP|OK)\]|^Totals|^# exit / { sub(/0x[0-9a-f]+/, "X"); print name ": " $0 }' "$1" |
+        sed -E 's/[0-9]+(\.[0-9]+)? ?(ns|us|ms|s|MB\/s)\b/T/g'
+}
+
+# Each patch of the series, applied with those before it, builds and boots.
+boot_series() {
+    local n
+    initrd ours
+    for ((n = 1; n < ${#series[@]}; n++)); do
+        grep -q '^+++ b/\(mm\|kernel\|arch\|include\)/' "${series[n - 1]}" || continue
+        image "after-$n"
+        machine "after patch $n" "after-$n" 120 512 ours pagewise.run=none
+        check_log "after patch $n"
+    done
+}
+
+# --- what needs no kernel ------------------------------------------------------------------------
+
+static_checks() {
+    local patch scratch name
+    scratch=$(mktemp -d)
+    unpack
+    check "the series applies to $package $(source_version)" patched_files "$scratch" "${series[@]}"
+    for patch in "$here"/patches/000[1-9]-*.patch; do
+        check "checkpatch: $(basename "$patch")" checkpatch "$patch"
+    done
+    while read -r name; do
+        rm -rf "${scratch:?}/mutant"
+        check "mutant $name applies" patched_files "$scratch/mutant" "${series[@]}" "$here/mutants/$name.patch"
+        check "mutant $name changes what is compiled" mutant_differs "$scratch" "$name"
+    done < <(mutant_names)
+    set_tree "${series[@]}"
+    check "the tests and the benchmark compile" guest_programs "$scratch"
+    check "the manual page is well-formed" manual_page
+    rm -rf "$scratch"
+}
+
+mutant_differs() { # scratch name
+    ! diff -rq "$1/mutant/mm" "$1/mm" >/dev/null
+}
+
+# As a maintainer would run it; FILE_PATH_CHANGES asks for MAINTAINERS entries of new files.
+checkpatch() { # patch
+    (cd "$cache/stock" && perl scripts/checkpatch.pl --no-tree --terse --strict --quiet \
+        --ignore FILE_PATH_CHANGES "$1")
+}
+
+manual_page() {
+    local messages
+    messages=$(mandoc -T lint -W warning "$here/man/mmapcopy.2" 2>&1 | grep -v 'missing date\|unknown manual') || true
+    [ -z "$messages" ] || {
+        echo "$messages"
+        return 1
+    }
+}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+# The kernel's source: one tree, whose content is the stock source with some patches. Sourced by kernel/run.
+# shellcheck shell=bash
+
+cache=${PAGEWISE_KERNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pagewise-kernel}
+package=linux-source-6.12
+tarball=/usr/src/$package.tar.xz
+tree=$cache/linux # the same path for every build, so that the compiler cache serves them all
+
+mapfile -t series < <(find "$here/patches" -name '000[1-9]-*.patch' | sort)
+
+source_version() {
+    dpkg-query -W -f '${Version}' "$package" 2>/dev/null || echo none
+}
+
+unpack() {
+    local version
+    version=$(source_version)
+    [ "$(cat "$cache/stock/.pagewise-version" 2>/dev/null)" = "$version" ] && return
+    [ -e "$tarball" ] || die "$tarball is missing. Type: apt-get install $package"
+    rm -rf "$cache/stock" "$tree"
+    mkdir -p "$cache/stock"
+    step "unpack $package $version" 600 tar -C "$cache/stock" --strip-components=1 -xf "$tarball"
+    echo "$version" >"$cache/stock/.pagewise-version"
+}
+
+# The files that patches touch, one a line.
+touched_files() { # patch...
+    [ $# -gt 0 ] || return 0
+    sed -n 's,^+++ b/,,p' "$@" | sort -u
+}
+
+# The content of those files after the patches, in a folder.
+patched_files() { # folder patch...
+    local folder=$1 file patch
+    shift
+    while read -r file; do
+        [ -e "$cache/stock/$file" ] || continue
+        mkdir -p "$folder/$(dirname "$file")"
+        cp -p "$cache/stock/$file" "$folder/$file"
+    done < <(touched_files "$@")
+    for patch in "$@"; do
+        patch --quiet --strip=1 --fuzz=0 --no-backup-if-mismatch --directory="$folder" <"$patch" ||
+            return 1
+    done
+}
+
+# Give the tree the stock content with these patches. Files that stay the same keep their time, so
+# that a build does only what is new.
+set_tree() { # patch...
+    unpack
+    if [ ! -e "$tree/Makefile" ]; then
+        step "copy the source" 600 cp -a "$cache/stock/." "$tree"
+        : >"$tree/.pagewise-touched"
+    fi
+    local scratch file
+    scratch=$(mktemp -d)
+    patched_files "$scratch" "$@" || die "the patches do not apply to $(source_version): $*"
+    while read -r file; do
+        if [ -e "$scratch/$file" ]; then
+            mkdir -p "$tree/$(dirname "$file")"
+            cmp --silent "$scratch/$file" "$tree/$file" || cp "$scratch/$file" "$tree/$file"
+        elif [ -e "$cache/stock/$file" ]; then
+            cmp --silent "$cache/stock/$file" "$tree/$file" || cp "$cache/stock/$file" "$tree/$file"
+        else
+            rm -f "$tree/$file"
+        fi
+    done < <({ touched_files "$@" && cat "$tree/.pagewise-touched"; } | sort -u)
+    touched_files "$@" >"$tree/.pagewise-touched"
+    rm -rf "$scratch"
+}

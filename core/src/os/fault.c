@@ -13,7 +13,8 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "move",         "discard",     "advise_huge",  "populate",   "file_create",  "file_size",
     "file_stat",    "file_write",  "file_punch",   "statistics", "pagemap_open", "pagemap_scan",
     "pagemap_read", "fork_marker", "witness",      "threads",    "pressure",     "keeper",
-    "peek",         "protect",     "hugetlb",      "collapse",   "lock",
+    "peek",         "protect",     "hugetlb",      "collapse",   "lock",         "file_seal",
+    "file_open",    "file_read",
 };
 
 static struct {

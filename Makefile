@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli run test test-r check-r test-sanitize bench-foundation bench-r bench-trace install install-r \
+.PHONY: help build core cli run test test-r check-r test-sanitize bench-foundation bench-r bench-r-share bench-trace install install-r \
         uninstall \
         format lint clean packages-build
 
@@ -76,6 +76,11 @@ bench-r: ## the two R papers' tables and figures, into docs/results/r.md (resuma
 	@$(MAKE) --no-print-directory build
 	@bench/r/run $(PART) --scale $(SCALE) --rounds $(RUNS) --workloads "$(WORKLOADS)" --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-r-share: core ## objects shared between R processes, into docs/results/r-share.md
+	@$(ENSURE) run bench
+	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
+	@bench/share-r/run --rounds $(RUNS)
 
 bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; printed
 	@$(ENSURE) build bench-trace

@@ -16,7 +16,7 @@ sharer <- function(file, what = "runif(1e5)") {
   writeLines(c(
     sprintf(".libPaths(%s)", deparse1(.libPaths())), "library(pagewise)", "set.seed(1)",
     sprintf("x <- share(%s)", what),
-    sprintf("saveRDS(list(x, Sys.getpid()), '%s.part'); file.rename('%s.part', '%s')", file, file, file),
+    sprintf("saveRDS(list(x, Sys.getpid()), '%s.part'); invisible(file.rename('%s.part', '%s'))", file, file, file),
     "Sys.sleep(300)"
   ), script)
   system2(file.path(R.home("bin"), "Rscript"), c("--vanilla", script), wait = FALSE)

@@ -237,6 +237,7 @@ SEXP pagewise_share(SEXP x) {
     if (sharing.count > 0) {
         struct pw_shared *shared = &sharing.snapshot->shared;
         share_fail(pw_shared_finish(shared, sharing.parts, sharing.count), NULL);
+        share_make_room(shared->size);
         sharing.made = PROTECT(Rf_allocVector(VECSXP, sharing.count));
         x = build(&sharing, x);
         UNPROTECT(1);

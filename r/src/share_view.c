@@ -10,14 +10,29 @@
 // else keep three quarters: further vectors are copied out.
 #define MOST_VIEWS 16000u
 
+// R sees the few bytes of a vector's header and not its pages, and so would collect far too late:
+// views of this many bytes, or of half of what live views have, call for a collection.
+#define COLLECT_AFTER ((uint64_t)256 << 20)
+
 static struct {
     struct snapshot *snapshots;
     unsigned views;
-    pid_t process; // that loaded the package
+    uint64_t live_bytes;  // of views
+    uint64_t fresh_bytes; // of views and objects since the last collection that was called for
+    pid_t process;        // that loaded the package
 } state;
 
 uint32_t share_runtime(void) {
     return ((uint32_t)'R' << 24) | (uint32_t)(R_VERSION >> 8);
+}
+
+void share_make_room(uint64_t bytes) {
+    uint64_t half = state.live_bytes / 2;
+    if (state.fresh_bytes + bytes > (half > COLLECT_AFTER ? half : COLLECT_AFTER)) {
+        state.fresh_bytes = 0;
+        R_gc();
+    }
+    state.fresh_bytes += bytes;
 }
 
 // --- errors --------------------------------------------------------------------------------------
@@ -148,6 +163,7 @@ static void finish_view(SEXP pointer) {
         R_ClearExternalPtr(pointer);
         pw_shared_unmap(view->data, &view->part);
         state.views--;
+        state.live_bytes -= view->part.size;
         drop(view->snapshot);
         free(view);
     }
@@ -166,6 +182,7 @@ static SEXP keep_view(struct snapshot *snapshot, uint32_t index, const struct pw
     *view = (struct view){snapshot, *part, index, data};
     snapshot->references++;
     state.views++;
+    state.live_bytes += part->size;
     R_SetExternalPtrAddr(pointer, view);
     UNPROTECT(1);
     return pointer;
@@ -184,6 +201,7 @@ SEXP view_open(struct snapshot *snapshot, uint32_t index) {
 }
 
 SEXP view_again(const struct view *view) {
+    share_make_room(view->part.size);
     if (!room_for_view()) {
         return NULL;
     }
@@ -208,6 +226,7 @@ SEXP view_of_handle(SEXP handle, struct snapshot **result, struct pw_shared_part
         share_fail(PW_SHARED_FORGED, &name);
     }
     *result = snapshot;
+    share_make_room(part->size);
     SEXP view = view_open(snapshot, name.part);
     *mapped = view != NULL;
     UNPROTECT(1);

@@ -39,6 +39,10 @@ uint32_t share_runtime(void);
 // Raise the R error that explains a result. `name` may be NULL.
 void share_fail(enum pw_shared_result result, const struct pw_shared_name *name);
 
+// Views or an object of so many bytes are about to be made: have R collect those that it has lost
+// where they have become many.
+void share_make_room(uint64_t bytes);
+
 // A new object to write parts into, kept by the external pointer returned.
 SEXP snapshot_begin(struct snapshot **snapshot);
 

@@ -197,6 +197,30 @@ test_that("memory ends with the last variable", {
   expect_identical(objects_open(), before)
 })
 
+test_that("lost views and objects are collected in time", {
+  skip_without_page_table()
+  x <- share(runif(4e6)) # 32 MB
+  pages <- function() {
+    lines <- readLines("/proc/self/smaps_rollup")
+    1024 * sum(as.numeric(gsub("\\D", "", grep("^(Private_Dirty|Swap):", lines, value = TRUE))))
+  }
+  gc()
+  start <- pages()
+  most <- 0
+  for (i in 1:30) { # 960 MB, of which R's own collector sees nothing
+    y <- x
+    y[] <- i
+    most <- max(most, pages() - start)
+  }
+  expect_lt(most, 450e6)
+  most <- 0
+  for (i in 1:30) {
+    y <- share(x + 0)
+    most <- max(most, objects_open())
+  }
+  expect_lt(most, 16)
+})
+
 test_that("workers see the same memory, and change it for themselves", {
   skip_without_page_table()
   cl <- local_workers(2)

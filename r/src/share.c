@@ -145,6 +145,20 @@ static void add_part(struct sharing *sharing, const struct pw_shared_part *part)
     sharing->parts[sharing->count++] = *part;
 }
 
+// Of all that is worth sharing, about: a vector that is there twice counts twice.
+static uint64_t bytes_of(SEXP x) {
+    uint64_t bytes = 0;
+    R_CheckStack();
+    if (is_data(x)) {
+        size_t element = TYPEOF(x) == STRSXP ? 1 : share_element_size((SEXPTYPE)TYPEOF(x));
+        bytes = (uint64_t)XLENGTH(x) * element;
+    }
+    for (R_xlen_t i = 0; is_list(x) && i < XLENGTH(x); i++) {
+        bytes += bytes_of(VECTOR_ELT(x, i));
+    }
+    return bytes;
+}
+
 static void write_object(struct sharing *sharing, SEXP x) {
     R_CheckStack();
     if (is_worth_sharing(x) &&
@@ -231,13 +245,12 @@ SEXP pagewise_share(SEXP x) {
                  path[0] ? "x" : "`x`", path, refused);
     }
     struct sharing sharing = {.count = 0};
-    PROTECT(snapshot_begin(&sharing.snapshot)); // given up here, unless views keep it
+    PROTECT(snapshot_begin(&sharing.snapshot, bytes_of(x))); // given up here, unless views keep it
     share_map_start(&sharing.numbers);
     write_object(&sharing, x);
     if (sharing.count > 0) {
         struct pw_shared *shared = &sharing.snapshot->shared;
         share_fail(pw_shared_finish(shared, sharing.parts, sharing.count), NULL);
-        share_make_room(shared->size);
         sharing.made = PROTECT(Rf_allocVector(VECSXP, sharing.count));
         x = build(&sharing, x);
         UNPROTECT(1);

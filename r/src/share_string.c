@@ -55,11 +55,14 @@ static SEXP make_string(const struct table *table, uint32_t code) {
         return NA_STRING;
     }
     uint64_t start = table->offsets[code - 1], end = table->offsets[code];
-    if (start > end || end > table->text_size || end - start > INT_MAX) {
+    const char *text = table->text + start;
+    cetype_t encoding = (cetype_t)table->encodings[code - 1];
+    bool known = encoding == CE_NATIVE || encoding == CE_UTF8 || encoding == CE_BYTES;
+    if (!known || start > end || end > table->text_size || end - start > INT_MAX ||
+        memchr(text, 0, end - start)) {
         return NA_STRING;
     }
-    return Rf_mkCharLenCE(table->text + start, (int)(end - start),
-                          (cetype_t)table->encodings[code - 1]);
+    return Rf_mkCharLenCE(text, (int)(end - start), encoding);
 }
 
 // --- writing
@@ -78,7 +81,11 @@ static bool is_ascii(const char *text, size_t size) {
 static const char *portable(SEXP string, size_t *size, cetype_t *encoding) {
     *encoding = Rf_getCharCE(string);
     *size = (size_t)LENGTH(string);
-    if (*encoding == CE_UTF8 || *encoding == CE_BYTES || is_ascii(CHAR(string), *size)) {
+    if (*encoding == CE_UTF8 || *encoding == CE_BYTES) {
+        return CHAR(string);
+    }
+    if (is_ascii(CHAR(string), *size)) {
+        *encoding = CE_NATIVE;
         return CHAR(string);
     }
     const char *text = Rf_translateCharUTF8(string);

@@ -2,6 +2,7 @@
 #include "share_view.h"
 
 #include <Rversion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,29 +11,63 @@
 // else keep three quarters: further vectors are copied out.
 #define MOST_VIEWS 16000u
 
-// R sees the few bytes of a vector's header and not its pages, and so would collect far too late:
-// views of this many bytes, or of half of what live views have, call for a collection.
+// R sees the few bytes of a vector's header and not its pages, and so would collect far too late. A
+// collection is called for after this many bytes of views, or half of what live ones have, if this
+// process has grown as well (views that are only read cost nothing), and of objects.
 #define COLLECT_AFTER ((uint64_t)256 << 20)
+#define GROWN_ENOUGH  ((uint64_t)128 << 20)
 
 static struct {
     struct snapshot *snapshots;
     unsigned views;
-    uint64_t live_bytes;  // of views
-    uint64_t fresh_bytes; // of views and objects since the last collection that was called for
-    pid_t process;        // that loaded the package
+    uint64_t live_bytes;    // of views
+    uint64_t fresh_views;   // bytes since it was last thought of collecting
+    uint64_t fresh_objects; // the same of objects made
+    uint64_t private_bytes; // of this process, after the last collection
+    pid_t process;          // that loaded the package
 } state;
 
 uint32_t share_runtime(void) {
     return ((uint32_t)'R' << 24) | (uint32_t)(R_VERSION >> 8);
 }
 
-void share_make_room(uint64_t bytes) {
-    uint64_t half = state.live_bytes / 2;
-    if (state.fresh_bytes + bytes > (half > COLLECT_AFTER ? half : COLLECT_AFTER)) {
-        state.fresh_bytes = 0;
-        R_gc();
+// Memory that is this process's alone, shared pages that were written among it. 0: not known.
+static uint64_t private_bytes(void) {
+    unsigned long long size, resident, shared;
+    FILE *file = fopen("/proc/self/statm", "r");
+    bool known = file && fscanf(file, "%llu %llu %llu", &size, &resident, &shared) == 3;
+    if (file) {
+        fclose(file);
     }
-    state.fresh_bytes += bytes;
+    return known && resident > shared ? (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static void collect(void) {
+    R_gc();
+    state.fresh_views = state.fresh_objects = 0;
+    state.private_bytes = private_bytes();
+}
+
+static uint64_t enough_to_collect(void) {
+    return state.live_bytes / 2 > COLLECT_AFTER ? state.live_bytes / 2 : COLLECT_AFTER;
+}
+
+static void make_room_for_view(uint64_t bytes) {
+    if (state.fresh_views > enough_to_collect()) {
+        uint64_t now = private_bytes();
+        if (now == 0 || now > state.private_bytes + GROWN_ENOUGH) {
+            collect();
+        }
+        state.fresh_views = 0;
+    }
+    state.fresh_views += bytes;
+}
+
+static void make_room_for_object(uint64_t bytes) {
+    if (state.fresh_objects > COLLECT_AFTER) {
+        collect();
+    }
+    state.fresh_objects += bytes;
 }
 
 // --- errors --------------------------------------------------------------------------------------
@@ -136,7 +171,8 @@ static struct snapshot *new_snapshot(void) {
     return snapshot;
 }
 
-SEXP snapshot_begin(struct snapshot **result) {
+SEXP snapshot_begin(struct snapshot **result, uint64_t bytes) {
+    make_room_for_object(bytes);
     struct snapshot *snapshot = *result = new_snapshot();
     SEXP pointer = PROTECT(keep_snapshot(snapshot));
     snapshot->made_here = true;
@@ -201,7 +237,7 @@ SEXP view_open(struct snapshot *snapshot, uint32_t index) {
 }
 
 SEXP view_again(const struct view *view) {
-    share_make_room(view->part.size);
+    make_room_for_view(view->part.size);
     if (!room_for_view()) {
         return NULL;
     }
@@ -226,7 +262,7 @@ SEXP view_of_handle(SEXP handle, struct snapshot **result, struct pw_shared_part
         share_fail(PW_SHARED_FORGED, &name);
     }
     *result = snapshot;
-    share_make_room(part->size);
+    make_room_for_view(part->size);
     SEXP view = view_open(snapshot, name.part);
     *mapped = view != NULL;
     UNPROTECT(1);
@@ -248,6 +284,7 @@ SEXP view_handle(const struct view *view) {
 
 void share_start(DllInfo *library) {
     state.process = getpid();
+    state.private_bytes = private_bytes();
     share_vector_start(library);
     share_string_start(library);
 }

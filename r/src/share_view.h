@@ -39,12 +39,8 @@ uint32_t share_runtime(void);
 // Raise the R error that explains a result. `name` may be NULL.
 void share_fail(enum pw_shared_result result, const struct pw_shared_name *name);
 
-// Views or an object of so many bytes are about to be made: have R collect those that it has lost
-// where they have become many.
-void share_make_room(uint64_t bytes);
-
-// A new object to write parts into, kept by the external pointer returned.
-SEXP snapshot_begin(struct snapshot **snapshot);
+// A new object to write parts of about so many bytes into, kept by the external pointer returned.
+SEXP snapshot_begin(struct snapshot **snapshot, uint64_t bytes);
 
 // A view of a part, as an external pointer. NULL: no room for a mapping.
 SEXP view_open(struct snapshot *snapshot, uint32_t index);

@@ -246,7 +246,7 @@ SEXP pagewise_share(SEXP x) {
     }
     struct sharing sharing = {.count = 0};
     PROTECT(snapshot_begin(&sharing.snapshot, bytes_of(x))); // given up here, unless views keep it
-    share_map_start(&sharing.numbers);
+    share_map_start(&sharing.numbers, 0);
     write_object(&sharing, x);
     if (sharing.count > 0) {
         struct pw_shared *shared = &sharing.snapshot->shared;

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#define FIRST_SIZE 64u
+#define SMALLEST      64u
+#define LARGEST_START (1u << 17)
+#define GROWTH        4 // few steps: each is an allocation, at which R may collect
 
 static void make(struct share_map *map, size_t size) {
     map->keys = (const void **)R_alloc(size, sizeof *map->keys);
@@ -13,8 +15,12 @@ static void make(struct share_map *map, size_t size) {
     map->used = 0;
 }
 
-void share_map_start(struct share_map *map) {
-    make(map, FIRST_SIZE);
+void share_map_start(struct share_map *map, uint64_t expected) {
+    size_t size = SMALLEST;
+    while (size < LARGEST_START && size < expected * 2) {
+        size *= 2;
+    }
+    make(map, size);
 }
 
 // Where the key is, or would be.
@@ -29,7 +35,7 @@ static size_t place_of(const struct share_map *map, const void *key) {
 
 static void grow(struct share_map *map) {
     struct share_map old = *map;
-    make(map, old.size * 2);
+    make(map, old.size * GROWTH);
     for (size_t i = 0; i < old.size; i++) {
         if (old.keys[i]) {
             share_map_put(map, old.keys[i], old.values[i]);

@@ -107,7 +107,7 @@ static uint32_t code_of(struct distinct *distinct, SEXP string) {
     uint32_t code = share_map_put(&distinct->map, string, distinct->count + 1);
     if (code > distinct->count) {
         if (distinct->count == distinct->room) {
-            uint32_t room = distinct->room ? distinct->room * 2 : 64;
+            uint32_t room = distinct->room ? distinct->room * 4 : 1024;
             SEXP *strings = (SEXP *)(void *)R_alloc(room, sizeof *strings);
             if (distinct->count > 0) {
                 memcpy(strings, distinct->strings, distinct->count * sizeof *strings);
@@ -187,7 +187,7 @@ enum pw_shared_result share_string_write(struct pw_shared *shared, SEXP x,
                                          struct pw_shared_part *part) {
     struct distinct distinct = {.count = 0};
     uint64_t count = 0, start = pw_shared_next_page(shared);
-    share_map_start(&distinct.map);
+    share_map_start(&distinct.map, (uint64_t)XLENGTH(x));
     // Their number is known only at the end: written over the first bytes then.
     enum pw_shared_result result = pw_shared_write(shared, &count, sizeof count);
     if (result == PW_SHARED_OK) {
@@ -321,13 +321,24 @@ static R_xlen_t method_length(SEXP x) {
     return (R_xlen_t)view_at(R_altrep_data1(x))->part.length;
 }
 
+// Asked for each element by much of R: what was made before is returned without looking at the
+// table.
 static SEXP method_element(SEXP x, R_xlen_t i) {
-    SEXP expanded = expanded_of(x);
+    SEXP parts = R_altrep_data2(x), expanded = VECTOR_ELT(parts, EXPANDED);
     if (expanded != R_NilValue) {
         return STRING_ELT(expanded, i);
     }
+    const char *data = view_at(R_altrep_data1(x))->data;
+    uint32_t code = ((const uint32_t *)(const void *)(data + HEADER))[i];
+    SEXP made = VECTOR_ELT(parts, MADE);
+    if (code > 0 && made != R_NilValue && code <= XLENGTH(made)) {
+        SEXP string = STRING_ELT(made, (R_xlen_t)code - 1);
+        if (string != R_BlankString) {
+            return string;
+        }
+    }
     struct table table = table_of(x);
-    return string_of_code(x, &table, table.codes[i]);
+    return string_of_code(x, &table, code);
 }
 
 static void method_set_element(SEXP x, R_xlen_t i, SEXP value) {

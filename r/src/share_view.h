@@ -98,7 +98,8 @@ struct share_map { // open addressing; its memory is R_alloc's, and so ends with
     size_t size, used;
 };
 
-void share_map_start(struct share_map *map);
+// `expected`: keys, at most.
+void share_map_start(struct share_map *map, uint64_t expected);
 
 // The value of a key; where there is none, `fresh` is put in, and returned.
 uint32_t share_map_put(struct share_map *map, const void *key, uint32_t fresh);

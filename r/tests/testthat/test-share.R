@@ -427,15 +427,15 @@ test_that("handles of other versions, machines and users say so", {
   expect_error(unserialize(forged(33, bitwXor(as.integer(bytes[start + 32]), 1))), "is gone")
 })
 
-# Of the handle and of R's words about it. R's own words around that are R's to check: it ends in a
-# segmentation fault on some changes there, for its own compact vectors as well.
+# Of the 80 bytes that are ours. R's words around them are R's to check: it ends in a segmentation fault on
+# some changes there, for its own raw and compact vectors as well.
 test_that("no change of a handle ends the process", {
   out <- fresh_r(c(
     "library(pagewise)", "set.seed(3)",
     "x <- share(list(runif(1e4), as.character(1:2000)))", "bytes <- serialize(x, NULL)",
     "starts <- grepRaw('PWSH', bytes, fixed = TRUE, all = TRUE)",
     "for (i in 1:3000) {",
-    "  bad <- bytes", "  at <- sample(starts, 1) + sample(-8:79, sample(3, 1))",
+    "  bad <- bytes", "  at <- sample(starts, 1) + sample(0:79, sample(3, 1))",
     "  bad[at] <- as.raw(sample(0:255, length(at), TRUE))",
     "  got <- tryCatch(suppressWarnings(unserialize(bad)), error = function(e) NULL)",
     "}", "stopifnot(length(starts) == 2, identical(unserialize(bytes), x))", "cat('done\\n')"
@@ -447,6 +447,17 @@ test_that("no change of a handle ends the process", {
     "cat('done\\n')"
   ))
   expect_identical(utils::tail(out, 1), "done")
+})
+
+test_that("anything else in place of a handle is refused", {
+  for (x in list(share(runif(1e4)), share(as.character(1:5000)))) {
+    bytes <- serialize(x, NULL)
+    start <- handle_in(bytes)
+    for (other in list(NULL, 1:3, "text", list(1), as.raw(1:80), as.raw(1:3), raw(), globalenv(), mean, quote(a), runif(10))) {
+      item <- serialize(other, NULL)[-(1:23)] # without the format's header
+      expect_error(unserialize(c(bytes[seq_len(start - 9)], item, bytes[-seq_len(start + 79)])), "damaged")
+    }
+  }
 })
 
 test_that("other users cannot read an object", {

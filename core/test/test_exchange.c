@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -234,6 +235,7 @@ static pid_t make_in_child(void *handle) {
     CHECK(pipe(tube) == 0);
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails does not leave it behind
         struct pw_shared shared = make();
         pw_shared_handle(&shared, 0, handle);
         CHECK(write(tube[1], handle, PW_SHARED_HANDLE_SIZE) == PW_SHARED_HANDLE_SIZE);

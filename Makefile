@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
         bench-large-pages bench-kernel record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -82,6 +82,11 @@ bench-r: ## the two R papers' tables and figures, into docs/results/r.md (resuma
 	@$(MAKE) --no-print-directory build
 	@bench/r/run $(PART) --scale $(SCALE) --rounds $(RUNS) --workloads "$(WORKLOADS)" --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-r-share: core ## objects shared between R processes, into docs/results/r-share.md
+	@$(ENSURE) run bench
+	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
+	@bench/share-r/run --rounds $(RUNS)
 
 bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; printed
 	@$(ENSURE) build bench-trace

@@ -210,6 +210,104 @@ PW_API bool pw_page_cost(const void *address, size_t size, struct pw_page_cost *
 // that are in huge pages afterwards, or were asked for where that is not known.
 PW_API size_t pw_collapse(const void *address, size_t size);
 
+// Objects shared between processes
+//
+// A shared object is a sealed memory file: parts, each on pages of its own, that nobody can change
+// any more, and that only processes of one user can open. A handle names a part in a few bytes that
+// can be sent in any way. Every process sees a part through private views of its own: pages that
+// it writes become its own, the others are shared by all. The object ends with the last process
+// that has it open, however that process ends.
+//
+// None of these functions keeps state: what is open is in the caller's struct, which may be used by
+// a forked child as well. They may allocate from the C library.
+
+#define PW_SHARED_HANDLE_SIZE 80u
+#define PW_SHARED_UNKNOWN     UINT64_MAX
+
+enum pw_shared_result {
+    PW_SHARED_OK,
+    PW_SHARED_DAMAGED, // no handle, or not as it was made
+    PW_SHARED_LAYOUT,  // made by another version of Pagewise, or for other processors
+    PW_SHARED_RUNTIME, // made by another version of the runtime
+    PW_SHARED_MACHINE, // made on another machine, or before the machine's last start
+    PW_SHARED_USER,    // made by another user
+    PW_SHARED_DENIED,  // may exist: the process that has it, or /proc, may not be looked into
+    PW_SHARED_GONE,    // no process has it any more
+    PW_SHARED_FORGED,  // what was found is not what the handle describes
+    PW_SHARED_LIMIT,   // no memory file, or no descriptor, could be had
+    PW_SHARED_MEMORY,  // the memory file could not be written: out of memory, or RLIMIT_FSIZE
+};
+
+struct pw_shared { // an open object
+    int32_t fd;    // -1: none
+    uint32_t parts;
+    uint64_t device, inode; // of the file
+    uint64_t size, table;
+    uint32_t runtime;
+    uint32_t maker_pid;
+    int32_t maker_fd;
+    uint8_t token[16];
+};
+
+struct pw_shared_part {
+    uint64_t offset, size; // bytes
+    uint64_t length;       // these two mean what the caller says
+    uint32_t kind;
+    uint32_t check;
+};
+
+struct pw_shared_name { // what a handle says
+    uint8_t token[16];
+    uint32_t part, user, runtime, maker_pid;
+};
+
+// Make an object: begin, write the parts one after the other, each from a next page on, finish.
+// `runtime` is the caller's: handles are accepted where the same number is asked for. Until it is
+// finished no other process can use it; pw_shared_close gives it up.
+PW_API enum pw_shared_result pw_shared_begin(struct pw_shared *shared, uint32_t runtime);
+PW_API uint64_t pw_shared_next_page(struct pw_shared *shared); // returns the offset
+PW_API enum pw_shared_result pw_shared_write(struct pw_shared *shared, const void *from,
+                                             size_t size);
+PW_API enum pw_shared_result pw_shared_finish(struct pw_shared *shared,
+                                              struct pw_shared_part *parts, uint32_t count);
+
+// This process no longer opens new views; those that exist stay valid.
+PW_API void pw_shared_close(struct pw_shared *shared);
+
+// Write PW_SHARED_HANDLE_SIZE bytes that name a part.
+PW_API void pw_shared_handle(const struct pw_shared *shared, uint32_t part, void *to);
+
+// What a handle says; *name is filled in unless the result is PW_SHARED_DAMAGED.
+PW_API enum pw_shared_result pw_shared_read_handle(const void *from, size_t size, uint32_t runtime,
+                                                   struct pw_shared_name *name);
+
+// Open the object of a handle, from whichever process has it.
+PW_API enum pw_shared_result pw_shared_open(const void *from, size_t size, uint32_t runtime,
+                                            struct pw_shared *shared);
+
+// False: there is no such part.
+PW_API bool pw_shared_describe(const struct pw_shared *shared, uint32_t index,
+                               struct pw_shared_part *part);
+
+// A view of a part; one more, with what was written in `view`; and the end of one. NULL: no room.
+PW_API void *pw_shared_map(const struct pw_shared *shared, const struct pw_shared_part *part);
+PW_API void *pw_shared_map_again(const struct pw_shared *shared, const struct pw_shared_part *part,
+                                 const void *view);
+PW_API void pw_shared_unmap(void *view, const struct pw_shared_part *part);
+
+// Copy a part out.
+PW_API bool pw_shared_read(const struct pw_shared *shared, const struct pw_shared_part *part,
+                           void *to);
+
+// Does the view read otherwise than the part? And how many bytes of it are pages of this process's
+// own (PW_SHARED_UNKNOWN where the kernel does not tell)?
+PW_API bool pw_shared_changed(const struct pw_shared *shared, const struct pw_shared_part *part,
+                              const void *view);
+PW_API uint64_t pw_shared_private(const struct pw_shared_part *part, const void *view);
+
+// Write the processes that have it open, at most `room`; returns how many there are.
+PW_API size_t pw_shared_holders(const struct pw_shared *shared, uint32_t *pids, size_t room);
+
 // To be called by a thread of the caller's own that never touches blocks, when it begins and before
 // it ends: it then does not stop zero reclaim, which other threads do.
 PW_API void pw_quiet_thread_began(void);

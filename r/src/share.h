@@ -7,13 +7,14 @@
 #include "calls.h"
 
 // X(function, number of arguments), as in calls.h.
-#define SHARE_CALLS(X)
+#define SHARE_CALLS(X)                                                                             \
+    X(pagewise_share, 1)                                                                           \
+    X(pagewise_shared_leaf, 1)                                                                     \
+    X(pagewise_shared_holders, 1)
 
 SHARE_CALLS(DECLARE_CALL)
 
-// Called once, when the package's library is loaded (ALTREP classes and the like).
-static inline void share_start(DllInfo *library) {
-    (void)library;
-}
+// Called once, when the package's library is loaded: makes the ALTREP classes.
+void share_start(DllInfo *library);
 
 #endif

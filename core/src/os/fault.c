@@ -14,7 +14,8 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "file_stat",    "file_write",  "file_punch",   "statistics", "pagemap_open", "pagemap_scan",
     "pagemap_read", "fork_marker", "witness",      "threads",    "pressure",     "keeper",
     "peek",         "room",        "spool_create", "spool_stat", "spool_room",   "spool_map",
-    "spool_keep",   "protect",     "hugetlb",      "collapse",   "lock",
+    "spool_keep",   "protect",     "hugetlb",      "collapse",   "lock",         "file_seal",
+    "file_open",    "file_read",
 };
 
 static struct {

@@ -41,6 +41,9 @@ enum pw_os_site {
     PW_SITE_HUGETLB,
     PW_SITE_COLLAPSE,
     PW_SITE_LOCK,
+    PW_SITE_FILE_SEAL,
+    PW_SITE_FILE_OPEN,
+    PW_SITE_FILE_READ,
     PW_SITE_COUNT
 };
 

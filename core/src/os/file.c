@@ -67,12 +67,19 @@ bool pw_os_may_write(uint64_t end) {
     return may;
 }
 
-struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limited) {
+// MFD_NOEXEC_SEAL of Linux 6.3, without which vm.memfd_noexec = 2 refuses the file.
+#define NEVER_EXECUTABLE 8u
+
+static struct pw_os_file memory_file(const char *name, uint64_t size, unsigned flags,
+                                     bool *limited) {
     int saved = errno;
     struct pw_os_file file = PW_OS_NO_FILE;
     *limited = !pw_os_may_write(size);
     if (!*limited && !PW_OS_FAULT(PW_SITE_FILE_CREATE)) {
-        int fd = memfd_create(name, MFD_CLOEXEC);
+        int fd = memfd_create(name, MFD_CLOEXEC | flags);
+        if (fd < 0 && errno == EINVAL && flags & NEVER_EXECUTABLE) {
+            fd = memfd_create(name, MFD_CLOEXEC | (flags & ~NEVER_EXECUTABLE));
+        }
         file = pw_os_adopt(fd);
     }
     bool sized = file.fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_SIZE) &&
@@ -82,6 +89,14 @@ struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limit
     }
     errno = saved;
     return file;
+}
+
+struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limited) {
+    return memory_file(name, size, 0, limited);
+}
+
+struct pw_os_file pw_os_sealable_file(const char *name, bool *limited) {
+    return memory_file(name, 0, MFD_ALLOW_SEALING | NEVER_EXECUTABLE, limited);
 }
 
 bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {

@@ -112,6 +112,10 @@ struct pw_os_file pw_os_adopt(int fd);
 // A memory file of the largest size allowed, closed by exec, not accessible to other users.
 // On failure fd is -1 and *limited says whether RLIMIT_FSIZE was the reason.
 struct pw_os_file pw_os_memory_file(const char *name, uint64_t size, bool *limited);
+
+// The same, empty, for pw_os_seal.
+struct pw_os_file pw_os_sealable_file(const char *name, bool *limited);
+
 bool pw_os_is_ours(const struct pw_os_file *file);
 void pw_os_close(struct pw_os_file *file);
 
@@ -123,6 +127,30 @@ bool pw_os_punch(int fd, uint64_t offset, size_t size);
 // Create DIRECTORY/pagewise-PID.stats with `size` bytes and map it shared at `address` (NULL:
 // anywhere). NULL on failure.
 void *pw_os_map_statistics(const char *directory, size_t size, void *address);
+
+// --- sealed memory files, found by other processes ------------------------------
+
+// From now on nobody, its maker included, can change the file's bytes or its size, and only its
+// owner may open it: whoever maps it meets neither a change nor a SIGBUS.
+bool pw_os_seal(const struct pw_os_file *file);
+
+// Open for reading the memory file `name` that process `pid` has open as `fd`. On failure fd is -1
+// and *error is the errno.
+struct pw_os_file pw_os_open_of_process(uint32_t pid, int32_t fd, const char *name, int *error);
+
+// Is it a sealed memory file of this user? Its size is returned, 0: it is not.
+uint64_t pw_os_sealed_size(const struct pw_os_file *file);
+
+// All of it, or false.
+bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t offset);
+
+// A private, copy-on-write mapping of a part of the file, anywhere. NULL on failure.
+void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t offset);
+
+// Call `visit` for every descriptor of a process of this user, or of this process, that has the
+// memory file `name` open, until it returns false. True: a process could not be looked into.
+typedef bool pw_os_visit_holder(void *context, uint32_t pid, int32_t fd);
+bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context);
 
 // --- files written by mapping them ---------------------------------------------
 
@@ -204,6 +232,9 @@ void pw_os_include_files_in_core(void);
 unsigned pw_os_thread_count(void); // 0: unknown
 uint64_t pw_os_now_ms(void);       // monotonic
 uint64_t pw_os_random(void);
+bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
+uint64_t pw_os_boot_name(void); // differs between machines and between their restarts
+uint32_t pw_os_user(void);
 uint64_t pw_os_max_map_count(void);
 // One read of at most size - 1 bytes, ended by NUL. The length; negative on failure.
 ssize_t pw_os_read_text(const char *path, char *text, size_t size);

@@ -109,6 +109,29 @@ ssize_t pw_os_read_text(const char *path, char *text, size_t size) {
     return got;
 }
 
+bool pw_os_random_bytes(void *to, size_t size) {
+    int saved = errno;
+    bool done = getentropy(to, size) == 0;
+    errno = saved;
+    return done;
+}
+
+uint64_t pw_os_boot_name(void) {
+    int saved = errno;
+    char text[64];
+    uint64_t name = UINT64_C(0xcbf29ce484222325); // FNV-1a
+    ssize_t length = read_whole("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    for (ssize_t i = 0; i < length; i++) {
+        name = (name ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    }
+    errno = saved;
+    return name;
+}
+
+uint32_t pw_os_user(void) {
+    return (uint32_t)geteuid();
+}
+
 bool pw_os_address_space_is_limited(void) {
     int saved = errno;
     struct rlimit limit;

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//
+// Sealed memory files (memfd_create(2), fcntl(2) F_ADD_SEALS) and the way to them from another
+// process: /proc/PID/fd (proc_pid_fd(5)). Following such a link is allowed to a process of the same
+// user that could read the other's memory (PTRACE_MODE_READ_FSCREDS in ptrace(2)); Yama restricts
+// attaching only, and so does not restrict this.
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+bool pw_os_seal(const struct pw_os_file *file) {
+    int saved = errno;
+    bool done = !PW_OS_FAULT(PW_SITE_FILE_SEAL) && pw_os_is_ours(file) &&
+                fchmod(file->fd, S_IRUSR) == 0 && fcntl(file->fd, F_ADD_SEALS, SEALS) == 0;
+    errno = saved;
+    return done;
+}
+
+// What the link to a memory file reads.
+static void link_of(const char *name, char *target, size_t size) {
+    snprintf(target, size, "/memfd:%s (deleted)", name);
+}
+
+static bool leads_to(int folder, const char *path, const char *target) {
+    char found[NAME_MAX + 32];
+    ssize_t length = readlinkat(folder, path, found, sizeof found - 1);
+    found[length < 0 ? 0 : length] = '\0';
+    return length > 0 && strcmp(found, target) == 0;
+}
+
+struct pw_os_file pw_os_open_of_process(uint32_t pid, int32_t fd, const char *name, int *error) {
+    char path[64], target[NAME_MAX + 32];
+    int saved = errno;
+    snprintf(path, sizeof path, "/proc/%lu/fd/%ld", (unsigned long)pid, (long)fd);
+    link_of(name, target, sizeof target);
+    errno = PW_OS_FAULT(PW_SITE_FILE_OPEN);
+    // Looked at first: to open another kind of file may wait, or have effects.
+    int opened = errno || !leads_to(AT_FDCWD, path, target) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    *error = opened < 0 ? (errno ? errno : ENOENT) : 0;
+    struct pw_os_file file = pw_os_adopt(opened);
+    if (opened >= 0 && file.fd < 0) {
+        *error = EMFILE;
+    }
+    errno = saved;
+    return file;
+}
+
+uint64_t pw_os_sealed_size(const struct pw_os_file *file) {
+    int saved = errno;
+    struct stat status;
+    int seals = fcntl(file->fd, F_GET_SEALS);
+    bool sealed = seals >= 0 && (seals & SEALS) == SEALS && fstat(file->fd, &status) == 0 &&
+                  S_ISREG(status.st_mode) && status.st_uid == geteuid();
+    errno = saved;
+    return sealed ? (uint64_t)status.st_size : 0;
+}
+
+bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t offset) {
+    int saved = errno;
+    char *next = to;
+    bool ours = pw_os_is_ours(file);
+    while (ours && size > 0) {
+        errno = PW_OS_FAULT(PW_SITE_FILE_READ);
+        ssize_t got = errno ? -1 : pread(file->fd, next, size, (off_t)offset);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+        next += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    errno = saved;
+    return ours && size == 0;
+}
+
+void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t offset) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_MAP_SNAPSHOT) || !pw_os_is_ours(file)
+                    ? MAP_FAILED
+                    : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                           file->fd, (off_t)offset);
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}
+
+static bool is_number(const char *text, unsigned long *number) {
+    char *end;
+    *number = strtoul(text, &end, 10);
+    return end != text && *end == '\0';
+}
+
+struct search {
+    const char *target; // what the link must read
+    pw_os_visit_holder *visit;
+    void *context;
+    bool more;
+};
+
+static void search_process(struct search *search, unsigned long pid, int descriptors) {
+    DIR *folder = fdopendir(descriptors);
+    if (!folder) {
+        close(descriptors);
+        return;
+    }
+    const struct dirent *entry;
+    while (search->more && (entry = readdir(folder))) {
+        unsigned long fd;
+        if (is_number(entry->d_name, &fd) &&
+            leads_to(dirfd(folder), entry->d_name, search->target)) {
+            search->more = search->visit(search->context, (uint32_t)pid, (int32_t)fd);
+        }
+    }
+    closedir(folder);
+}
+
+bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context) {
+    int saved = errno;
+    char target[NAME_MAX + 32], path[64];
+    link_of(name, target, sizeof target);
+    struct search search = {target, visit, context, true};
+    bool hidden = false;
+    DIR *processes = opendir("/proc");
+    const struct dirent *entry;
+    while (processes && search.more && (entry = readdir(processes))) {
+        unsigned long pid;
+        struct stat status;
+        if (!is_number(entry->d_name, &pid)) {
+            continue;
+        }
+        snprintf(path, sizeof path, "/proc/%lu/fd", pid);
+        int descriptors = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (descriptors >= 0 && fstat(descriptors, &status) == 0 && status.st_uid == geteuid()) {
+            search_process(&search, pid, descriptors);
+        } else if (descriptors >= 0) {
+            close(descriptors);
+        } else {
+            snprintf(path, sizeof path, "/proc/%lu", pid);
+            hidden |= stat(path, &status) == 0 && status.st_uid == geteuid();
+        }
+    }
+    hidden |= !processes;
+    if (processes) {
+        closedir(processes);
+    }
+    errno = saved;
+    return hidden;
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT
+//
+// Objects shared between processes: what a reader sees, who may read, and what is refused.
+#include "support.h"
+
+#include "os/fault.h"
+#include "os/os.h"
+#include "share/exchange.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define RUNTIME 42u
+#define SIZE    (5 * PW_PAGE + 100)
+
+static unsigned char data[SIZE];
+
+// An object of one part, which holds `data`.
+static struct pw_shared make(void) {
+    struct pw_shared shared;
+    struct random random = random_from(7);
+    random_fill(&random, data, SIZE);
+    CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_OK);
+    struct pw_shared_part part = {.offset = pw_shared_next_page(&shared), .size = SIZE, .kind = 3};
+    CHECK(pw_shared_write(&shared, data, SIZE) == PW_SHARED_OK);
+    CHECK(pw_shared_finish(&shared, &part, 1) == PW_SHARED_OK);
+    return shared;
+}
+
+static struct pw_shared_part first_part(const struct pw_shared *shared) {
+    struct pw_shared_part part;
+    CHECK(pw_shared_describe(shared, 0, &part));
+    return part;
+}
+
+static uint64_t check_of(const struct pw_exchange_handle *handle) {
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < offsetof(struct pw_exchange_handle, check); i++) {
+        sum = (sum ^ ((const unsigned char *)handle)[i]) * 0x100000001b3u;
+    }
+    return sum;
+}
+
+static enum pw_shared_result opened(const void *handle) {
+    struct pw_shared shared;
+    enum pw_shared_result result = pw_shared_open(handle, PW_SHARED_HANDLE_SIZE, RUNTIME, &shared);
+    CHECK((shared.fd >= 0) == (result == PW_SHARED_OK));
+    pw_shared_close(&shared);
+    return result;
+}
+
+static void views_are_private(void **state) {
+    (void)state;
+    struct pw_shared shared = make(), other;
+    char handle[PW_SHARED_HANDLE_SIZE];
+    pw_shared_handle(&shared, 0, handle);
+    assert_int_equal(pw_shared_open(handle, sizeof handle, RUNTIME, &other), PW_SHARED_OK);
+    struct pw_shared_part part = first_part(&other);
+    assert_int_equal(part.kind, 3);
+    char *one = pw_shared_map(&shared, &part), *two = pw_shared_map(&other, &part);
+    assert_memory_equal(one, data, SIZE);
+    assert_memory_equal(two, data, SIZE);
+    assert_false(pw_shared_changed(&shared, &part, one));
+
+    one[PW_PAGE] ^= 1;
+    assert_memory_equal(two, data, SIZE);
+    assert_true(pw_shared_changed(&shared, &part, one));
+    assert_false(pw_shared_changed(&other, &part, two));
+    uint64_t own = pw_shared_private(&part, one);
+    assert_true(own == PW_PAGE || own == PW_SHARED_UNKNOWN);
+
+    // One more view of what was written.
+    char *three = pw_shared_map_again(&shared, &part, one);
+    assert_memory_equal(three, one, SIZE);
+    assert_int_equal(pw_shared_private(&part, three), own);
+    three[0] ^= 1;
+    assert_int_equal((unsigned char)one[0], data[0]);
+
+    // Written and put back: a page of its own that reads the same.
+    one[PW_PAGE] ^= 1;
+    assert_false(pw_shared_changed(&shared, &part, one));
+    // What lies behind the part in its last page is nobody's.
+    one[SIZE] = 1;
+    assert_false(pw_shared_changed(&shared, &part, one));
+
+    unsigned char *copy = malloc(SIZE);
+    assert_true(pw_shared_read(&other, &part, copy));
+    assert_memory_equal(copy, data, SIZE);
+    free(copy);
+    pw_shared_close(&shared);
+    pw_shared_close(&other);
+    assert_memory_equal(two, data, SIZE); // a view outlives its object
+    pw_shared_unmap(one, &part);
+    pw_shared_unmap(two, &part);
+    pw_shared_unmap(three, &part);
+}
+
+static void views_without_page_tables(void **state) {
+    struct pw_shared shared = make();
+    struct pw_shared_part part = first_part(&shared);
+    char *one = pw_shared_map(&shared, &part);
+    (void)state;
+    one[3 * PW_PAGE] ^= 1;
+    pw_os_fault_plan(PW_SITE_PAGEMAP_OPEN, EACCES, 1, 1);
+    assert_true(pw_shared_changed(&shared, &part, one));
+    assert_true(pw_shared_private(&part, one) == PW_SHARED_UNKNOWN);
+    char *two = pw_shared_map_again(&shared, &part, one);
+    one[3 * PW_PAGE] ^= 1;
+    assert_false(pw_shared_changed(&shared, &part, one));
+    pw_os_fault_clear();
+    one[3 * PW_PAGE] ^= 1;
+    assert_memory_equal(one, two, SIZE);
+    uint64_t own = pw_shared_private(&part, two);
+    assert_true(own == PW_PAGE || own == PW_SHARED_UNKNOWN);
+    pw_shared_unmap(one, &part);
+    pw_shared_unmap(two, &part);
+    pw_shared_close(&shared);
+}
+
+static void nobody_can_change_it(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    struct stat status;
+    char path[64];
+    assert_int_equal(fstat(shared.fd, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0400);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", shared.fd);
+    fchmod(shared.fd, 0600); // the owner may; it does not help
+    int fd = open(path, O_RDWR);
+    if (fd >= 0) {
+        assert_true(ftruncate(fd, 0) < 0);
+        assert_true(ftruncate(fd, 1 << 30) < 0);
+        assert_true(pwrite(fd, "x", 1, 0) < 0);
+        assert_true(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PW_PAGE) < 0);
+        assert_true(mmap(NULL, PW_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+        assert_true(fcntl(fd, F_ADD_SEALS, 0) < 0);
+        close(fd);
+    }
+    pw_shared_close(&shared);
+}
+
+static void damaged_handles_are_refused(void **state) {
+    (void)state;
+    struct pw_shared shared = make(), other;
+    unsigned char handle[PW_SHARED_HANDLE_SIZE + 1] = {0};
+    pw_shared_handle(&shared, 0, handle);
+    for (size_t size = 0; size <= sizeof handle; size++) {
+        if (size != PW_SHARED_HANDLE_SIZE) {
+            assert_int_equal(pw_shared_open(handle, size, RUNTIME, &other), PW_SHARED_DAMAGED);
+        }
+    }
+    for (size_t bit = 0; bit < PW_SHARED_HANDLE_SIZE * 8; bit++) {
+        handle[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_int_equal(opened(handle), PW_SHARED_DAMAGED);
+        handle[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    assert_int_equal(opened(handle), PW_SHARED_OK);
+    assert_int_equal(pw_shared_open(handle, PW_SHARED_HANDLE_SIZE, RUNTIME + 1, &other),
+                     PW_SHARED_RUNTIME);
+    pw_shared_close(&shared);
+}
+
+static void forged_handles_are_refused(void **state) {
+    (void)state;
+    struct pw_shared shared = make(), other;
+    struct pw_exchange_handle good, bad;
+    pw_shared_handle(&shared, 0, &good);
+#define FORGED(change, result)                                                                     \
+    bad = good;                                                                                    \
+    change;                                                                                        \
+    bad.check = check_of(&bad);                                                                    \
+    assert_int_equal(opened(&bad), result)
+    FORGED(bad.layout++, PW_SHARED_LAYOUT);
+    FORGED(bad.order = __builtin_bswap32(bad.order), PW_SHARED_LAYOUT);
+    FORGED(bad.runtime++, PW_SHARED_RUNTIME);
+    FORGED(bad.boot++, PW_SHARED_MACHINE);
+    FORGED(bad.user++, PW_SHARED_USER);
+    FORGED(bad.size += PW_PAGE, PW_SHARED_FORGED);
+    FORGED(bad.token[3] ^= 1, PW_SHARED_GONE);
+    FORGED(bad.sender_fd = bad.maker_fd = 0, PW_SHARED_OK); // found by its name
+    FORGED((bad.sender_pid = bad.maker_pid = 1, bad.sender_fd = -5), PW_SHARED_OK);
+    bad = good;
+    bad.part = 1;
+    bad.check = check_of(&bad);
+    struct pw_shared_part part;
+    assert_int_equal(pw_shared_open(&bad, sizeof bad, RUNTIME, &other), PW_SHARED_OK);
+    assert_false(pw_shared_describe(&other, 1, &part));
+    assert_false(pw_shared_describe(&other, UINT32_MAX, &part));
+    pw_shared_close(&other);
+    pw_shared_close(&shared);
+    assert_int_equal(opened(&good), PW_SHARED_GONE);
+}
+
+// A file of the right name, which its maker can still change, or which holds something else.
+static void forged_files_are_refused(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    struct pw_exchange_handle handle;
+    char name[64] = "pagewise-shared-";
+    pw_shared_handle(&shared, 0, &handle);
+    unsigned char *content = malloc(shared.size);
+    assert_int_equal(pread(shared.fd, content, shared.size, 0), shared.size);
+    pw_shared_close(&shared);
+    for (int i = 0; i < 16; i++) {
+        sprintf(name + 16 + i * 2, "%02x", handle.token[i]);
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        int fd = memfd_create(name, MFD_ALLOW_SEALING);
+        size_t size = kind == 3 ? PW_PAGE / 2 : shared.size;
+        assert_int_equal(pwrite(fd, content, size, 0), size);
+        if (kind == 1) {
+            assert_int_equal(pwrite(fd, "PWSHAREE", 8, 0), 8);
+        }
+        if (kind == 2) {
+            assert_int_equal(pwrite(fd, "x", 1, 40), 1); // in the header
+        }
+        if (kind > 0) {
+            assert_int_equal(
+                fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE),
+                0);
+        }
+        assert_int_equal(opened(&handle), PW_SHARED_FORGED);
+        close(fd);
+    }
+    free(content);
+}
+
+// A child that makes an object, sends its handle, and waits to be killed.
+static pid_t make_in_child(void *handle) {
+    int tube[2];
+    CHECK(pipe(tube) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails does not leave it behind
+        struct pw_shared shared = make();
+        pw_shared_handle(&shared, 0, handle);
+        CHECK(write(tube[1], handle, PW_SHARED_HANDLE_SIZE) == PW_SHARED_HANDLE_SIZE);
+        for (;;) {
+            pause();
+        }
+    }
+    CHECK(read(tube[0], handle, PW_SHARED_HANDLE_SIZE) == PW_SHARED_HANDLE_SIZE);
+    close(tube[0]);
+    close(tube[1]);
+    return child;
+}
+
+static void end(pid_t child) {
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static void objects_outlive_their_makers(void **state) {
+    (void)state;
+    char handle[PW_SHARED_HANDLE_SIZE], later[PW_SHARED_HANDLE_SIZE];
+    struct pw_shared shared;
+    uint32_t pids[4];
+    pid_t child = make_in_child(handle);
+    assert_int_equal(pw_shared_open(handle, sizeof handle, RUNTIME, &shared), PW_SHARED_OK);
+    assert_int_equal(pw_shared_holders(&shared, pids, 4), 2);
+    end(child);
+    assert_int_equal(pw_shared_holders(&shared, pids, 4), 1);
+    assert_int_equal(pids[0], getpid());
+    struct pw_shared_part part = first_part(&shared);
+    char *view = pw_shared_map(&shared, &part);
+    struct pw_shared same = make(); // fills `data` as the child did
+    pw_shared_close(&same);
+    assert_memory_equal(view, data, SIZE);
+    // Both the maker's handle and ours now lead to us.
+    pw_shared_handle(&shared, 0, later);
+    assert_int_equal(opened(handle), PW_SHARED_OK);
+    assert_int_equal(opened(later), PW_SHARED_OK);
+    pw_shared_close(&shared);
+    assert_int_equal(opened(handle), PW_SHARED_GONE);
+    assert_int_equal(opened(later), PW_SHARED_GONE);
+    pw_shared_unmap(view, &part);
+}
+
+static void forked_children_have_it(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    struct pw_shared_part part = first_part(&shared);
+    char *view = pw_shared_map(&shared, &part);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(memcmp(view, data, SIZE) == 0);
+        view[0] ^= 1;
+        CHECK(pw_shared_changed(&shared, &part, view));
+        char handle[PW_SHARED_HANDLE_SIZE];
+        pw_shared_handle(&shared, 0, handle);
+        CHECK(opened(handle) == PW_SHARED_OK);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_memory_equal(view, data, SIZE);
+    pw_shared_unmap(view, &part);
+    pw_shared_close(&shared);
+}
+
+static void descriptors_of_the_program_are_left_alone(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    struct pw_shared_part part = first_part(&shared);
+    int number = shared.fd;
+    close(number);
+    assert_int_equal(dup2(0, number), number); // the program's own file now has our number
+    assert_null(pw_shared_map(&shared, &part));
+    assert_false(pw_shared_describe(&shared, 0, &part));
+    pw_shared_close(&shared);
+    assert_true(fcntl(number, F_GETFD) >= 0);
+    close(number);
+}
+
+static void failures_are_results(void **state) {
+    (void)state;
+    static const enum pw_os_site sites[] = {PW_SITE_FILE_CREATE, PW_SITE_FILE_SIZE,
+                                            PW_SITE_FILE_STAT, PW_SITE_FILE_WRITE,
+                                            PW_SITE_FILE_SEAL};
+    struct pw_shared_part part = {.offset = PW_PAGE, .size = SIZE};
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
+        struct pw_shared shared;
+        pw_os_fault_plan(sites[i], ENOMEM, 1, 1);
+        enum pw_shared_result result = pw_shared_begin(&shared, RUNTIME);
+        if (result == PW_SHARED_OK) {
+            result = pw_shared_write(&shared, data, SIZE);
+        }
+        if (result == PW_SHARED_OK) {
+            result = pw_shared_finish(&shared, &part, 1);
+        }
+        pw_os_fault_clear();
+        pw_shared_close(&shared);
+        assert_true(result == PW_SHARED_LIMIT || result == PW_SHARED_MEMORY);
+    }
+    struct pw_shared shared = make(), other;
+    char handle[PW_SHARED_HANDLE_SIZE];
+    pw_shared_handle(&shared, 0, handle);
+    pw_os_fault_plan(PW_SITE_FILE_OPEN, EMFILE, 1, 1);
+    assert_int_equal(opened(handle), PW_SHARED_LIMIT);
+    pw_os_fault_plan(PW_SITE_FILE_OPEN, EACCES, 1, 1);
+    assert_int_equal(opened(handle), PW_SHARED_DENIED);
+    pw_os_fault_clear();
+    pw_os_fault_plan(PW_SITE_FILE_READ, EIO, 1, 1);
+    assert_int_equal(pw_shared_open(handle, sizeof handle, RUNTIME, &other), PW_SHARED_FORGED);
+    pw_os_fault_clear();
+    pw_os_fault_plan(PW_SITE_MAP_SNAPSHOT, ENOMEM, 1, 1);
+    part = first_part(&shared);
+    assert_null(pw_shared_map(&shared, &part));
+    pw_os_fault_clear();
+    pw_shared_close(&shared);
+}
+
+static void limits_are_results(void **state) {
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct pw_shared shared;
+        struct rlimit none = {PW_PAGE, PW_PAGE};
+        CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0); // a write beyond it would raise SIGXFSZ
+        CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_OK);
+        CHECK(pw_shared_write(&shared, data, SIZE) == PW_SHARED_MEMORY);
+        struct rlimit few = {3, 3};
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_LIMIT);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void other_users_cannot_read(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    struct pw_shared shared = make();
+    struct pw_exchange_handle handle;
+    pw_shared_handle(&shared, 0, &handle);
+    pid_t child = fork();
+    if (child == 0) {
+        pw_shared_close(&shared);
+        CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+        CHECK(opened(&handle) == PW_SHARED_USER);
+        handle.user = 65534;
+        handle.check = check_of(&handle);
+        enum pw_shared_result result = opened(&handle);
+        CHECK(result == PW_SHARED_DENIED || result == PW_SHARED_GONE);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    pw_shared_close(&shared);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(views_are_private),
+        cmocka_unit_test(views_without_page_tables),
+        cmocka_unit_test(nobody_can_change_it),
+        cmocka_unit_test(damaged_handles_are_refused),
+        cmocka_unit_test(forged_handles_are_refused),
+        cmocka_unit_test(forged_files_are_refused),
+        cmocka_unit_test(objects_outlive_their_makers),
+        cmocka_unit_test(forked_children_have_it),
+        cmocka_unit_test(descriptors_of_the_program_are_left_alone),
+        cmocka_unit_test(failures_are_results),
+        cmocka_unit_test(limits_are_results),
+        cmocka_unit_test(other_users_cannot_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

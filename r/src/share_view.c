@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+#include "share_view.h"
+
+#include <Rversion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Of the 65,530 mappings that Linux gives a process by default (vm.max_map_count), R and everything
+// else keep three quarters: further vectors are copied out.
+#define MOST_VIEWS 16000u
+
+// R sees the few bytes of a vector's header and not its pages, and so would collect far too late. A
+// collection is called for after this many bytes of views, or half of what live ones have, if this
+// process has grown as well (views that are only read cost nothing), and of objects.
+#define COLLECT_AFTER ((uint64_t)256 << 20)
+#define GROWN_ENOUGH  ((uint64_t)128 << 20)
+
+static struct {
+    struct snapshot *snapshots;
+    unsigned views;
+    uint64_t live_bytes;    // of views
+    uint64_t fresh_views;   // bytes since it was last thought of collecting
+    uint64_t fresh_objects; // the same of objects made
+    uint64_t private_bytes; // of this process, after the last collection
+    pid_t process;          // that loaded the package
+} state;
+
+uint32_t share_runtime(void) {
+    return ((uint32_t)'R' << 24) | (uint32_t)(R_VERSION >> 8);
+}
+
+// Memory that is this process's alone, shared pages that were written among it. 0: not known.
+static uint64_t private_bytes(void) {
+    unsigned long long size, resident, shared;
+    FILE *file = fopen("/proc/self/statm", "r");
+    bool known = file && fscanf(file, "%llu %llu %llu", &size, &resident, &shared) == 3;
+    if (file) {
+        fclose(file);
+    }
+    return known && resident > shared ? (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static void collect(void) {
+    R_gc();
+    state.fresh_views = state.fresh_objects = 0;
+    state.private_bytes = private_bytes();
+}
+
+static uint64_t enough_to_collect(void) {
+    return state.live_bytes / 2 > COLLECT_AFTER ? state.live_bytes / 2 : COLLECT_AFTER;
+}
+
+static void make_room_for_view(uint64_t bytes) {
+    if (state.fresh_views > enough_to_collect()) {
+        uint64_t now = private_bytes();
+        if (now == 0 || now > state.private_bytes + GROWN_ENOUGH) {
+            collect();
+        }
+        state.fresh_views = 0;
+    }
+    state.fresh_views += bytes;
+}
+
+static void make_room_for_object(uint64_t bytes) {
+    if (state.fresh_objects > COLLECT_AFTER) {
+        collect();
+    }
+    state.fresh_objects += bytes;
+}
+
+// --- errors --------------------------------------------------------------------------------------
+
+void share_fail(enum pw_shared_result result, const struct pw_shared_name *name) {
+    unsigned theirs = name ? name->runtime & 0xffffff : 0;
+    switch (result) {
+    case PW_SHARED_DAMAGED:
+        Rf_error(
+            "the handle of a shared object is damaged: it was cut short or changed on its way. "
+            "Nothing was read; serialise the object again where it was shared");
+    case PW_SHARED_LAYOUT:
+        Rf_error("the handle of a shared object was made by another version of pagewise, or for "
+                 "another kind of processor. Install the same version on both sides");
+    case PW_SHARED_RUNTIME:
+        Rf_error(
+            "the handle of a shared object was made by R %u.%u, and this is R %d.%d: objects are "
+            "shared within one series of R. Send it by value, as unserialize(serialize(x, NULL, "
+            "version = 2))",
+            theirs >> 8, theirs & 255, (R_VERSION >> 16) & 255, (R_VERSION >> 8) & 255);
+    case PW_SHARED_MACHINE:
+        Rf_error(
+            "the handle of a shared object was made on another machine, or before this machine "
+            "was last started. Shared objects live in the memory of one machine: to keep or move "
+            "one, save it by value with saveRDS(x, file, version = 2)");
+    case PW_SHARED_USER:
+        Rf_error(
+            "the handle of a shared object was made by another user (number %u): only processes "
+            "of that user can read it",
+            name ? name->user : 0);
+    case PW_SHARED_DENIED:
+        Rf_error(
+            "a shared object could not be looked for: the processes of this user may not be "
+            "looked into here (a container, hidepid, or a process that made itself undumpable). "
+            "Share from a process in the same container, or send the object by value");
+    case PW_SHARED_GONE:
+        Rf_error("a shared object is gone: process %u, which shared it, and all others that had it "
+                 "have ended or dropped it. Keep the result of share() in a variable until the "
+                 "others have it, and share it again now",
+                 name ? name->maker_pid : 0);
+    case PW_SHARED_FORGED:
+        Rf_error("a shared object is not what its handle says: the handle is forged, or of another "
+                 "type. Nothing was read");
+    case PW_SHARED_LIMIT:
+        Rf_error(
+            "no descriptor, or no memory file, could be had for a shared object: each takes one "
+            "descriptor in every process that has it. Share a list instead of many vectors, drop "
+            "some and call gc(), or raise the limit (ulimit -n)");
+    case PW_SHARED_MEMORY:
+        Rf_error(
+            "a shared object could not be written: there is no memory for it, or the limit on "
+            "file sizes (ulimit -f) is in the way. The object that was to be shared is unchanged");
+    case PW_SHARED_OK:
+        break;
+    }
+}
+
+// --- objects that are open ----------------------------------------------------------------------
+
+static void drop(struct snapshot *snapshot) {
+    if (--snapshot->references > 0) {
+        return;
+    }
+    struct snapshot **at = &state.snapshots;
+    while (*at && *at != snapshot) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = snapshot->next;
+    }
+    pw_shared_close(&snapshot->shared);
+    free(snapshot);
+}
+
+static void finish_snapshot(SEXP pointer) {
+    struct snapshot *snapshot = (struct snapshot *)R_ExternalPtrAddr(pointer);
+    if (snapshot) {
+        R_ClearExternalPtr(pointer);
+        drop(snapshot);
+    }
+}
+
+// A reference of its own, which ends with the external pointer.
+static SEXP keep_snapshot(struct snapshot *snapshot) {
+    snapshot->references++;
+    SEXP pointer = PROTECT(R_MakeExternalPtr(snapshot, R_NilValue, R_NilValue));
+    R_RegisterCFinalizer(pointer, finish_snapshot);
+    UNPROTECT(1);
+    return pointer;
+}
+
+static struct snapshot *new_snapshot(void) {
+    struct snapshot *snapshot = calloc(1, sizeof *snapshot);
+    if (!snapshot) {
+        Rf_error("out of memory");
+    }
+    snapshot->shared.fd = -1;
+    snapshot->process = getpid();
+    snapshot->next = state.snapshots;
+    state.snapshots = snapshot;
+    return snapshot;
+}
+
+SEXP snapshot_begin(struct snapshot **result, uint64_t bytes) {
+    make_room_for_object(bytes);
+    struct snapshot *snapshot = *result = new_snapshot();
+    SEXP pointer = PROTECT(keep_snapshot(snapshot));
+    snapshot->made_here = true;
+    share_fail(pw_shared_begin(&snapshot->shared, share_runtime()), NULL);
+    UNPROTECT(1);
+    return pointer;
+}
+
+static struct snapshot *snapshot_named(const uint8_t token[16]) {
+    for (struct snapshot *at = state.snapshots; at; at = at->next) {
+        if (at->shared.fd >= 0 && at->shared.parts > 0 && !memcmp(at->shared.token, token, 16)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+// --- views
+// ----------------------------------------------------------------------------------------
+
+static void finish_view(SEXP pointer) {
+    struct view *view = view_at(pointer);
+    if (view) {
+        R_ClearExternalPtr(pointer);
+        pw_shared_unmap(view->data, &view->part);
+        state.views--;
+        state.live_bytes -= view->part.size;
+        drop(view->snapshot);
+        free(view);
+    }
+}
+
+static SEXP keep_view(struct snapshot *snapshot, uint32_t index, const struct pw_shared_part *part,
+                      void *data) {
+    // The external pointer comes first: it may run out of memory, and then nothing is held yet.
+    SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
+    R_RegisterCFinalizer(pointer, finish_view);
+    struct view *view = data ? malloc(sizeof *view) : NULL;
+    if (!view) {
+        UNPROTECT(1);
+        return NULL;
+    }
+    *view = (struct view){snapshot, *part, index, data};
+    snapshot->references++;
+    state.views++;
+    state.live_bytes += part->size;
+    R_SetExternalPtrAddr(pointer, view);
+    UNPROTECT(1);
+    return pointer;
+}
+
+static bool room_for_view(void) {
+    return state.views < MOST_VIEWS;
+}
+
+SEXP view_open(struct snapshot *snapshot, uint32_t index) {
+    struct pw_shared_part part;
+    if (!room_for_view() || !pw_shared_describe(&snapshot->shared, index, &part)) {
+        return NULL;
+    }
+    return keep_view(snapshot, index, &part, pw_shared_map(&snapshot->shared, &part));
+}
+
+SEXP view_again(const struct view *view) {
+    make_room_for_view(view->part.size);
+    if (!room_for_view()) {
+        return NULL;
+    }
+    void *data = pw_shared_map_again(&view->snapshot->shared, &view->part, view->data);
+    return keep_view(view->snapshot, view->index, &view->part, data);
+}
+
+SEXP view_of_handle(SEXP handle, struct snapshot **result, struct pw_shared_part *part,
+                    bool *mapped) {
+    struct pw_shared_name name = {.part = 0};
+    const void *bytes = TYPEOF(handle) == RAWSXP ? RAW(handle) : NULL;
+    size_t size = bytes ? (size_t)XLENGTH(handle) : 0;
+    share_fail(pw_shared_read_handle(bytes, size, share_runtime(), &name), &name);
+    struct snapshot *snapshot = snapshot_named(name.token);
+    bool known = snapshot != NULL;
+    snapshot = known ? snapshot : new_snapshot();
+    SEXP kept = PROTECT(keep_snapshot(snapshot));
+    if (!known) {
+        share_fail(pw_shared_open(bytes, size, share_runtime(), &snapshot->shared), &name);
+    }
+    if (!pw_shared_describe(&snapshot->shared, name.part, part)) {
+        share_fail(PW_SHARED_FORGED, &name);
+    }
+    *result = snapshot;
+    make_room_for_view(part->size);
+    SEXP view = view_open(snapshot, name.part);
+    *mapped = view != NULL;
+    UNPROTECT(1);
+    return view ? view : kept;
+}
+
+SEXP view_handle(const struct view *view) {
+    const struct snapshot *snapshot = view->snapshot;
+    struct pw_shared_part part;
+    // A forked child (mclapply) is gone when its result is read, and with it what only it has.
+    bool only_here = snapshot->made_here && snapshot->process != state.process;
+    if (only_here || !pw_shared_describe(&snapshot->shared, view->index, &part)) {
+        return NULL;
+    }
+    SEXP handle = Rf_allocVector(RAWSXP, PW_SHARED_HANDLE_SIZE);
+    pw_shared_handle(&snapshot->shared, view->index, RAW(handle));
+    return handle;
+}
+
+void share_start(DllInfo *library) {
+    state.process = getpid();
+    state.private_bytes = private_bytes();
+    share_vector_start(library);
+    share_string_start(library);
+}

@@ -120,7 +120,7 @@ uint64_t pw_os_boot_name(void) {
     int saved = errno;
     char text[64];
     uint64_t name = UINT64_C(0xcbf29ce484222325); // FNV-1a
-    ssize_t length = read_whole("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    ssize_t length = pw_os_read_text("/proc/sys/kernel/random/boot_id", text, sizeof text);
     for (ssize_t i = 0; i < length; i++) {
         name = (name ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
     }

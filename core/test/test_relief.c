@@ -7,7 +7,7 @@
 #include "policy/relief.h"
 #include "support.h"
 
-enum { MEGABYTE = 256, SECOND = 1000000000 }; // in pages, in nanoseconds
+enum { MEGABYTE = 256, SWAP = 1000 * MEGABYTE, SECOND = 1000000000 }; // in pages, in nanoseconds
 
 // --- when ----------------------------------------------------------------------
 
@@ -35,8 +35,8 @@ static void warm_pages_are_room_of_our_own(void **state) {
 static void one_is_asked_for_at_a_time(void **state) {
     (void)state;
     struct pw_relief relief = {0};
-    assert_true(pw_relief_ask(&relief, 1000 * MEGABYTE, SECOND));
-    assert_false(pw_relief_ask(&relief, 1000 * MEGABYTE, SECOND));
+    assert_true(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
+    assert_false(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
     assert_int_equal(pw_relief_ended(&relief, 400 * MEGABYTE, SECOND + 1000), 600 * MEGABYTE);
     assert_false(pw_relief_is_due(&relief, 410 * MEGABYTE));
 }
@@ -46,7 +46,7 @@ static void they_take_a_quarter_of_the_time_at_most(void **state) {
     struct pw_relief relief = {0};
     uint64_t now = SECOND, spent = 0;
     for (int i = 0; i < 1000; i++, now += SECOND / 10) {
-        if (pw_relief_ask(&relief, 1000 * MEGABYTE, now)) {
+        if (pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, now)) {
             now += SECOND;
             spent += SECOND;
             pw_relief_ended(&relief, 400 * MEGABYTE, now);
@@ -61,14 +61,25 @@ static void in_vain_they_wait_for_more_garbage(void **state) {
     struct pw_relief relief = {0};
     uint64_t live = 1000 * MEGABYTE, now = SECOND;
     for (int i = 0; i < 4; i++, now += 100ull * SECOND) {
-        assert_true(pw_relief_ask(&relief, live, now));
+        assert_true(pw_relief_ask(&relief, live, SWAP, now));
         pw_relief_ended(&relief, live - 1, now + 1);
     }
     assert_false(pw_relief_is_due(&relief, live + live / 2));
     assert_true(pw_relief_is_due(&relief, 2 * live + MEGABYTE));
-    assert_true(pw_relief_ask(&relief, 2 * live, now));
+    assert_true(pw_relief_ask(&relief, 2 * live, SWAP, now));
     pw_relief_ended(&relief, live, now + 1); // not in vain
     assert_true(pw_relief_is_due(&relief, live + live / 8));
+}
+
+static void without_swap_any_time_is_worth_it(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    uint64_t live = 1000 * MEGABYTE;
+    for (uint64_t now = SECOND; now < 20ull * SECOND; now += SECOND) {
+        assert_true(pw_relief_ask(&relief, live, 0, now));
+        pw_relief_ended(&relief, live - 1, now + SECOND);
+        assert_true(pw_relief_is_due(&relief, live + live / 8));
+    }
 }
 
 // --- of whom -------------------------------------------------------------------
@@ -134,9 +145,10 @@ static void others_never_see_a_failure(void **state) {
 
 static void room_is_what_the_machine_says(void **state) {
     (void)state;
-    uint64_t room = pw_os_memory_room();
-    assert_true(room > 0);
-    assert_true(room < (uint64_t)1 << 50); // every kernel of today has MemAvailable
+    struct pw_os_room room = pw_os_memory_room();
+    assert_true(room.memory > 0);
+    assert_true(room.memory < (uint64_t)1 << 50); // every kernel of today has MemAvailable
+    assert_true(room.swap < (uint64_t)1 << 50);
 }
 
 int main(void) {
@@ -149,6 +161,7 @@ int main(void) {
         cmocka_unit_test(one_is_asked_for_at_a_time),
         cmocka_unit_test(they_take_a_quarter_of_the_time_at_most),
         cmocka_unit_test(in_vain_they_wait_for_more_garbage),
+        cmocka_unit_test(without_swap_any_time_is_worth_it),
         cmocka_unit_test(an_allocator_that_tries_again_gets_its_vector),
         cmocka_unit_test(with_room_nobody_waits),
         cmocka_unit_test(others_never_see_a_failure),

@@ -23,14 +23,6 @@ static uint64_t live_pages(void) {
     return pw_process.arena.live_pages + pw_process.arena.foreign_pages;
 }
 
-static bool is_short(uint64_t request) {
-    if (pw_process.options.relieve == PW_RELIEVE_ALWAYS) {
-        return true;
-    }
-    uint64_t room = pw_os_memory_room() / PW_PAGE;
-    return pw_relief_is_short(room, pw_process.arena.warm_pages, request);
-}
-
 static void end(void) {
     uint64_t freed = pw_relief_ended(&pw_process.relief, live_pages(), pw_os_monotonic_ns());
     PW_COUNT(&pw_process.stats, collections_asked, 1);
@@ -38,9 +30,16 @@ static void end(void) {
 }
 
 static bool ask(uint64_t request) {
+    struct pw_relief *relief = &pw_process.relief;
     uint64_t live = live_pages() + request;
-    return pw_relief_is_due(&pw_process.relief, live) && is_short(request) &&
-           pw_relief_ask(&pw_process.relief, live, pw_os_monotonic_ns());
+    if (!pw_relief_is_due(relief, live)) {
+        return false;
+    }
+    bool always = pw_process.options.relieve == PW_RELIEVE_ALWAYS;
+    struct pw_os_room room = pw_os_memory_room();
+    bool is_short = pw_relief_is_short(room.memory / PW_PAGE, pw_process.arena.warm_pages, request);
+    uint64_t swap = is_short ? room.swap / PW_PAGE : UINT64_MAX;
+    return (is_short || always) && pw_relief_ask(relief, live, swap, pw_os_monotonic_ns());
 }
 
 bool pw_relief_comes_first(size_t size, const void *site) {

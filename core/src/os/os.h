@@ -238,9 +238,13 @@ uint32_t pw_os_user(void);
 uint64_t pw_os_max_map_count(void);
 // One read of at most size - 1 bytes, ended by NUL. The length; negative on failure.
 ssize_t pw_os_read_text(const char *path, char *text, size_t size);
-// Bytes that may still be taken before memory is scarce, by the kernel's count and the limits of
-// this process's memory cgroups. UINT64_MAX: not known. Opens a handful of files.
-uint64_t pw_os_memory_room(void);
+// Bytes that may still be taken before memory is scarce, and of swap after that, by the kernel's
+// count and the limits of this process's memory cgroups. UINT64_MAX: not known. Opens a handful of
+// files.
+struct pw_os_room {
+    uint64_t memory, swap;
+};
+struct pw_os_room pw_os_memory_room(void);
 size_t pw_os_program_break(void); // bytes from the start of the address space
 int pw_os_pid(void);
 int pw_os_thread_id(void);

@@ -19,20 +19,17 @@
 struct controller {
     const char *mount;
     const char *limits[2], *usage;
+    const char *swap_limit, *swap_usage; // version 1 counts memory and swap together
     const char *cache; // in memory.stat: file pages that are dropped before anything is swapped
 };
 
 static const struct controller version_1 = {
-    "/sys/fs/cgroup/memory",
-    {"memory.limit_in_bytes", NULL},
-    "memory.usage_in_bytes",
-    "\ntotal_inactive_file ",
+    "/sys/fs/cgroup/memory",       {"memory.limit_in_bytes", NULL}, "memory.usage_in_bytes",
+    "memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes",   "\ntotal_inactive_file ",
 };
 static const struct controller version_2 = {
-    "/sys/fs/cgroup",
-    {"memory.max", "memory.high"},
-    "memory.current",
-    "\ninactive_file ",
+    "/sys/fs/cgroup",  {"memory.max", "memory.high"}, "memory.current",
+    "memory.swap.max", "memory.swap.current",         "\ninactive_file ",
 };
 
 static uint64_t smaller(uint64_t one, uint64_t other) {
@@ -57,7 +54,17 @@ static uint64_t read_number(const char *folder, const char *file, const char *na
     return pw_os_read_text(path, text, sizeof text) > 0 ? number_in(text, name, missing) : missing;
 }
 
-static uint64_t room_in(const struct controller *controller, const char *folder) {
+static struct pw_os_room narrower(struct pw_os_room one, struct pw_os_room other) {
+    return (struct pw_os_room){smaller(one.memory, other.memory), smaller(one.swap, other.swap)};
+}
+
+static uint64_t swap_in(const struct controller *controller, const char *folder) {
+    uint64_t limit = read_number(folder, controller->swap_limit, NULL, UINT64_MAX);
+    uint64_t used = read_number(folder, controller->swap_usage, NULL, 0);
+    return limit > used ? limit - used : 0;
+}
+
+static uint64_t memory_in(const struct controller *controller, const char *folder) {
     uint64_t limit = UINT64_MAX;
     for (int i = 0; i < 2 && controller->limits[i]; i++) {
         limit = smaller(limit, read_number(folder, controller->limits[i], NULL, UINT64_MAX));
@@ -71,12 +78,13 @@ static uint64_t room_in(const struct controller *controller, const char *folder)
 }
 
 // The group and those above it. In a container the path may be the host's; the mount is ours then.
-static uint64_t room_in_groups(const struct controller *controller, char *path) {
+static struct pw_os_room room_in_groups(const struct controller *controller, char *path) {
     char folder[2 * LONGEST_PATH];
-    uint64_t room = UINT64_MAX;
+    struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
     for (;;) {
         snprintf(folder, sizeof folder, "%s%s", controller->mount, path);
-        room = smaller(room, room_in(controller, folder));
+        struct pw_os_room here = {memory_in(controller, folder), swap_in(controller, folder)};
+        room = narrower(room, here);
         char *last = strrchr(path, '/');
         if (!last) {
             return room;
@@ -86,9 +94,9 @@ static uint64_t room_in_groups(const struct controller *controller, char *path) 
 }
 
 // A line of /proc/self/cgroup is number:controllers:path.
-static uint64_t room_of_own_group(void) {
+static struct pw_os_room room_of_own_group(void) {
     char text[4096], path[LONGEST_PATH];
-    uint64_t room = UINT64_MAX;
+    struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
     if (pw_os_read_text("/proc/self/cgroup", text, sizeof text) <= 0) {
         return room;
     }
@@ -101,24 +109,24 @@ static uint64_t room_of_own_group(void) {
         bool unified = !strncmp(line, "0::", 3);
         if (slash && strlen(slash) < sizeof path && (unified || strstr(line, ":memory:"))) {
             strcpy(path, strcmp(slash, "/") ? slash : "");
-            room = smaller(room, room_in_groups(unified ? &version_2 : &version_1, path));
+            room = narrower(room, room_in_groups(unified ? &version_2 : &version_1, path));
         }
     }
     return room;
 }
 
-uint64_t pw_os_memory_room(void) {
+struct pw_os_room pw_os_memory_room(void) {
     int saved = errno;
     char text[4096];
-    uint64_t room = UINT64_MAX;
+    struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
     if (PW_OS_FAULT(PW_SITE_ROOM)) {
-        return 0;
+        return (struct pw_os_room){0, 0};
     }
     if (pw_os_read_text("/proc/meminfo", text, sizeof text) > 0) {
-        uint64_t kilobytes = number_in(text, "\nMemAvailable:", UINT64_MAX >> 10);
-        room = kilobytes << 10;
+        room.memory = number_in(text, "\nMemAvailable:", UINT64_MAX >> 10) << 10;
+        room.swap = number_in(text, "\nSwapFree:", UINT64_MAX >> 10) << 10;
     }
-    room = smaller(room, room_of_own_group());
+    room = narrower(room, room_of_own_group());
     errno = saved;
     return room;
 }

@@ -25,11 +25,13 @@ bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request) {
     return room < fresh + MARGIN;
 }
 
-bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t now) {
+bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t swap, uint64_t now) {
     if (relief->began == 0) {
         relief->began = now;
     }
-    if (relief->asked_at != 0 || relief->spent > (now - relief->began) / SPENDING_PART) {
+    relief->is_deadly = swap < MARGIN;
+    bool affordable = relief->spent <= (now - relief->began) / SPENDING_PART;
+    if (relief->asked_at != 0 || (!affordable && !relief->is_deadly)) {
         return false;
     }
     relief->asked_at = now ? now : 1;
@@ -41,7 +43,7 @@ uint64_t pw_relief_ended(struct pw_relief *relief, uint64_t live, uint64_t now) 
     uint64_t freed = relief->before > live ? relief->before - live : 0;
     relief->spent += now - relief->asked_at;
     relief->asked_at = 0;
-    if (freed >= relief->before / FRUITFUL_PART) {
+    if (relief->is_deadly || freed >= relief->before / FRUITFUL_PART) {
         relief->fruitless = 0;
     } else if (relief->fruitless < MOST_FRUITLESS) {
         relief->fruitless++;

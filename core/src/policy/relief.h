@@ -18,6 +18,7 @@ struct pw_relief {
     uint64_t began;     // first time asked
     uint64_t spent;     // on collections asked for
     unsigned fruitless; // log2 of how much more garbage the next one waits for
+    bool is_deadly;     // without the collection asked for the program would be killed
 };
 
 // Is it worth looking how much room there is, with `live` pages after the request?
@@ -26,8 +27,10 @@ bool pw_relief_is_due(struct pw_relief *relief, uint64_t live);
 // Do `request` more pages call for a collection, with `room` pages left and `warm` ones of our own?
 bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request);
 
-// Room is short. True: ask now; the runtime's next request ends it.
-bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t now);
+// Room is short, with `swap` pages of swap left. True: ask now; the runtime's next request ends it.
+// Where there is swap, collections take a quarter of the time at most; where there is none, the
+// program would be killed, and any time is worth it.
+bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t swap, uint64_t now);
 
 // The collection asked for is over; returns the pages it freed.
 uint64_t pw_relief_ended(struct pw_relief *relief, uint64_t live, uint64_t now);

@@ -408,6 +408,29 @@ def memory_limit(bench):
         bench.work("work", prepare=joining(processes))
 
 
+# R's threshold for collecting is high after a large vector; the garbage of the loop then passes the limit.
+GARBAGE = """x <- numeric(6e7); rm(x); y <- runif(1e6); s <- 0
+for (i in 1:200) s <- s + sum(y * i)
+cat(s > 0, "\\n")
+"""
+
+
+def relief(bench):
+    """R is made to collect its garbage before a limit kills it."""
+    if not shutil.which("Rscript"):
+        raise Skip("there is no Rscript")
+    command = ["Rscript", "--vanilla", "-e", GARBAGE]
+    with memory_group(250 << 20) as (processes, _):
+        without = bench.run(command, "policy=auto,relieve=off", prepare=joining(processes))
+        with_relief = bench.run(command, "policy=auto", prepare=joining(processes))
+    if with_relief[0] != 0 or with_relief[1] != b"TRUE \n" or not with_relief[3]["collections_asked"]:
+        raise Failure(f"not relieved: {with_relief}")
+    with open("/proc/swaps", encoding="ascii") as file:
+        has_swap = len(file.readlines()) > 1
+    if without[0] == 0 and not has_swap:
+        raise Failure(f"this limit does not need any relief: {without}")
+
+
 def swap(bench):
     if os.geteuid() != 0 or not shutil.which("mkswap"):
         raise Skip("swap needs root and mkswap")
@@ -583,6 +606,7 @@ CASES = {
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,
+    "relief": relief,
     "swap": swap,
     "pressure": pressure,
     "r": r,

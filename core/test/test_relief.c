@@ -25,11 +25,12 @@ static void garbage_must_have_been_made(void **state) {
 
 static void warm_pages_are_room_of_our_own(void **state) {
     (void)state;
-    assert_false(pw_relief_is_short(UINT64_MAX / 4096, 0, 1000 * MEGABYTE));
-    assert_false(pw_relief_is_short(200 * MEGABYTE, 0, 100 * MEGABYTE));
-    assert_true(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE));
-    assert_false(pw_relief_is_short(110 * MEGABYTE, 50 * MEGABYTE, 100 * MEGABYTE));
-    assert_true(pw_relief_is_short(0, 100 * MEGABYTE, 100 * MEGABYTE));
+    assert_false(pw_relief_is_short(UINT64_MAX / 4096, 0, 1000 * MEGABYTE, 800 * MEGABYTE));
+    assert_false(pw_relief_is_short(200 * MEGABYTE, 0, 100 * MEGABYTE, 800 * MEGABYTE));
+    assert_true(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE, 800 * MEGABYTE));
+    assert_false(pw_relief_is_short(110 * MEGABYTE, 50 * MEGABYTE, 100 * MEGABYTE, 800 * MEGABYTE));
+    assert_true(pw_relief_is_short(0, 100 * MEGABYTE, 100 * MEGABYTE, 800 * MEGABYTE));
+    assert_false(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE, 150 * MEGABYTE));
 }
 
 static void one_is_asked_for_at_a_time(void **state) {

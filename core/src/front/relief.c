@@ -37,7 +37,8 @@ static bool ask(uint64_t request) {
     }
     bool always = pw_process.options.relieve == PW_RELIEVE_ALWAYS;
     struct pw_os_room room = pw_os_memory_room();
-    bool is_short = pw_relief_is_short(room.memory / PW_PAGE, pw_process.arena.warm_pages, request);
+    bool is_short =
+        pw_relief_is_short(room.memory / PW_PAGE, pw_process.arena.warm_pages, request, live);
     uint64_t swap = is_short ? room.swap / PW_PAGE : UINT64_MAX;
     return (is_short || always) && pw_relief_ask(relief, live, swap, pw_os_monotonic_ns());
 }

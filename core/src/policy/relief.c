@@ -4,7 +4,9 @@
 #define LEAST_GARBAGE  4096u // 16 MB
 #define GARBAGE_PART   16u   // of live memory
 #define LOOK_STEP      1024u // 4 MB: far more to fill than looking costs
-#define MARGIN         8192u // 32 MB: for what is not R's, and what we do not see in time
+#define LEAST_MARGIN   2048u // 8 MB: for what is not R's, and what we do not see in time
+#define MOST_MARGIN    8192u // 32 MB
+#define MARGIN_PART    16u   // of live memory
 #define SPENDING_PART  4u    // of the time since the first one
 #define FRUITFUL_PART  16u   // of live memory
 #define MOST_FRUITLESS 6u
@@ -20,16 +22,21 @@ bool pw_relief_is_due(struct pw_relief *relief, uint64_t live) {
     return true;
 }
 
-bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request) {
+static uint64_t margin(uint64_t live) {
+    uint64_t part = live / MARGIN_PART;
+    return part < LEAST_MARGIN ? LEAST_MARGIN : part > MOST_MARGIN ? MOST_MARGIN : part;
+}
+
+bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request, uint64_t live) {
     uint64_t fresh = request > warm ? request - warm : 0;
-    return room < fresh + MARGIN;
+    return room < fresh + margin(live);
 }
 
 bool pw_relief_ask(struct pw_relief *relief, uint64_t live, uint64_t swap, uint64_t now) {
     if (relief->began == 0) {
         relief->began = now;
     }
-    relief->is_deadly = swap < MARGIN;
+    relief->is_deadly = swap < MOST_MARGIN;
     bool affordable = relief->spent <= (now - relief->began) / SPENDING_PART;
     if (relief->asked_at != 0 || (!affordable && !relief->is_deadly)) {
         return false;

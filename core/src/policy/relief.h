@@ -24,8 +24,9 @@ struct pw_relief {
 // Is it worth looking how much room there is, with `live` pages after the request?
 bool pw_relief_is_due(struct pw_relief *relief, uint64_t live);
 
-// Do `request` more pages call for a collection, with `room` pages left and `warm` ones of our own?
-bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request);
+// Do `request` more pages call for a collection, with `room` pages left, `warm` ones of our own,
+// and `live` after the request?
+bool pw_relief_is_short(uint64_t room, uint64_t warm, uint64_t request, uint64_t live);
 
 // Room is short, with `swap` pages of swap left. True: ask now; the runtime's next request ends it.
 // Where there is swap, collections take a quarter of the time at most; where there is none, the

@@ -9,6 +9,7 @@ use crate::bootstrap::{Interval, of_mean};
 use crate::event::Event;
 use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::ends::Ends;
+use crate::grouping::fates::{Fate, Fates, Foresight, Known, Use};
 use crate::grouping::{Grouping, learn};
 use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
@@ -48,6 +49,10 @@ pub enum Arm {
     /// Whichever of the layouts past the paper promises a gain on the training trace, or no groups.
     Selected,
     SelectedRandom,
+    /// No allocator's: objects that will outlive a collection fill the heap from its end.
+    KnownSurvivors,
+    /// No allocator's: objects that the same collection will find dead share chunks.
+    KnownDeaths,
 }
 
 impl Arm {
@@ -73,7 +78,14 @@ impl Arm {
             Self::EndsRandom => "ends-random".to_owned(),
             Self::Selected => "selected".to_owned(),
             Self::SelectedRandom => "selected-random".to_owned(),
+            Self::KnownSurvivors => "known-survivors".to_owned(),
+            Self::KnownDeaths => "known-deaths".to_owned(),
         }
+    }
+
+    /// Of another trace.
+    pub fn needs_training(self) -> bool {
+        self.grouping().is_some() || matches!(self, Self::Selected | Self::SelectedRandom)
     }
 
     /// The arm that shows what this one owes to chance.
@@ -95,6 +107,7 @@ impl Arm {
             Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
             Self::NoGroups | Self::Metis | Self::MetisRandom => None,
             Self::Selected | Self::SelectedRandom => None,
+            Self::KnownSurvivors | Self::KnownDeaths => None,
         }
     }
 }
@@ -111,6 +124,8 @@ pub struct ExperimentOptions {
     pub repeat: RepeatOptions,
     pub seeds: Vec<u64>,
     pub arms: Vec<Arm>,
+    /// Say how much of objects' deaths their sites foretell.
+    pub foresight: bool,
 }
 
 impl Default for ExperimentOptions {
@@ -126,6 +141,7 @@ impl Default for ExperimentOptions {
             repeat: RepeatOptions::default(),
             seeds: (1..=10).collect(),
             arms: Arm::DEFAULT.to_vec(),
+            foresight: false,
         }
     }
 }
@@ -144,6 +160,9 @@ pub struct TraceReport {
     pub comparisons: Vec<Comparison>,
     /// Arms that could not be run, and why.
     pub left_out: Vec<String>,
+    /// If asked for; of the first seed's events.
+    #[serde(default)]
+    pub foresight: Option<Foresight>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -268,7 +287,38 @@ fn run_trace(
         arms,
         comparisons,
         left_out,
+        foresight: foresee(options, trace)?,
     })
+}
+
+fn foresee(
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+) -> Result<Option<Foresight>, Stopped> {
+    let Some(seed) = options.seeds.first().filter(|_| options.foresight) else {
+        return Ok(None);
+    };
+    let trained = match learn_for(Arm::Ends, options, trace)? {
+        Ok((_, plan)) => plan,
+        Err(_) => None,
+    };
+    let fates = fates(options, trace, *seed)?;
+    Ok(Some(Foresight::of(&fates, trained.as_ref())))
+}
+
+/// What becomes of every object of a seed's events in a heap without groups.
+fn fates(
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+    seed: u64,
+) -> Result<Vec<Fate>, Stopped> {
+    let watch = Fates::new(options.heap.granule_bytes);
+    let mut heap = Simulator::new(options.heap, watch)?;
+    // One that runs out of memory has fates until then.
+    repeat(trace.testing, &options.repeat, seed, |events| {
+        heap.run(events).is_ok()
+    });
+    Ok(std::mem::take(&mut heap.placement_mut().fates))
 }
 
 /// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
@@ -279,7 +329,7 @@ fn learn_for(
     trace: &TraceInput<'_>,
 ) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
     let selecting = matches!(arm, Arm::Selected | Arm::SelectedRandom);
-    if arm.grouping().is_none() && !selecting {
+    if !arm.needs_training() {
         return Ok(Ok((arm, None)));
     }
     let Some(training) = trace.training else {
@@ -402,6 +452,16 @@ fn run_arm(
         Arm::Ends | Arm::EndsRandom => {
             let size = (plan.groups.len(), plan.group_of.len());
             replay(Ends::new(plan), options, trace, seed, |_| size)
+        }
+        Arm::KnownSurvivors | Arm::KnownDeaths => {
+            let to = if arm == Arm::KnownDeaths {
+                Use::Deaths
+            } else {
+                Use::Survivors
+            };
+            let fates = fates(options, trace, seed)?;
+            let known = Known::new(fates, to, options.chunks, granule);
+            replay(known, options, trace, seed, |_| (0, 0))
         }
         Arm::Chunks(_) | Arm::ChunksRandom(_) => {
             let size = (plan.groups.len(), plan.group_of.len());

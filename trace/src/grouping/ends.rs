@@ -17,11 +17,7 @@ impl Ends {
 
 impl Placement for Ends {
     fn place(&mut self, global: &mut FreeSpace, request: &Request) -> Option<Place> {
-        let group = self.plan.group_of.get(&request.site);
-        let survives = group
-            .and_then(|group| self.plan.groups.get(*group as usize))
-            .is_some_and(|group| group.survives);
-        let direction = if survives {
+        let direction = if self.plan.says_survives(request.site) {
             Direction::Backward
         } else {
             Direction::Forward

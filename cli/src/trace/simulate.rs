@@ -58,6 +58,8 @@ fn heap_of(arguments: &SimulateArguments, trace: &TraceReader) -> HeapOptions {
             SimulatedCollector::ReferenceCounting => Collector::ReferenceCounting,
         },
         strict: arguments.strict,
+        // The recorder of JVMs tells roots at allocations.
+        deferred: !frees,
         ..base
     }
 }

@@ -63,6 +63,16 @@ class Outcome:
                   for arm in self.arms.values() for run in arm["runs"]]
         return intervals.mean(counts)
 
+    def reserved(self, arm):
+        """Region groups at a time, bytes of one, and the share of the heap that all are, over the first seed's activation phase."""
+        series = [one for one in self.arms[arm]["series"] if one["phase"] == "activation"]
+        regions = sum(one["regions"] for one in series)
+        reserved = sum(one["heap_bytes"] - one["global_bytes"] for one in series)
+        heap = sum(one["heap_bytes"] for one in series)
+        if not heap:
+            return None
+        return {"regions": regions / len(series), "bytes": reserved / max(regions, 1), "share": reserved / heap}
+
     def activation(self, arm="metis"):
         """Allocations at the first seed's activation; None where it never came."""
         return next((one["allocations"] for one in self.arms[arm]["series"] if one["phase"] == "activation"), None)

@@ -28,5 +28,4 @@ READINGS = {
     "all-graphs": ("regions as large as all the group's graphs while profiling", {"metis": {"region_size": "all-graphs"}}),
     "when-full": ("the heap grows only when a request does not fit", {"growth": "when-nothing-fits"}),
     "occupied": ("the heap grows when more than .8 of it is occupied", {"growth": {"occupied-above": .8}}),
-    "roots-stay": ("roots stay when the block is repeated", {"roots_at_end": "keep"}),
 }

@@ -345,6 +345,8 @@ fn arms(layouts: Layouts, is_trained: bool) -> Vec<Arm> {
         arms.extend([
             Arm::Ends,
             Arm::EndsRandom,
+            Arm::Starts,
+            Arm::StartsRandom,
             Arm::Selected,
             Arm::SelectedRandom,
             Arm::KnownSurvivors,

@@ -12,6 +12,7 @@ use crate::grouping::ends::Ends;
 use crate::grouping::fates::{Fate, Fates, Foresight, Known, Use};
 use crate::grouping::{Grouping, learn};
 use crate::heap::simulator::Malformed;
+use crate::heap::free_space::Direction;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
@@ -46,10 +47,14 @@ pub enum Arm {
     /// Sites whose objects survive collections fill the heap from its end; learned from the training trace.
     Ends,
     EndsRandom,
+    /// The same the other way round, as the heap grows at its end; learned from the training trace's repeated block, where
+    /// the heap has grown to what it will be.
+    Starts,
+    StartsRandom,
     /// Whichever of the layouts past the paper promises a gain on the training trace, or no groups.
     Selected,
     SelectedRandom,
-    /// No allocator's: objects that will outlive a collection fill the heap from its end.
+    /// No allocator's: objects that will outlive a collection fill the heap from its start, all others from its end.
     KnownSurvivors,
     /// No allocator's: objects that the same collection will find dead share chunks.
     KnownDeaths,
@@ -76,6 +81,8 @@ impl Arm {
             Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
             Self::Ends => "ends".to_owned(),
             Self::EndsRandom => "ends-random".to_owned(),
+            Self::Starts => "starts".to_owned(),
+            Self::StartsRandom => "starts-random".to_owned(),
             Self::Selected => "selected".to_owned(),
             Self::SelectedRandom => "selected-random".to_owned(),
             Self::KnownSurvivors => "known-survivors".to_owned(),
@@ -95,6 +102,7 @@ impl Arm {
             Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
             Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
             Self::Ends => Some(Self::EndsRandom),
+            Self::Starts => Some(Self::StartsRandom),
             Self::Selected => Some(Self::SelectedRandom),
             _ => None,
         }
@@ -104,7 +112,9 @@ impl Arm {
         match self {
             Self::Elsewhere(grouping) | Self::ElsewhereRandom(grouping) => Some(grouping),
             Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
-            Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
+            Self::Ends | Self::EndsRandom | Self::Starts | Self::StartsRandom => {
+                Some(Grouping::Survival)
+            }
             Self::NoGroups | Self::Metis | Self::MetisRandom => None,
             Self::Selected | Self::SelectedRandom => None,
             Self::KnownSurvivors | Self::KnownDeaths => None,
@@ -298,7 +308,7 @@ fn foresee(
     let Some(seed) = options.seeds.first().filter(|_| options.foresight) else {
         return Ok(None);
     };
-    let trained = match learn_for(Arm::Ends, options, trace)? {
+    let trained = match learn_for(Arm::Starts, options, trace)? {
         Ok((_, plan)) => plan,
         Err(_) => None,
     };
@@ -344,8 +354,26 @@ fn learn_for(
     let Some(grouping) = layout.grouping() else {
         return Ok(Ok((layout, None)));
     };
-    let plan = learn::learn(grouping, block, &options.heap, &options.metis)?;
+    let repeated = repeats(layout).then(|| {
+        let mut events = Vec::new();
+        repeat(block, &options.repeat, TRAINING_SEED, |more| {
+            events.extend_from_slice(more);
+            events.len() < LONGEST_TRAINING
+        });
+        events
+    });
+    let events = repeated.as_deref().unwrap_or(block);
+    let plan = learn::learn(grouping, events, &options.heap, &options.metis)?;
     Ok(Ok((layout, Some(plan))))
+}
+
+/// Of the training block's repetitions; the experiment's seeds are of the testing block's.
+const TRAINING_SEED: u64 = 0;
+/// Repeated until there are so many events: they are kept in memory.
+const LONGEST_TRAINING: usize = 10_000_000;
+
+fn repeats(arm: Arm) -> bool {
+    matches!(arm, Arm::Starts | Arm::StartsRandom)
 }
 
 /// Layouts that `Arm::Selected` chooses among, with their controls.
@@ -423,7 +451,10 @@ fn run_arm(
     let granule = options.heap.granule_bytes;
     let plan = plan.cloned().unwrap_or_default();
     let plan = match arm {
-        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom => plan.randomized(seed),
+        Arm::ElsewhereRandom(_)
+        | Arm::ChunksRandom(_)
+        | Arm::EndsRandom
+        | Arm::StartsRandom => plan.randomized(seed),
         _ => plan,
     };
     match arm {
@@ -449,9 +480,13 @@ fn run_arm(
             let metis = Metis::with_plan(region_groups, plan, granule);
             replay(metis, options, trace, seed, size_of_plan)
         }
-        Arm::Ends | Arm::EndsRandom => {
+        Arm::Ends | Arm::EndsRandom | Arm::Starts | Arm::StartsRandom => {
             let size = (plan.groups.len(), plan.group_of.len());
-            replay(Ends::new(plan), options, trace, seed, |_| size)
+            let survivors = match arm {
+                Arm::Ends | Arm::EndsRandom => Direction::Backward,
+                _ => Direction::Forward,
+            };
+            replay(Ends::new(plan, survivors), options, trace, seed, |_| size)
         }
         Arm::KnownSurvivors | Arm::KnownDeaths => {
             let to = if arm == Arm::KnownDeaths {

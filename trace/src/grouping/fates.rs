@@ -86,7 +86,7 @@ impl Placement for Fates {
 /// What is made of the knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Objects that outlive a collection fill the heap from its end.
+    /// Objects that outlive a collection fill the heap from its start, all others from its end.
     Survivors,
     /// Objects that the same collection finds dead share chunks.
     Deaths,
@@ -118,8 +118,8 @@ impl Placement for Known {
         let start = match self.to {
             Use::Survivors => {
                 let direction = match fate {
-                    Some(fate) if fate.survives() => Direction::Backward,
-                    _ => Direction::Forward,
+                    Some(fate) if fate.survives() => Direction::Forward,
+                    _ => Direction::Backward,
                 };
                 global.allocate(request.size, direction)?
             }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn known_survivors_fill_the_end_and_a_second_question_is_about_the_same_object() {
+    fn known_survivors_fill_the_start_and_a_second_question_is_about_the_same_object() {
         let fates = vec![fate(1, 0, 0), fate(1, 0, 1), fate(1, 0, 0)];
         let mut known = Known::new(fates, Use::Survivors, ChunkOptions::default(), 1);
         let mut global = FreeSpace::new(30);
@@ -345,10 +345,10 @@ mod tests {
             known.allocated(&objects, slot);
             Some(place.start)
         };
-        assert_eq!(place(10), Some(0));
+        assert_eq!(place(10), Some(20));
         assert_eq!(place(25), None, "and is asked again after the collection");
-        assert_eq!(place(9), Some(21));
-        assert_eq!(place(1), Some(10));
-        assert_eq!(place(2), Some(11), "an object more than were known");
+        assert_eq!(place(9), Some(0));
+        assert_eq!(place(1), Some(19));
+        assert_eq!(place(2), Some(17), "an object more than were known");
     }
 }

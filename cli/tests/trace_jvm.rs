@@ -503,7 +503,11 @@ fn another_reading_of_the_paper_makes_other_figures() {
 fn a_simulation_says_what_is_wrong_with_its_input() {
     let bench = Bench::new();
     fs::write(bench.path("no.trace"), "no trace").unwrap();
-    fs::write(bench.path("typing.json"), r#"{"metis": {"tuple_limits": 3}}"#).unwrap();
+    fs::write(
+        bench.path("typing.json"),
+        r#"{"metis": {"tuple_limits": 3}}"#,
+    )
+    .unwrap();
     let cases: [(&[&str], &str); 6] = [
         (&["--readings", "typing.json", "b"], "tuple_limits"),
         (&["--readings", "missing.json", "b"], "missing.json"),

@@ -291,7 +291,13 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
             }
             None => None,
         };
-        reports.push(run(arguments, &readings, file, &testing, training.as_ref())?);
+        reports.push(run(
+            arguments,
+            &readings,
+            file,
+            &testing,
+            training.as_ref(),
+        )?);
     }
     if !to_json(destination, arguments, &reports)? {
         for report in reports.iter().flat_map(|report| &report.traces) {

@@ -11,8 +11,8 @@ use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::ends::Ends;
 use crate::grouping::fates::{Fate, Fates, Foresight, Known, Use};
 use crate::grouping::{Grouping, learn};
-use crate::heap::simulator::Malformed;
 use crate::heap::free_space::Direction;
+use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
@@ -451,10 +451,9 @@ fn run_arm(
     let granule = options.heap.granule_bytes;
     let plan = plan.cloned().unwrap_or_default();
     let plan = match arm {
-        Arm::ElsewhereRandom(_)
-        | Arm::ChunksRandom(_)
-        | Arm::EndsRandom
-        | Arm::StartsRandom => plan.randomized(seed),
+        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom | Arm::StartsRandom => {
+            plan.randomized(seed)
+        }
         _ => plan,
     };
     match arm {

@@ -278,7 +278,10 @@ mod tests {
         assert!(foresight.entropy_by_shuffled_site.mean > 0.99);
         assert!(foresight.together_by_shuffled_site.mean < 0.55);
         assert_eq!((foresight.surviving, foresight.sites), (0.5, 2));
-        assert_eq!((foresight.foretold, foresight.foretold_rightly), (None, None));
+        assert_eq!(
+            (foresight.foretold, foresight.foretold_rightly),
+            (None, None)
+        );
     }
 
     /// Objects of one site each, a tenth surviving: as many classes as objects seem to foretell all; so do shuffled ones.

@@ -120,7 +120,7 @@ class Page:
         most = max(counted.values(), default=0)
         verdict = "undecided" if not self.is_enough() else "met" if most >= LEAST_WORKLOADS else "missed"
         self.verdicts.append(verdict)
-        why = "; [why not](#why-groups-by-site-do-not-win)" if verdict == "missed" else ""
+        why = "; [why not](#what-sites-can-and-cannot-tell)" if verdict == "missed" else ""
         return ["learned against random groups, on total free ratio and on all holes, trained on one input and tested on another", "not reported",
                 f"better on both, intervals excluding zero, on {LEAST_WORKLOADS} of {len(HOLES)} workloads", f"workloads of {len(self.outcomes)}: {said}",
                 f"**{verdict}**{why}"]
@@ -164,9 +164,9 @@ class Page:
                 f"- **Significance does not**: {number(significance, 3)} of occupied bytes lie in region groups, where the paper has {SIGNIFICANCE}. A group's only region is as "
                 f"large as a mean dead graph (section 5.2), and there are {number(groups, 0)} groups: all regions together are a small part of the heap. [Other readings](#other-readings) were tried.",
                 f"- **The drop in fragmentation and in holes of the global heap does not** ({percent(over('metis', 'fragmentation_ratio'))} and {percent(over('metis', 'global_holes'))} in the mean, "
-                f"paper {percent(FRAGMENTATION_MEAN)} and {percent(GLOBAL_HOLES)}): what is not in regions cannot leave the global heap. Readings and layouts that do fill "
-                "region groups get drops of that kind, and random groups get them too: free bytes and holes within region groups are not counted by these two measures. "
-                "Counted with them (*total free*, *all holes*), they are as many as before or more.",
+                f"paper {percent(FRAGMENTATION_MEAN)} and {percent(GLOBAL_HOLES)}): what is not in regions cannot leave the global heap. [Readings](#other-readings) and [layouts](#learned-against-random-groups) that do fill "
+                "region groups get drops of that kind, and so do random groups: free bytes and holes within region groups are not counted by these two measures. "
+                "Counted with them (*total free*, *all holes*), there are more than without groups.",
                 f"- **The larger average hole does not**: {percent(over('metis', 'hole_size'))} anywhere, {percent(over('metis', 'global_hole_size'))} in the global heap; paper {percent(HOLE_SIZE)}.", ""]
 
     # ---- The paper's table and figures
@@ -249,7 +249,7 @@ class Page:
         none = [[arm, *(f"{number(ratio_of(outcome, arm, 'total_free_ratio'), 2)} / {number(ratio_of(outcome, arm, 'all_holes'), 2)}" for outcome in self.outcomes.values())]
                 for arm in arms]
         chosen = ", ".join(f"{name}: {outcome.arms['selected']['layout']}" for name, outcome in self.outcomes.items() if "selected" in outcome.arms)
-        labels = {arm: arm for arm in arms if arm in ("metis", "metis-elsewhere", "components-elsewhere", "components-chunks", "deaths-elsewhere", "deaths-chunks", "ends")}
+        labels = {arm: arm for arm in arms if arm in ("metis", "metis-elsewhere", "components-elsewhere", "components-chunks", "deaths-elsewhere", "deaths-chunks", "ends", "starts")}
         return ["## Learned against random groups", "",
                 "Total free ratio / all holes, each over that of the layout's random control; + better and - worse by the interval of paired differences, = the same. "
                 "All but `metis` are trained on another input than tested. Layouts are explained in the [notes](../notes/metis.md).", "",
@@ -271,13 +271,13 @@ class Page:
                          number(one["foretold"], 2), number(one["foretold_rightly"], 2)])
         oracles = [[arm, *(f"{number(ratio_of(outcome, arm, 'total_free_ratio'), 2)} / {number(ratio_of(outcome, arm, 'all_holes'), 2)}" for outcome in self.outcomes.values())]
                    for arm in ORACLES]
-        return ["## Why groups by site do not win", "", *self._explanation(),
+        return ["## What sites can and cannot tell", "", *self._explanation(),
                 "How much a site tells of its objects' deaths (first seed's events, mark-sweep without groups, weighted by bytes, always given when the object was born). "
                 "*Entropy*: bits needed to say which collection finds an object dead; *together*: the share that dies at the collection at which most of its class does. "
                 "Each for objects of any site, of a site dealt out at random among those born at the same time, and of their own site. "
                 "*Foretold*: of the bytes that survive a collection, those at sites whose objects mostly survived in the training trace; *rightly*: of the bytes at those sites, those that survive.", "",
                 *table(["workload", "sites", "surviving", "entropy", "shuffled", "by site", "together", "shuffled", "by site", "foretold", "rightly"], rows),
-                "What knowing the future would be worth: `known-survivors` puts each object that will outlive a collection at the heap's end, `known-deaths` puts those that the same "
+                "What knowing the future would be worth: `known-survivors` puts each object that will outlive a collection at the heap's start and all others at its end, where it grows; `known-deaths` puts those that the same "
                 "collection will find dead into chunks together. Total free ratio / all holes over no groups:", "", *table(["layout", *self.outcomes], oracles)]
 
     def _explanation(self):
@@ -290,38 +290,50 @@ class Page:
         informative = sum(one["entropy_by_site"] < one["entropy_by_shuffled_site"]["low"] for one in foresights)
         worth = lambda arm, metric: [ratio for outcome in self.outcomes.values() if (ratio := ratio_of(outcome, arm, metric)) is not None]  # noqa: E731
         free, holes = worth("known-survivors", "total_free_ratio"), worth("known-survivors", "all_holes")
-        best = {name: min(ratio for arm in ORACLES if (ratio := ratio_of(outcome, arm, "total_free_ratio")) is not None)
-                for name, outcome in self.outcomes.items() if any(arm in outcome.arms for arm in ORACLES)}
-        no_gain = [name for name, ratio in best.items() if ratio >= 1]
         reserved = present(outcome.reserved("metis") for outcome in self.outcomes.values())
         lines = [
             f"- **Sites do tell when objects die**, on {count_of(informative, len(foresights))} workloads: of the {number(of('entropy'), 2)} bits that the time of birth leaves open, "
             f"{number(of('entropy_by_site'), 2)} are left when the site is known, and {number(shuffled, 2)} when it is a shuffled one. (That shuffled sites tell anything is the bias of small classes.)",
             f"- **But what dies together mostly does so without being told**: {number(of('surviving'), 2)} of the bytes outlive a collection, and {number(of('together'), 2)} "
             f"die with most of what was born with them. Groups can only sort the rest; knowing the sites sorts {number(of('together_by_site'), 2)}.",
-            f"- **And sites of one input foretell little of another**: sites whose objects mostly survived in training hold {number(of('foretold'), 2)} of the bytes that survive, and of the bytes at such "
+            f"- **And one input foretells another in part**: sites whose objects mostly survived in training hold {number(of('foretold'), 2)} of the bytes that survive, and of the bytes at such "
             f"sites {number(of('foretold_rightly'), 2)} survive. The same site makes both kinds."]
         if free:
+            gain = [ratio for ratio in free if ratio < 1]
+            both = lambda arm: (f"{number(mean(worth(arm, 'total_free_ratio')), 2)} of no groups' total free ratio and {number(mean(worth(arm, 'all_holes')), 2)} of their holes "  # noqa: E731
+                                "in the mean")
             lines.append(
-                f"- **On total free ratio there is next to nothing to win**: with every survivor known in advance and put apart it is {number(min(free), 2)} to {number(max(free), 2)} of that of no groups. "
-                f"On {count_of(len(no_gain), len(best))} workloads neither perfect layout lowers it at all{': ' + ', '.join(no_gain) if no_gain else ''}. It is taken when a request does not fit, and first "
-                "fit without groups has by then filled nearly every hole with whatever came: what is free then depends on the size of the request that failed, hardly on who lies beside whom. "
-                f"All holes can be won: {number(min(holes), 2)} to {number(max(holes), 2)} of no groups'.")
+                f"- **What knowledge would be worth**: with every survivor known in advance and put at the heap's start, total free ratio is {number(min(free), 2)} to {number(max(free), 2)} of that of no "
+                f"groups, below it on {count_of(len(gain), len(free))} workloads, and all holes {number(min(holes), 2)} to {number(max(holes), 2)}: {both('known-survivors')}. The same layout by learned sites, `starts`, "
+                f"has {both('starts')}. A survivor that its site did not foretell lies among the short-lived and holds their hole open; a site is too coarse a key for it. "
+                "Neither region groups nor chunks come near: what they reserve is free and out of reach.")
         if reserved:
             lines.append(
                 f"- **Why significance is small**: with the paper's grouping there are {number(mean(one['regions'] for one in reserved), 1)} region groups at a time, of {number(mean(one['bytes'] for one in reserved), 0)} bytes each: "
                 f"{100 * mean(one['share'] for one in reserved):.1f} % of the heap is reserved for them. A dead graph is a few objects, the group has one region of that size (algorithm 2), and everything else its sites allocate until the next "
-                "collection goes to the global heap. For .75 a group must have regions without limit and as large as its largest graphs, and even [then](#other-readings) random groups get as much.")
+                f"collection goes to the global heap.{self._most_significant()}")
         return [*lines, ""]
+
+    def _most_significant(self):
+        found = [(mean(outcome.mean(arm, "region_group_significance") for outcome in outcomes), meaning, arm)
+                 for meaning, outcomes in self._by_reading() for arm in ("metis", "metis-elsewhere")]
+        found = [one for one in found if one[0] is not None]
+        if not found:
+            return ""
+        value, meaning, arm = max(found)
+        return f" The most that any [other reading](#other-readings) reaches is {number(value, 2)} ({arm}: {meaning}); the paper has {SIGNIFICANCE}."
 
     # ---- Other readings, the other collector, speed
 
-    def _readings(self):
-        rows = []
+    def _by_reading(self):
         for name, (meaning, _) in READINGS.items():
             outcomes = [Outcome(of_one[f"reading {name}"]) for of_one in self.found.values() if f"reading {name}" in of_one]
-            if not outcomes:
-                continue
+            if outcomes:
+                yield meaning, outcomes
+
+    def _readings(self):
+        rows = []
+        for meaning, outcomes in self._by_reading():
             cells = []
             for arm in ("metis", "metis-random", "metis-elsewhere", "metis-elsewhere-random"):
                 over = lambda metric, arm=arm: mean(outcome.change(arm, metric) for outcome in outcomes)  # noqa: E731

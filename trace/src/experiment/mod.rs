@@ -388,8 +388,26 @@ const CANDIDATES: [(Arm, Arm); 3] = [
         Arm::ElsewhereRandom(Grouping::Deaths),
     ),
 ];
-/// Predicted score over that of either control from which grouping is not worth it.
+/// Predicted measure over that of either control from which grouping is not worth it.
 const WORTH_IT: f64 = 0.95;
+/// Sums over seeds.
+#[derive(Clone, Copy, Default)]
+struct Score {
+    free: f64,
+    holes: f64,
+}
+
+impl Score {
+    fn product(self) -> f64 {
+        self.free * self.holes
+    }
+
+    /// On both measures: what one gains by the other's loss does not carry over to other inputs.
+    fn is_worth_it(self, control: &Self) -> bool {
+        self.free < WORTH_IT * control.free && self.holes < WORTH_IT * control.holes
+    }
+}
+
 const SELECTION_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
 /// Learns from the first half of the training trace, tries on the whole of it, and keeps what promises most.
@@ -404,22 +422,22 @@ fn select_layout(
         testing: training,
         training: None,
     };
-    let score = |layout: Arm, plan: Option<&Plan>| -> Result<f64, Stopped> {
-        let mut sum = 0.0;
+    let score = |layout: Arm, plan: Option<&Plan>| -> Result<Score, Stopped> {
+        let mut score = Score::default();
         for seed in SELECTION_SEEDS {
             let (run, series) = run_arm(layout, plan, options, &trace, seed)?;
             let averages = series.averages(run.allocations / 2);
-            let both = averages.total_free_ratio.zip(averages.all_holes);
-            sum += both.map_or(f64::INFINITY, |(free, holes)| free * holes);
+            score.free += averages.total_free_ratio.unwrap_or(f64::INFINITY);
+            score.holes += averages.all_holes.unwrap_or(f64::INFINITY);
         }
-        Ok(sum)
+        Ok(score)
     };
     let plain = score(Arm::NoGroups, None)?;
-    if !plain.is_finite() {
+    if !plain.product().is_finite() {
         // Too short to have been collected: nothing can be predicted.
         return Ok(Arm::NoGroups);
     }
-    let mut best = (WORTH_IT * plain, Arm::NoGroups);
+    let mut best = (f64::INFINITY, Arm::NoGroups);
     for (learned, random) in CANDIDATES {
         let Some(grouping) = learned.grouping() else {
             continue;
@@ -427,9 +445,12 @@ fn select_layout(
         let plan = learn::learn(grouping, half, &options.heap, &options.metis)?;
         let grouped = score(learned, Some(&plan))?;
         // A gain that random groups have too is not the profile's.
-        if grouped < best.0 && grouped < WORTH_IT * score(random, Some(&plan))? {
+        if grouped.product() < best.0
+            && grouped.is_worth_it(&plain)
+            && grouped.is_worth_it(&score(random, Some(&plan))?)
+        {
             best = (
-                grouped,
+                grouped.product(),
                 if arm == Arm::Selected {
                     learned
                 } else {

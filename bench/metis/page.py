@@ -381,12 +381,14 @@ class Page:
                 *table(["trace", "events", "allocations", "collections", "impossible events", "million events/s"], rows)]
 
     def _how(self):
+        starts = present(outcome.activation() for outcome in self.outcomes.values())
+        early = f" On these traces that is after {min(starts):,} to {max(starts):,} allocations (first seed): `metis` has seen little of the program by then, `metis-elsewhere` a whole block." if starts else ""
         return ["## What these figures are not", "",
                 "- Intervals are over seeds: which assignment each repetition leaves out, and how random groups are dealt. They are not over programs or inputs; there is one training and one testing input a workload.",
                 "- The workloads are small programs, not SPECjvm2008, and `libsunflow-java` is a later Sunflow than SPEC's.",
                 "- A block of 230,000 events is short: what these programs keep for longer is not seen to die.",
                 f"- A left-out assignment lets objects die that the program goes on to use: {mean(outcome.impossible() for outcome in self.outcomes.values()):.1f} such events a run with mark-sweep, in the mean. They are skipped.",
-                "- Averages are over collections, from the collection at which `metis` of the same seed is activated.", ""]
+                "- Averages are over collections, from the collection at which `metis` of the same seed is activated." + early, ""]
 
 
 def ratio_of(outcome, arm, metric):

@@ -76,7 +76,7 @@ def both_measures(folder, name, title, outcomes, arms):
     if not matplotlib:
         return WITHOUT
     figure, axes = plt.subplots(figsize=(6, 4))
-    colours = [BLUE, GREEN, ORANGE, RED, PURPLE, GREY, "black"]
+    colours = [BLUE, GREEN, ORANGE, RED, PURPLE, GREY, "black", "#56b4e9"]
     for (arm, label), colour in zip(arms.items(), colours):
         points = [(one["ratio"], other["ratio"]) for outcome in outcomes.values()
                   if (one := outcome.against_random(arm, "total-free-ratio")) and (other := outcome.against_random(arm, "all-holes"))

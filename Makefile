@@ -20,7 +20,7 @@ PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
 .PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
-        bench-large-pages bench-kernel record-jvm-workloads install install-r uninstall format lint clean packages-build
+        bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -110,6 +110,12 @@ record-jvm-workloads: ## record the seven Java workloads of the Metis paper, int
 	@$(ENSURE) build jvm bench-metis
 	@$(MAKE) --no-print-directory build jvm
 	@bench/metis/record
+
+bench-metis: ## the Metis paper's table and figures on seven Java workloads, into docs/results/metis.md (resumable)
+	@$(ENSURE) build bench-metis
+	@$(MAKE) --no-print-directory build
+	@if ! ls build/metis/*.trace >/dev/null 2>&1; then $(MAKE) --no-print-directory record-jvm-workloads; fi
+	@bench/metis/run --workloads "$(WORKLOADS)" $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test

@@ -1,34 +1,8 @@
 """The papers' figures as SVG. Without matplotlib (Debian: python3-matplotlib) the page has its tables alone, and says so."""
 
-import os
+from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, matplotlib, plt, save
 
-try:
-    import matplotlib
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-    # The same figures give the same file: no random names, no date.
-    matplotlib.rcParams.update({"svg.hashsalt": "pagewise", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
-                                "axes.spines.right": False, "axes.axisbelow": True})
-except ImportError:
-    matplotlib = None
-
-GREY, BLUE, ORANGE, GREEN, PURPLE, RED = "#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"
 COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
-WITHOUT = ["(No picture: matplotlib is not installed.)", ""]
-
-
-def _save(figure, folder, name, title):
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, name + ".svg")
-    figure.savefig(path + ".partial", format="svg", bbox_inches="tight", metadata={"Date": None, "Title": title})
-    plt.close(figure)
-    # Trailing spaces are all that git would find to say about it.
-    with open(path + ".partial", encoding="utf-8") as file:
-        text = "\n".join(line.rstrip() for line in file.read().splitlines()) + "\n"
-    with open(path + ".partial", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(path + ".partial", path)
-    return [f"![{title}](r/{name}.svg)", ""]
 
 
 def _bars(axes, names, series, ceiling=None):
@@ -56,7 +30,7 @@ def figure_9(folder, scale, bars):
         _bars(axes[row], names, [("DLS'14", GREY, [bar[paper] for bar in bars]), ("Pagewise (auto)", BLUE, [bar[ours] for bar in bars])])
         axes[row].set_ylabel(f"{title} memory, % of plain R")
     axes[0].legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    return _save(figure, folder, f"figure-9-{scale}", "Memory relative to plain R")
+    return save(figure, folder, f"figure-9-{scale}", "Memory relative to plain R")
 
 
 def sac(folder, scale, names, shown, bars):
@@ -71,7 +45,7 @@ def sac(folder, scale, names, shown, bars):
     _bars(axes, names, of(0))
     axes.set_ylabel("average memory, % of plain R")
     axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    first = _save(figure, folder, f"sac-1-{scale}", "Average memory of five configurations relative to plain R")
+    first = save(figure, folder, f"sac-1-{scale}", "Average memory of five configurations relative to plain R")
     figure, axes = plt.subplots(figsize=(9, 3))
     _bars(axes, names, of(1))
     width = 0.8 / len(shown)
@@ -83,7 +57,7 @@ def sac(folder, scale, names, shown, bars):
                          color="none", edgecolor="black", linewidth=0.3, hatch="xxxx")
     axes.set_ylabel("CPU time, % of plain R\n(hatched: ksmd)")
     axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    return first + _save(figure, folder, f"sac-2-{scale}", "CPU time of five configurations relative to plain R")
+    return first + save(figure, folder, f"sac-2-{scale}", "CPU time of five configurations relative to plain R")
 
 
 def over_time(folder, scale, curves):
@@ -106,7 +80,7 @@ def over_time(folder, scale, curves):
         place.set_ylabel("MB")
     axes.flat[0].legend(loc="lower right")
     figure.tight_layout()
-    return _save(figure, folder, f"figure-10-{scale}", "Memory over time; lines at the top mark the peak, dotted ones the average")
+    return save(figure, folder, f"figure-10-{scale}", "Memory over time; lines at the top mark the peak, dotted ones the average")
 
 
 def thresholds(folder, scale, points):
@@ -126,4 +100,4 @@ def thresholds(folder, scale, points):
     axes.set_xlabel("size threshold")
     axes.set_ylabel("% of plain R")
     axes.legend()
-    return _save(figure, folder, f"figure-11-{scale}", "The size threshold: peak memory and CPU time relative to plain R")
+    return save(figure, folder, f"figure-11-{scale}", "The size threshold: peak memory and CPU time relative to plain R")

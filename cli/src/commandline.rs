@@ -210,6 +210,9 @@ pub struct SimulateArguments {
     /// Stop at the first event that cannot have happened
     #[arg(long, requires = "once")]
     pub strict: bool,
+    /// Other readings of the paper than the defaults, as JSON (docs/notes/metis.md has the names)
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    pub readings: Option<PathBuf>,
     /// Write all figures to OUT as JSON (- for standard output, instead of the text)
     #[arg(long, value_name = "OUT")]
     pub json: Option<PathBuf>,

@@ -479,10 +479,38 @@ fn a_simulation_compares_learned_groups_with_its_controls() {
 }
 
 #[test]
+fn another_reading_of_the_paper_makes_other_figures() {
+    let bench = Bench::new();
+    let test = sample("compress.test.trace");
+    fs::write(
+        bench.path("readings.json"),
+        r#"{"metis": {"activation": {"collections": 2}}, "growth": "when-nothing-fits", "assignments": "all", "roots_at_end": "keep"}"#,
+    )
+    .unwrap();
+    let words = ["--seeds", "1", "--heap", "50000", &test];
+    let plain = bench.simulate(&words);
+    let mut more = vec!["--readings", "readings.json"];
+    more.extend(words);
+    let other = bench.simulate(&more);
+    assert_eq!(other[0]["options"]["metis"]["activation"]["collections"], 2);
+    assert_eq!(other[0]["options"]["metis"]["tuple_limit"], 3, "as ever");
+    assert_eq!(other[0]["options"]["heap"]["growth"], "when-nothing-fits");
+    assert_eq!(other[0]["options"]["repeat"]["roots_at_end"], "keep");
+    assert_ne!(plain[0]["traces"][0]["arms"], other[0]["traces"][0]["arms"]);
+}
+
+#[test]
 fn a_simulation_says_what_is_wrong_with_its_input() {
     let bench = Bench::new();
     fs::write(bench.path("no.trace"), "no trace").unwrap();
-    let cases: [(&[&str], &str); 4] = [
+    fs::write(
+        bench.path("typing.json"),
+        r#"{"metis": {"tuple_limits": 3}}"#,
+    )
+    .unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--readings", "typing.json", "b"], "tuple_limits"),
+        (&["--readings", "missing.json", "b"], "missing.json"),
         (&["no.trace"], "cannot read no.trace"),
         (&["missing.trace"], "missing.trace"),
         (&["--train", "a", "b", "c"], "as many --train"),

@@ -110,6 +110,47 @@ fn metis_profiles_and_then_groups_and_its_control_differs_only_from_then_on() {
 }
 
 #[test]
+fn where_sites_tell_survivors_they_are_put_apart_and_the_report_says_that_they_tell() {
+    let testing = generate(Kind::Phases, Style::Managed, 1, 60_000);
+    let training = generate(Kind::Phases, Style::Managed, 2, 60_000);
+    let options = ExperimentOptions {
+        foresight: true,
+        ..options(vec![
+            Arm::NoGroups,
+            Arm::Starts,
+            Arm::StartsRandom,
+            Arm::KnownSurvivors,
+            Arm::KnownDeaths,
+        ])
+    };
+    let report = run(&options, &testing, Some(&training));
+    let trace = &report.traces[0];
+    let holes_after = |name: &str| {
+        let arm = trace.arms.iter().find(|arm| arm.name == name).expect(name);
+        let holes = arm.runs.iter().filter_map(|run| run.activation.holes_after);
+        holes.sum::<f64>()
+    };
+    assert!(holes_after("starts") < 0.8 * holes_after("starts-random"));
+    assert!(holes_after("known-survivors") < 0.8 * holes_after("no-groups"));
+    assert!(holes_after("known-deaths") > 0.0);
+    let foresight = trace.foresight.as_ref().expect("asked for");
+    assert!(foresight.entropy_by_site < foresight.entropy_by_shuffled_site.low);
+    assert!(foresight.foretold > Some(0.0), "{foresight:?}");
+    assert!(foresight.foretold_rightly > Some(0.5), "{foresight:?}");
+    assert_eq!(report, run(&options, &testing, Some(&training)));
+    let silent = run(
+        &ExperimentOptions {
+            foresight: false,
+            arms: vec![Arm::NoGroups],
+            ..options
+        },
+        &testing,
+        None,
+    );
+    assert_eq!(silent.traces[0].foresight, None);
+}
+
+#[test]
 fn arms_that_need_another_trace_say_so() {
     let testing = generate(Kind::Requests, Style::Managed, 1, 20_000);
     let report = run(&options(Arm::DEFAULT.to_vec()), &testing, None);

@@ -333,6 +333,34 @@ fn reference_counting_frees_at_once_and_collects_cycles_when_nothing_fits() {
     assert!(!alive(&heap, 3) && !alive(&heap, 4), "until nothing fits");
 }
 
+/// A recorder that tells roots at allocations only: the object is rooted again by then, or it is not.
+#[test]
+fn deferred_reference_counting_asks_at_the_next_allocation() {
+    let mut heap = heap(HeapOptions {
+        heap_bytes: 1000,
+        collector: Collector::ReferenceCounting,
+        deferred: true,
+        strict: true,
+        ..HeapOptions::default()
+    });
+    let alive = |heap: &Simulator<NoGroups>, object| heap.objects().find(object).is_some();
+    heap.run(&[
+        allocate(1, 100),
+        add_root(1),
+        allocate(2, 100),
+        add_root(2),
+        allocate(3, 100),
+        remove_root(1),
+        remove_root(2),
+    ])
+    .expect("replays");
+    assert!(alive(&heap, 1) && alive(&heap, 2), "nothing dies yet");
+    heap.run(&[add_root(1), allocate(4, 100)]).expect("replays");
+    assert!(alive(&heap, 1), "rooted again in time");
+    assert!(!alive(&heap, 2));
+    assert_eq!(heap.series().count, 0, "without a collection");
+}
+
 #[test]
 fn impossible_options_are_refused_with_what_to_do() {
     let refused = |options: HeapOptions| {

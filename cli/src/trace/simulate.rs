@@ -1,5 +1,6 @@
 //! `pagewise trace simulate`: the Metis paper's interpreter on recorded traces, beside its controls.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,11 +11,12 @@ use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput, Trace
 use pagewise_trace::format::{Site, TraceReader};
 use pagewise_trace::grouping::Grouping;
 use pagewise_trace::heap::simulator::Malformed;
-use pagewise_trace::heap::{Collector, HeapOptions, NoGroups, Simulator, Stopped};
+use pagewise_trace::heap::{Collector, Growth, HeapOptions, NoGroups, Simulator, Stopped};
+use pagewise_trace::metis::MetisOptions;
 use pagewise_trace::metrics::Averages;
-use pagewise_trace::workload::repeat::RepeatOptions;
+use pagewise_trace::workload::repeat::{Assignments, RepeatOptions, RootsAtEnd};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{input, progress};
 use crate::Ending;
@@ -56,6 +58,8 @@ fn heap_of(arguments: &SimulateArguments, trace: &TraceReader) -> HeapOptions {
             SimulatedCollector::ReferenceCounting => Collector::ReferenceCounting,
         },
         strict: arguments.strict,
+        // The recorder of JVMs tells roots at allocations.
+        deferred: !frees,
         ..base
     }
 }
@@ -237,12 +241,45 @@ fn key(site: &Site) -> String {
     format!("{site:?}")
 }
 
+/// Readings of the paper's ambiguous sentences; what is not given is as ever.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Readings {
+    growth: Option<Growth>,
+    metis: Option<MetisOptions>,
+    assignments: Option<Assignments>,
+    roots_at_end: Option<RootsAtEnd>,
+}
+
+impl Readings {
+    fn of(arguments: &SimulateArguments) -> Result<Self> {
+        let Some(file) = &arguments.readings else {
+            return Ok(Self::default());
+        };
+        let wrong = |why: String| {
+            let next = r#"{"metis": {"region_size": "largest-graph"}}, for instance; docs/notes/metis.md has the names"#;
+            Failure::new(format!("cannot read {}: {why}", file.display()), next)
+        };
+        let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        Ok(serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?)
+    }
+
+    fn apply(&self, options: &mut ExperimentOptions) {
+        options.heap.growth = self.growth.unwrap_or(options.heap.growth);
+        options.metis = self.metis.unwrap_or(options.metis);
+        let repeat = &mut options.repeat;
+        repeat.assignments = self.assignments.unwrap_or(repeat.assignments);
+        repeat.roots_at_end = self.roots_at_end.unwrap_or(repeat.roots_at_end);
+    }
+}
+
 fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
     let destination = arguments
         .json
         .as_deref()
         .map(Destination::open)
         .transpose()?;
+    let readings = Readings::of(arguments)?;
     let mut reports = Vec::new();
     for (at, file) in arguments.files.iter().enumerate() {
         let testing = load(file, arguments.block)?;
@@ -254,7 +291,13 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
             }
             None => None,
         };
-        reports.push(run(arguments, file, &testing, training.as_ref())?);
+        reports.push(run(
+            arguments,
+            &readings,
+            file,
+            &testing,
+            training.as_ref(),
+        )?);
     }
     if !to_json(destination, arguments, &reports)? {
         for report in reports.iter().flat_map(|report| &report.traces) {
@@ -266,11 +309,12 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
 
 fn run(
     arguments: &SimulateArguments,
+    readings: &Readings,
     file: &Path,
     testing: &Loaded,
     training: Option<&Loaded>,
 ) -> Result<experiment::Report> {
-    let options = ExperimentOptions {
+    let mut options = ExperimentOptions {
         heap: heap_of(arguments, &testing.trace),
         repeat: RepeatOptions {
             block: arguments.block,
@@ -279,8 +323,10 @@ fn run(
         },
         seeds: (1..=arguments.seeds).collect(),
         arms: arms(arguments.layouts, training.is_some()),
+        foresight: arguments.layouts == Layouts::All,
         ..ExperimentOptions::default()
     };
+    readings.apply(&mut options);
     let name = file.display().to_string();
     let trace = TraceInput {
         name: &name,
@@ -305,12 +351,16 @@ fn arms(layouts: Layouts, is_trained: bool) -> Vec<Arm> {
         arms.extend([
             Arm::Ends,
             Arm::EndsRandom,
+            Arm::Starts,
+            Arm::StartsRandom,
             Arm::Selected,
             Arm::SelectedRandom,
+            Arm::KnownSurvivors,
+            Arm::KnownDeaths,
         ]);
     }
     if !is_trained {
-        arms.retain(|arm| matches!(arm, Arm::NoGroups | Arm::Metis | Arm::MetisRandom));
+        arms.retain(|arm| !arm.needs_training());
     }
     arms
 }

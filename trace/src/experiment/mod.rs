@@ -9,7 +9,9 @@ use crate::bootstrap::{Interval, of_mean};
 use crate::event::Event;
 use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::ends::Ends;
+use crate::grouping::fates::{Fate, Fates, Foresight, Known, Use};
 use crate::grouping::{Grouping, learn};
+use crate::heap::free_space::Direction;
 use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
@@ -45,9 +47,17 @@ pub enum Arm {
     /// Sites whose objects survive collections fill the heap from its end; learned from the training trace.
     Ends,
     EndsRandom,
+    /// The same the other way round, as the heap grows at its end; learned from the training trace's repeated block, where
+    /// the heap has grown to what it will be.
+    Starts,
+    StartsRandom,
     /// Whichever of the layouts past the paper promises a gain on the training trace, or no groups.
     Selected,
     SelectedRandom,
+    /// No allocator's: objects that will outlive a collection fill the heap from its start, all others from its end.
+    KnownSurvivors,
+    /// No allocator's: objects that the same collection will find dead share chunks.
+    KnownDeaths,
 }
 
 impl Arm {
@@ -71,9 +81,18 @@ impl Arm {
             Self::ChunksRandom(grouping) => format!("{}-chunks-random", grouping.name()),
             Self::Ends => "ends".to_owned(),
             Self::EndsRandom => "ends-random".to_owned(),
+            Self::Starts => "starts".to_owned(),
+            Self::StartsRandom => "starts-random".to_owned(),
             Self::Selected => "selected".to_owned(),
             Self::SelectedRandom => "selected-random".to_owned(),
+            Self::KnownSurvivors => "known-survivors".to_owned(),
+            Self::KnownDeaths => "known-deaths".to_owned(),
         }
+    }
+
+    /// Of another trace.
+    pub fn needs_training(self) -> bool {
+        self.grouping().is_some() || matches!(self, Self::Selected | Self::SelectedRandom)
     }
 
     /// The arm that shows what this one owes to chance.
@@ -83,6 +102,7 @@ impl Arm {
             Self::Elsewhere(grouping) => Some(Self::ElsewhereRandom(grouping)),
             Self::Chunks(grouping) => Some(Self::ChunksRandom(grouping)),
             Self::Ends => Some(Self::EndsRandom),
+            Self::Starts => Some(Self::StartsRandom),
             Self::Selected => Some(Self::SelectedRandom),
             _ => None,
         }
@@ -92,9 +112,12 @@ impl Arm {
         match self {
             Self::Elsewhere(grouping) | Self::ElsewhereRandom(grouping) => Some(grouping),
             Self::Chunks(grouping) | Self::ChunksRandom(grouping) => Some(grouping),
-            Self::Ends | Self::EndsRandom => Some(Grouping::Survival),
+            Self::Ends | Self::EndsRandom | Self::Starts | Self::StartsRandom => {
+                Some(Grouping::Survival)
+            }
             Self::NoGroups | Self::Metis | Self::MetisRandom => None,
             Self::Selected | Self::SelectedRandom => None,
+            Self::KnownSurvivors | Self::KnownDeaths => None,
         }
     }
 }
@@ -111,6 +134,8 @@ pub struct ExperimentOptions {
     pub repeat: RepeatOptions,
     pub seeds: Vec<u64>,
     pub arms: Vec<Arm>,
+    /// Say how much of objects' deaths their sites foretell.
+    pub foresight: bool,
 }
 
 impl Default for ExperimentOptions {
@@ -126,6 +151,7 @@ impl Default for ExperimentOptions {
             repeat: RepeatOptions::default(),
             seeds: (1..=10).collect(),
             arms: Arm::DEFAULT.to_vec(),
+            foresight: false,
         }
     }
 }
@@ -144,6 +170,9 @@ pub struct TraceReport {
     pub comparisons: Vec<Comparison>,
     /// Arms that could not be run, and why.
     pub left_out: Vec<String>,
+    /// If asked for; of the first seed's events.
+    #[serde(default)]
+    pub foresight: Option<Foresight>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -268,7 +297,38 @@ fn run_trace(
         arms,
         comparisons,
         left_out,
+        foresight: foresee(options, trace)?,
     })
+}
+
+fn foresee(
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+) -> Result<Option<Foresight>, Stopped> {
+    let Some(seed) = options.seeds.first().filter(|_| options.foresight) else {
+        return Ok(None);
+    };
+    let trained = match learn_for(Arm::Starts, options, trace)? {
+        Ok((_, plan)) => plan,
+        Err(_) => None,
+    };
+    let fates = fates(options, trace, *seed)?;
+    Ok(Some(Foresight::of(&fates, trained.as_ref())))
+}
+
+/// What becomes of every object of a seed's events in a heap without groups.
+fn fates(
+    options: &ExperimentOptions,
+    trace: &TraceInput<'_>,
+    seed: u64,
+) -> Result<Vec<Fate>, Stopped> {
+    let watch = Fates::new(options.heap.granule_bytes);
+    let mut heap = Simulator::new(options.heap, watch)?;
+    // One that runs out of memory has fates until then.
+    repeat(trace.testing, &options.repeat, seed, |events| {
+        heap.run(events).is_ok()
+    });
+    Ok(std::mem::take(&mut heap.placement_mut().fates))
 }
 
 /// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
@@ -279,7 +339,7 @@ fn learn_for(
     trace: &TraceInput<'_>,
 ) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
     let selecting = matches!(arm, Arm::Selected | Arm::SelectedRandom);
-    if arm.grouping().is_none() && !selecting {
+    if !arm.needs_training() {
         return Ok(Ok((arm, None)));
     }
     let Some(training) = trace.training else {
@@ -294,8 +354,26 @@ fn learn_for(
     let Some(grouping) = layout.grouping() else {
         return Ok(Ok((layout, None)));
     };
-    let plan = learn::learn(grouping, block, &options.heap, &options.metis)?;
+    let repeated = repeats(layout).then(|| {
+        let mut events = Vec::new();
+        repeat(block, &options.repeat, TRAINING_SEED, |more| {
+            events.extend_from_slice(more);
+            events.len() < LONGEST_TRAINING
+        });
+        events
+    });
+    let events = repeated.as_deref().unwrap_or(block);
+    let plan = learn::learn(grouping, events, &options.heap, &options.metis)?;
     Ok(Ok((layout, Some(plan))))
+}
+
+/// Of the training block's repetitions; the experiment's seeds are of the testing block's.
+const TRAINING_SEED: u64 = 0;
+/// Repeated until there are so many events: they are kept in memory.
+const LONGEST_TRAINING: usize = 10_000_000;
+
+fn repeats(arm: Arm) -> bool {
+    matches!(arm, Arm::Starts | Arm::StartsRandom)
 }
 
 /// Layouts that `Arm::Selected` chooses among, with their controls.
@@ -310,8 +388,26 @@ const CANDIDATES: [(Arm, Arm); 3] = [
         Arm::ElsewhereRandom(Grouping::Deaths),
     ),
 ];
-/// Predicted score over that of either control from which grouping is not worth it.
+/// Predicted measure over that of either control from which grouping is not worth it.
 const WORTH_IT: f64 = 0.95;
+/// Sums over seeds.
+#[derive(Clone, Copy, Default)]
+struct Score {
+    free: f64,
+    holes: f64,
+}
+
+impl Score {
+    fn product(self) -> f64 {
+        self.free * self.holes
+    }
+
+    /// On both measures: what one gains by the other's loss does not carry over to other inputs.
+    fn is_worth_it(self, control: &Self) -> bool {
+        self.free < WORTH_IT * control.free && self.holes < WORTH_IT * control.holes
+    }
+}
+
 const SELECTION_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
 /// Learns from the first half of the training trace, tries on the whole of it, and keeps what promises most.
@@ -326,22 +422,22 @@ fn select_layout(
         testing: training,
         training: None,
     };
-    let score = |layout: Arm, plan: Option<&Plan>| -> Result<f64, Stopped> {
-        let mut sum = 0.0;
+    let score = |layout: Arm, plan: Option<&Plan>| -> Result<Score, Stopped> {
+        let mut score = Score::default();
         for seed in SELECTION_SEEDS {
             let (run, series) = run_arm(layout, plan, options, &trace, seed)?;
             let averages = series.averages(run.allocations / 2);
-            let both = averages.total_free_ratio.zip(averages.all_holes);
-            sum += both.map_or(f64::INFINITY, |(free, holes)| free * holes);
+            score.free += averages.total_free_ratio.unwrap_or(f64::INFINITY);
+            score.holes += averages.all_holes.unwrap_or(f64::INFINITY);
         }
-        Ok(sum)
+        Ok(score)
     };
     let plain = score(Arm::NoGroups, None)?;
-    if !plain.is_finite() {
+    if !plain.product().is_finite() {
         // Too short to have been collected: nothing can be predicted.
         return Ok(Arm::NoGroups);
     }
-    let mut best = (WORTH_IT * plain, Arm::NoGroups);
+    let mut best = (f64::INFINITY, Arm::NoGroups);
     for (learned, random) in CANDIDATES {
         let Some(grouping) = learned.grouping() else {
             continue;
@@ -349,9 +445,12 @@ fn select_layout(
         let plan = learn::learn(grouping, half, &options.heap, &options.metis)?;
         let grouped = score(learned, Some(&plan))?;
         // A gain that random groups have too is not the profile's.
-        if grouped < best.0 && grouped < WORTH_IT * score(random, Some(&plan))? {
+        if grouped.product() < best.0
+            && grouped.is_worth_it(&plain)
+            && grouped.is_worth_it(&score(random, Some(&plan))?)
+        {
             best = (
-                grouped,
+                grouped.product(),
                 if arm == Arm::Selected {
                     learned
                 } else {
@@ -373,7 +472,9 @@ fn run_arm(
     let granule = options.heap.granule_bytes;
     let plan = plan.cloned().unwrap_or_default();
     let plan = match arm {
-        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom => plan.randomized(seed),
+        Arm::ElsewhereRandom(_) | Arm::ChunksRandom(_) | Arm::EndsRandom | Arm::StartsRandom => {
+            plan.randomized(seed)
+        }
         _ => plan,
     };
     match arm {
@@ -399,9 +500,23 @@ fn run_arm(
             let metis = Metis::with_plan(region_groups, plan, granule);
             replay(metis, options, trace, seed, size_of_plan)
         }
-        Arm::Ends | Arm::EndsRandom => {
+        Arm::Ends | Arm::EndsRandom | Arm::Starts | Arm::StartsRandom => {
             let size = (plan.groups.len(), plan.group_of.len());
-            replay(Ends::new(plan), options, trace, seed, |_| size)
+            let survivors = match arm {
+                Arm::Ends | Arm::EndsRandom => Direction::Backward,
+                _ => Direction::Forward,
+            };
+            replay(Ends::new(plan, survivors), options, trace, seed, |_| size)
+        }
+        Arm::KnownSurvivors | Arm::KnownDeaths => {
+            let to = if arm == Arm::KnownDeaths {
+                Use::Deaths
+            } else {
+                Use::Survivors
+            };
+            let fates = fates(options, trace, seed)?;
+            let known = Known::new(fates, to, options.chunks, granule);
+            replay(known, options, trace, seed, |_| (0, 0))
         }
         Arm::Chunks(_) | Arm::ChunksRandom(_) => {
             let size = (plan.groups.len(), plan.group_of.len());

@@ -59,6 +59,24 @@ impl Chunks {
         &self.plan
     }
 
+    /// In a chunk of the group, or wherever there is room.
+    pub(super) fn place_in(
+        &mut self,
+        global: &mut FreeSpace,
+        group: Option<u32>,
+        request: &Request,
+    ) -> Option<u32> {
+        group
+            .and_then(|group| self.allocate_in_group(global, group, request))
+            .or_else(|| global.allocate(request.size, Direction::Forward))
+            .or_else(|| {
+                self.rests
+                    .drain()
+                    .for_each(|(_, rest)| give_back(global, rest));
+                global.allocate(request.size, Direction::Forward)
+            })
+    }
+
     fn allocate_in_group(
         &mut self,
         global: &mut FreeSpace,
@@ -91,15 +109,7 @@ fn give_back(global: &mut FreeSpace, rest: Rest) {
 impl Placement for Chunks {
     fn place(&mut self, global: &mut FreeSpace, request: &Request) -> Option<Place> {
         let group = self.plan.group_of.get(&request.site).copied();
-        let start = group
-            .and_then(|group| self.allocate_in_group(global, group, request))
-            .or_else(|| global.allocate(request.size, Direction::Forward))
-            .or_else(|| {
-                self.rests
-                    .drain()
-                    .for_each(|(_, rest)| give_back(global, rest));
-                global.allocate(request.size, Direction::Forward)
-            })?;
+        let start = self.place_in(global, group, request)?;
         Some(Place {
             region: GLOBAL,
             start,

@@ -1,5 +1,5 @@
-//! A placement without any reservation: sites whose objects survive collections fill the heap from its end, all others
-//! from its beginning. Holes that survivors leave between them stay at one end.
+//! A placement without any reservation: sites whose objects survive collections fill the heap from one end, all others
+//! from the other. Holes that survivors leave between them stay at one end.
 
 use crate::heap::free_space::{Direction, FreeSpace};
 use crate::heap::placement::{GLOBAL, Phase, Place, Placement, Request};
@@ -7,24 +7,22 @@ use crate::metis::Plan;
 
 pub struct Ends {
     plan: Plan,
+    survivors: Direction,
 }
 
 impl Ends {
-    pub fn new(plan: Plan) -> Self {
-        Self { plan }
+    /// `survivors` fill the heap from its start (forward) or from its end (backward).
+    pub fn new(plan: Plan, survivors: Direction) -> Self {
+        Self { plan, survivors }
     }
 }
 
 impl Placement for Ends {
     fn place(&mut self, global: &mut FreeSpace, request: &Request) -> Option<Place> {
-        let group = self.plan.group_of.get(&request.site);
-        let survives = group
-            .and_then(|group| self.plan.groups.get(*group as usize))
-            .is_some_and(|group| group.survives);
-        let direction = if survives {
-            Direction::Backward
+        let direction = if self.plan.says_survives(request.site) {
+            self.survivors
         } else {
-            Direction::Forward
+            self.survivors.reversed()
         };
         let start = global.allocate(request.size, direction)?;
         Some(Place {
@@ -50,10 +48,11 @@ mod tests {
             ..PlannedGroup::default()
         };
         let group_of = [(1, 0), (2, 1)].into_iter().collect();
-        let mut ends = Ends::new(Plan {
+        let plan = Plan {
             groups: vec![group(false), group(true)],
             group_of,
-        });
+        };
+        let mut ends = Ends::new(plan, Direction::Backward);
         let mut global = FreeSpace::new(100);
         let mut start = |site, size| {
             ends.place(

@@ -1,12 +1,13 @@
 //! Past the paper: other ways to learn which sites belong together, all ending in the same kind of plan.
 //!
 //! `profile` is what a training run shows of each site, `learn` makes groups of it, `chunks` and `ends` place
-//! objects by them in a collected heap; `spans` is the heap of native
+//! objects by them in a collected heap; `fates` is what perfect knowledge would do there, and how much of it sites have; `spans` is the heap of native
 //! programs in which groups are tried, `selection` switches grouping off where it would not help, and `trial` runs both
 //! beside their controls.
 
 pub mod chunks;
 pub mod ends;
+pub mod fates;
 pub mod learn;
 pub mod profile;
 pub mod selection;

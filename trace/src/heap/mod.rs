@@ -59,6 +59,9 @@ pub struct HeapOptions {
     pub collector: Collector,
     /// Keep each thread's newest object alive until its next, as a register would.
     pub protect_newest: bool,
+    /// Reference counting: what nothing refers to any more dies at the next allocation, not at once. Recorders that tell
+    /// roots only then (docs/notes/jvm-recorder.md) need it.
+    pub deferred: bool,
     /// Stop at the first event that cannot have happened, instead of counting and skipping it.
     pub strict: bool,
 }
@@ -73,6 +76,7 @@ impl Default for HeapOptions {
             max_heap_bytes: 4 << 30,
             collector: Collector::MarkSweep,
             protect_newest: true,
+            deferred: false,
             strict: false,
         }
     }

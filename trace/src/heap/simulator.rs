@@ -67,6 +67,8 @@ pub struct Simulator<P> {
     placement: P,
     counts: ReferenceCounts,
     newest: Newest,
+    /// Without references, until the next allocation.
+    unreferenced: Vec<(Slot, ObjectId)>,
     highest_object: ObjectId,
     events: u64,
     allocations: u64,
@@ -138,6 +140,7 @@ impl<P: Placement> Simulator<P> {
             placement,
             counts: ReferenceCounts::default(),
             newest: Newest::default(),
+            unreferenced: Vec::new(),
             highest_object: 0,
             events: 0,
             allocations: 0,
@@ -289,6 +292,7 @@ impl<P: Placement> Simulator<P> {
         if size > self.options.max_heap_bytes {
             return Err(Fault::TooLarge.into());
         }
+        self.drop_unreferenced();
         let request = Request {
             size: self.options.granules(size.max(1)),
             site,
@@ -410,15 +414,39 @@ impl<P: Placement> Simulator<P> {
     }
 
     fn drop_reference(&mut self, slot: Slot) {
+        let object = &self.objects[slot];
+        let held = self.options.protect_newest && self.newest.is(object.thread, object.id);
+        if !self.counts.decrement(&mut self.objects, slot, held) {
+            return;
+        }
+        if self.options.deferred {
+            self.unreferenced.push((slot, self.objects[slot].id));
+        } else {
+            self.bury(slot);
+        }
+    }
+
+    fn drop_unreferenced(&mut self) {
+        for (slot, id) in std::mem::take(&mut self.unreferenced) {
+            let object = &self.objects[slot];
+            if object.id != id || !object.is_alive() || object.references > 0 {
+                continue;
+            }
+            if self.options.protect_newest && self.newest.is(object.thread, id) {
+                self.counts.let_go(&mut self.objects, slot);
+            } else {
+                self.bury(slot);
+            }
+        }
+    }
+
+    /// The object, to which nothing refers, and all that dies with it.
+    fn bury(&mut self, slot: Slot) {
         let (newest, protect) = (&self.newest, self.options.protect_newest);
         let is_held = |objects: &Objects, slot: Slot| {
             let object = &objects[slot];
             protect && newest.is(object.thread, object.id)
         };
-        let held = is_held(&self.objects, slot);
-        if !self.counts.decrement(&mut self.objects, slot, held) {
-            return;
-        }
         let mut dead = vec![slot];
         self.counts.cascade(&mut self.objects, &mut dead, is_held);
         self.placement.dying(&self.objects, &dead);

@@ -65,7 +65,7 @@ pub enum SweepOrder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct MetisOptions {
     pub activation: Activation,
     /// Section 4.2, rule a: a tuple array stays shorter than this.

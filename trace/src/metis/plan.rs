@@ -28,6 +28,14 @@ impl Plan {
         self.group_of.is_empty()
     }
 
+    /// That most of the site's objects outlive a collection.
+    pub fn says_survives(&self, site: SiteId) -> bool {
+        let group = self.group_of.get(&site);
+        group
+            .and_then(|group| self.groups.get(*group as usize))
+            .is_some_and(|group| group.survives)
+    }
+
     /// Whether shuffling changes anything: where every site is a group of its own it does not.
     pub fn has_shared_groups(&self) -> bool {
         let distinct: FxHashSet<&u32> = self.group_of.values().collect();

@@ -37,6 +37,8 @@ pub struct RegionGroups {
     plan: Plan,
     /// Region r is `regions[r - 1]`; region 0 is the global heap.
     regions: Vec<Option<Region>>,
+    /// Granules that no hole of the region exceeds, apart from the regions so that a search reads little.
+    room: Vec<u32>,
     vacant: Vec<u32>,
     by_key: FxHashMap<Key, Vec<u32>>,
     created: u64,
@@ -49,6 +51,7 @@ impl RegionGroups {
             granule_bytes: u64::from(granule_bytes),
             plan,
             regions: Vec::new(),
+            room: Vec::new(),
             vacant: Vec::new(),
             by_key: FxHashMap::default(),
             created: 0,
@@ -92,23 +95,37 @@ impl RegionGroups {
         let planned = *self.plan.groups.get(group as usize)?;
         let apart = self.options.thread_aware && !planned.escaped;
         let key = (group, if apart { request.thread } else { 0 });
-        let existing = self.by_key.get(&key).map_or(0, Vec::len);
-        for at in 0..existing {
-            let region = self.by_key[&key][at];
+        let mut next = 0;
+        while let Some(region) = self.next_with_room(key, &mut next, request.size) {
             if let Some(place) = self.allocate_in(region, request.size, self.options.direction) {
                 return Some(place);
             }
         }
-        if existing >= self.options.regions_per_group {
+        if next >= self.options.regions_per_group {
             return None;
         }
         let region = self.create(global, key, planned, request.size)?;
         self.allocate_in(region, request.size, self.options.direction)
     }
 
+    /// The next of the key's regions, from `next` on, in which so much may fit; `next` ends as their number.
+    fn next_with_room(&self, key: Key, next: &mut usize, size: u32) -> Option<u32> {
+        let regions = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
+        while let Some(region) = regions.get(*next) {
+            *next += 1;
+            if self.room[*region as usize - 1] >= size {
+                return Some(*region);
+            }
+        }
+        None
+    }
+
     fn allocate_in(&mut self, region: u32, size: u32, direction: Direction) -> Option<Place> {
         let one = self.regions[region as usize - 1].as_mut()?;
-        let start = one.space.allocate(size, direction)?;
+        let Some(start) = one.space.allocate(size, direction) else {
+            self.room[region as usize - 1] = size - 1;
+            return None;
+        };
         Some(Place {
             region,
             start: one.start + start,
@@ -139,6 +156,7 @@ impl RegionGroups {
         let space = FreeSpace::new(body + buffer);
         let number = self.vacant.pop().unwrap_or_else(|| {
             self.regions.push(None);
+            self.room.push(0);
             self.regions.len() as u32
         });
         self.regions[number as usize - 1] = Some(Region {
@@ -147,6 +165,7 @@ impl RegionGroups {
             buffer: body,
             key,
         });
+        self.room[number as usize - 1] = body + buffer;
         self.by_key.entry(key).or_default().push(number);
         self.created += 1;
         Some(number)
@@ -158,12 +177,19 @@ impl RegionGroups {
         let stealing = self.options.stealing;
         self.regions
             .iter_mut()
+            .zip(&mut self.room)
             .enumerate()
-            .find_map(|(at, region)| {
+            .find_map(|(at, (region, room))| {
+                if *room < size {
+                    return None;
+                }
                 let region = region.as_mut()?;
                 let start = match stealing {
                     Stealing::None => None,
-                    Stealing::FirstFit => region.space.allocate(size, against),
+                    Stealing::FirstFit => region
+                        .space
+                        .allocate(size, against)
+                        .or_else(|| lower(room, size - 1)),
                     Stealing::Buffer if !region.has_buffer() => None,
                     Stealing::Buffer => region.space.allocate_from(region.buffer, size),
                 }?;
@@ -179,6 +205,7 @@ impl RegionGroups {
             return;
         };
         region.space.release(place.start - region.start, size);
+        self.room[place.region as usize - 1] = region.granules();
         if at_once && region.space.is_empty() {
             self.reclaim(global, place.region);
         }
@@ -215,6 +242,12 @@ impl RegionGroups {
         }
         census
     }
+}
+
+/// Notes that nothing of more than `most` fits.
+fn lower(room: &mut u32, most: u32) -> Option<u32> {
+    *room = most;
+    None
 }
 
 #[cfg(test)]

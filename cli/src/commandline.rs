@@ -1,7 +1,7 @@
 //! The command line: an interface, documented in docs/reference/command-line.md.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -110,6 +110,31 @@ pub enum TraceAction {
     /// Replay traces on a simulated heap: with groups as Metis learns them, with random groups, and without
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArguments),
+}
+
+impl TraceAction {
+    /// The files that are read, and those that are written.
+    pub fn files(&self) -> (Vec<&Path>, Vec<&Path>) {
+        fn some<'a>(paths: &[&'a Option<PathBuf>]) -> Vec<&'a Path> {
+            paths.iter().filter_map(|path| path.as_deref()).collect()
+        }
+        match self {
+            Self::Stat(given) => (vec![&given.file], some(&[&given.json])),
+            Self::Convert(given) => (vec![&given.file], vec![&given.output]),
+            Self::Report(given) => (vec![&given.file], some(&[&given.html])),
+            Self::Group(given) => {
+                let mut read = some(&[&given.train]);
+                read.push(&given.file);
+                (read, some(&[&given.json]))
+            }
+            Self::Replay(given) => (vec![&given.file], some(&[&given.json, &given.plot])),
+            Self::Simulate(given) => {
+                let read = given.files.iter().chain(&given.train);
+                (read.map(PathBuf::as_path).collect(), some(&[&given.json]))
+            }
+            Self::Record(_) | Self::Show(_) => (Vec::new(), Vec::new()),
+        }
+    }
 }
 
 #[derive(Args)]

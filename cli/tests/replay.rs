@@ -100,6 +100,32 @@ fn number(figures: &Value, name: &str) -> u64 {
 // --- what is measured -------------------------------------------------------------
 
 #[test]
+fn a_trace_is_never_written_over_by_its_own_figures() {
+    let bench = Bench::new();
+    bench.trace(&blocks(10, 100));
+    let before = fs::read(bench.path("x.trace")).unwrap();
+    std::os::unix::fs::symlink(bench.path("x.trace"), bench.path("y.trace")).unwrap();
+    for words in [
+        &["report", "--html", "x.trace", "x.trace"][..],
+        &["report", "--html", "./y.trace", "x.trace"],
+        &["stat", "--json", "x.trace", "x.trace"],
+        &["convert", "x.trace", "-o", "x.trace"],
+        &["replay", "--plot", "x.trace", "x.trace"],
+        &["group", "--json", "x.trace", "x.trace"],
+        &["simulate", "--json", "x.trace", "x.trace"],
+    ] {
+        let output = bench.run(words);
+        assert_eq!(output.status.code(), Some(125), "{words:?}");
+        assert!(errors(&output).contains("is the trace itself"), "{words:?}");
+        assert_eq!(
+            fs::read(bench.path("x.trace")).unwrap(),
+            before,
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
 fn resident_memory_is_the_blocks_and_little_more() {
     let bench = Bench::new();
     bench.trace(&blocks(2000, 10_000));

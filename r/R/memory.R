@@ -19,6 +19,10 @@
 #' @export
 vector_cost <- function(x) {
   name <- deparse1(substitute(x))
+  if (!is.atomic(x) && !is.list(x) && !isS4(x)) {
+    stop("`x` must be a vector, matrix, factor, data frame or a list of these: what functions, ",
+      "environments and calls refer to is not counted", call. = FALSE)
+  }
   found <- .Call(pagewise_cost, x)
   cost <- as.list(found[[1]])
   cost$known <- cost$known == 1

@@ -245,6 +245,13 @@ bytes <- function(n) {
   }
 }
 
+# The core stays loaded, as blocks of it live on; but it serves no new ones behind the user's back.
+.onUnload <- function(libpath) {
+  if (is_on() && !is_preloaded()) {
+    pagewise_off()
+  }
+}
+
 .onAttach <- function(libname, pkgname) {
   if (!is.null(session$autoload)) {
     packageStartupMessage("pagewise.autoload: ", session$autoload)

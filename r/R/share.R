@@ -28,7 +28,8 @@
 #' slots of S4 objects. Smaller ones and the lists around them travel by value. Of a character vector
 #' the distinct strings and a code for each element are shared; a process puts a string into R's own
 #' pool when it first asks for an element that has it. Environments, functions and external pointers
-#' are refused.
+#' are refused. A process can have 16,000 shared vectors; `share()` warns where there were more. A change
+#' of an attribute (`names(x) <- NULL`) makes a new vector in R, which is not shared.
 #'
 #' @param x A vector, matrix, factor, data frame, or a list of them.
 #' @return For `share()`, `x` with shared vectors; `x` itself where nothing in it is large enough.
@@ -44,7 +45,23 @@
 #' shared_info(x)
 #' @export
 share <- function(x) {
+  warn_of_private_library()
   .Call(pagewise_share, x)
+}
+
+# R that finds no class for a shared vector reads an empty one, with a warning that a cluster's worker
+# does not show. So it is said here, once, where a new R would not find the package.
+warn_of_private_library <- function() {
+  if (isTRUE(session$library_checked)) {
+    return(invisible())
+  }
+  session$library_checked <- TRUE
+  folders <- c(strsplit(Sys.getenv(c("R_LIBS", "R_LIBS_USER")), ":", fixed = TRUE), .Library.site, .Library)
+  own <- dirname(getNamespaceInfo("pagewise", "path"))
+  if (!normalizePath(own) %in% normalizePath(path.expand(unlist(folders)), mustWork = FALSE)) {
+    warning("a new R process would not find pagewise, which is in ", own, ", and would read shared vectors ",
+      "as empty: before starting workers, Sys.setenv(R_LIBS = \"", own, "\")", call. = FALSE)
+  }
 }
 
 #' @rdname share

@@ -79,7 +79,8 @@ struct sharing {
     struct share_map numbers; // vector to part
     struct pw_shared_part *parts;
     uint32_t count, room;
-    SEXP made; // list of part to view
+    uint32_t left; // parts for which there was no mapping to be had
+    SEXP made;     // list of part to view
 };
 
 static bool is_data(SEXP x) {
@@ -206,6 +207,7 @@ static SEXP build_vector(struct sharing *sharing, uint32_t number, SEXP x) {
     }
     SEXP pointer = view_open(sharing->snapshot, number);
     if (!pointer) {
+        sharing->left++;
         return x; // no room for a mapping: it stays as it is, and travels by value
     }
     PROTECT(pointer);
@@ -252,8 +254,15 @@ SEXP pagewise_share(SEXP x) {
         struct pw_shared *shared = &sharing.snapshot->shared;
         share_fail(pw_shared_finish(shared, sharing.parts, sharing.count), NULL);
         sharing.made = PROTECT(Rf_allocVector(VECSXP, sharing.count));
-        x = build(&sharing, x);
-        UNPROTECT(1);
+        x = PROTECT(build(&sharing, x));
+        if (sharing.left > 0) {
+            Rf_warning(
+                "%u of %u vectors were not shared and travel by value: this process has as many "
+                "shared vectors as there may be mappings for. Fewer and longer vectors help "
+                "(a matrix for many rows), or rm() of other shared objects and gc()",
+                sharing.left, sharing.count);
+        }
+        UNPROTECT(2);
     }
     UNPROTECT(1);
     return x;

@@ -10,6 +10,7 @@
 // Of the 65,530 mappings that Linux gives a process by default (vm.max_map_count), R and everything
 // else keep three quarters: further vectors are copied out.
 #define MOST_VIEWS 16000u
+#define MANY_VIEWS (MOST_VIEWS / 2) // some of them may be garbage
 
 // R sees the few bytes of a vector's header and not its pages, and so would collect far too late. A
 // collection is called for after this many bytes of views, or half of what live ones have, if this
@@ -64,7 +65,7 @@ static void make_room_for_view(uint64_t bytes) {
 }
 
 static void make_room_for_object(uint64_t bytes) {
-    if (state.fresh_objects > COLLECT_AFTER) {
+    if (state.fresh_objects > COLLECT_AFTER || state.views > MANY_VIEWS) {
         collect();
     }
     state.fresh_objects += bytes;

@@ -52,9 +52,6 @@ test_that("odd objects have a cost as well", {
   expect_equal(vector_cost(1:1e9)$own, 0)
   expect_equal(vector_cost(NULL)$bytes, 0)
   expect_equal(vector_cost(integer())$bytes, 0)
-  expect_equal(vector_cost(quote(x + y))$bytes, 0)
-  expect_equal(vector_cost(globalenv())$bytes, 0)
-  expect_equal(vector_cost(mean)$bytes, 0)
   expect_equal(vector_cost(raw(10))$bytes, 10)
   expect_equal(vector_cost(c(a = 1i))$bytes, 16)
   x <- runif(1e5)
@@ -128,4 +125,11 @@ test_that("profiles end with errors, nest, and survive forks", {
   threads <- length(list.files("/proc/self/task"))
   for (i in 1:20) memory_profile(1)
   expect_lte(length(list.files("/proc/self/task")), threads)
+})
+
+test_that("what holds no vectors of its own is refused, not counted as nothing", {
+  expect_error(vector_cost(function(x) x), "must be a vector")
+  expect_error(vector_cost(new.env()), "must be a vector")
+  expect_error(vector_cost(quote(a)), "must be a vector")
+  expect_s3_class(vector_cost(list(1, "a")), "vector_cost")
 })

@@ -164,3 +164,13 @@ test_that("loading and switching on are not felt", {
   )))
   expect_lt(min(seconds), 0.05)
 })
+
+test_that("unloading the package switches off, and blocks live on", {
+  lines <- fresh_r(c(
+    "library(pagewise); pagewise_on(); x <- runif(1e6); s <- sum(x)",
+    "unloadNamespace('pagewise')",
+    "library(pagewise)",
+    "cat(pagewise_status()$on, identical(sum(x), s), '\\n')"
+  ))
+  expect_match(utils::tail(lines, 1), "FALSE TRUE")
+})

@@ -492,9 +492,13 @@ test_that("limits are errors or plain copies", {
   expect_match(fresh_r(code, before = c("prlimit", "--nofile=300", "--")), "no descriptor", all = FALSE)
   # More vectors than a process should have mappings.
   x <- lapply(1:17000, function(i) rep(i + 0, 512))
-  shared <- share(x)
+  expect_warning(shared <- share(x), "were not shared")
   expect_identical(shared, x)
   expect_identical(sent(shared)[16990:17000], x[16990:17000])
+  # Those that are garbage do not stand in the way.
+  rm(shared)
+  expect_no_warning(y <- share(runif(1e5)))
+  expect_identical(nrow(shared_info(y)), 1L)
 })
 
 test_that("sharing and pagewise_on() get along", {
@@ -524,4 +528,13 @@ test_that("shared_info says what is shared", {
   expect_output(print(info), "d\\$b")
   expect_output(print(shared_info(1:3)), "nothing is shared")
   expect_identical(nrow(shared_info(list())), 0L)
+})
+
+test_that("a library that new R processes do not know of is said, once", {
+  own <- dirname(getNamespaceInfo("pagewise", "path"))
+  code <- c("library(pagewise)", "x <- share(runif(1e5)); y <- share(runif(1e5)); cat('done')")
+  lines <- fresh_r(code, environment = "R_LIBS=")
+  expect_length(grep("would not find pagewise", lines), 1)
+  lines <- fresh_r(code, environment = paste0("R_LIBS=", own))
+  expect_length(grep("would not find pagewise", lines), 0)
 })

@@ -18,7 +18,9 @@ headers() {
     [ -e "$cache/headers/linux/userfaultfd.h" ] && return
     mkdir -p "$cache/build-headers"
     step "headers" 300 make -C "$tree" O="$cache/build-headers" --silent headers
-    cp -r "$cache/build-headers/usr/include" "$cache/headers"
+    rm -rf "$cache/headers" "$cache/headers.partial"
+    cp -r "$cache/build-headers/usr/include" "$cache/headers.partial"
+    mv "$cache/headers.partial" "$cache/headers"
 }
 
 # Static programs from the tree's selftests, warnings being errors for ours.

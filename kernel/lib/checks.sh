@@ -57,13 +57,15 @@ selftest() { # kernel-name
 
 # A mutant is caught when one of the tests that its head names fails, or hangs, or the log tells.
 catch_mutants() { # name...
-    local name tests seconds
+    local name tests seconds processors
     initrd ours
     for name in "$@"; do
         [ -e "$here/mutants/$name.patch" ] || die "no such mutant: $name ($(mutant_names | tr '\n' ' '))"
         image "mutant-$name"
         tests=$(sed -n 's/^Caught-by: *//p' "$here/mutants/$name.patch" | tr -d ' ')
         seconds=$(sed -n 's/^Seconds: *//p' "$here/mutants/$name.patch")
+        processors=$(sed -n 's/^Processors: *//p' "$here/mutants/$name.patch")
+        processors=${processors:-2}
         machine "mutant $name" "mutant-$name" "${seconds:-180}" 768 ours pagewise.run=mmapcopy \
             pagewise.iterations=1000 "pagewise.tests=$tests"
         if ! grep -qa '^#  RUN' "$machine_log"; then

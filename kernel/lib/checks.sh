@@ -49,6 +49,8 @@ selftest() { # kernel-name
         "pagewise.iterations=${PAGEWISE_KERNEL_ITERATIONS:-1000}"
     count_tap "$1"
     check_log "$1"
+    # It turns itself off after what it has to say, or when its tables are full.
+    [ "$1" != debug ] || check "debug: lockdep was on to the end" grep -qa '^pagewise: lockdep:1' "$machine_log"
     local expected seen
     expected=$(grep -c '^MMAPCOPY_TEST' "$tree/tools/testing/selftests/mm/mmapcopy.c")
     seen=$(grep -acE '^(not )?ok [0-9]+ mmapcopy\.' "$machine_log" || true)
@@ -57,7 +59,7 @@ selftest() { # kernel-name
 
 # A mutant is caught when one of the tests that its head names fails, or hangs, or the log tells.
 catch_mutants() { # name...
-    local name tests seconds processors
+    local name tests seconds processors rounds
     initrd ours
     for name in "$@"; do
         [ -e "$here/mutants/$name.patch" ] || die "no such mutant: $name ($(mutant_names | tr '\n' ' '))"
@@ -66,8 +68,9 @@ catch_mutants() { # name...
         seconds=$(sed -n 's/^Seconds: *//p' "$here/mutants/$name.patch")
         processors=$(sed -n 's/^Processors: *//p' "$here/mutants/$name.patch")
         processors=${processors:-2}
+        rounds=$(sed -n 's/^Rounds: *//p' "$here/mutants/$name.patch")
         machine "mutant $name" "mutant-$name" "${seconds:-180}" 768 ours pagewise.run=mmapcopy \
-            pagewise.iterations=1000 "pagewise.tests=$tests"
+            "pagewise.iterations=${rounds:-1000}" "pagewise.tests=$tests"
         if ! grep -qa '^#  RUN' "$machine_log"; then
             fail "mutant $name: the machine did not get as far as the tests"
         elif caught_by "$tests"; then

@@ -10,6 +10,9 @@ trouble='BUG:|BUG at|WARNING:|Oops|general protection|Bad page|bad page|possible
 # the speed of its time stamp counter is wrong, and RCU looks stalled: of that, only minutes count.
 patience='no_timer_check clocksource=acpi_pm tsc=unstable rcupdate.rcu_cpu_stall_timeout=300'
 
+# Of the machine. A deadlock by the order of page table locks takes three (see its test).
+processors=${PAGEWISE_KERNEL_PROCESSORS:-2}
+
 # The kernel's own tests that a machine without modules, network and disks can run.
 mm_tests=(cow mremap_test madv_populate mkdirty ksm_functional_tests mrelease_test map_fixed_noreplace
     mlock2-tests mseal_test uffd-unit-tests split_huge_page_test pagemap_ioctl seal_elf droppable)
@@ -18,7 +21,9 @@ headers() {
     [ -e "$cache/headers/linux/userfaultfd.h" ] && return
     mkdir -p "$cache/build-headers"
     step "headers" 300 make -C "$tree" O="$cache/build-headers" --silent headers
-    cp -r "$cache/build-headers/usr/include" "$cache/headers"
+    rm -rf "$cache/headers" "$cache/headers.partial"
+    cp -r "$cache/build-headers/usr/include" "$cache/headers.partial"
+    mv "$cache/headers.partial" "$cache/headers"
 }
 
 # Static programs from the tree's selftests, warnings being errors for ours.
@@ -88,7 +93,7 @@ qemu() { # seconds kernel accelerator megabytes initrd append...
     shift 5
     # shellcheck disable=SC2086 # two lists of arguments
     timeout --kill-after=5 "$limit" ${PAGEWISE_KERNEL_NICE:-} qemu-system-x86_64 -nodefaults \
-        -no-user-config -no-reboot -display none -serial stdio $accel -m "$memory" -smp 2 \
+        -no-user-config -no-reboot -display none -serial stdio $accel -m "$memory" -smp "$processors" \
         -kernel "$kernel" -initrd "$cache/initrd-$initrd.gz" \
         -append "console=ttyS0 panic=-1 oops=panic loglevel=6 $patience numa=fake=2 $*" </dev/null
 }

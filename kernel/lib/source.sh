@@ -2,7 +2,8 @@
 # The kernel's source: one tree, whose content is the stock source with some patches. Sourced by kernel/run.
 # shellcheck shell=bash
 
-cache=${PAGEWISE_KERNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pagewise-kernel}
+home=~ # from the password file where HOME is not set
+cache=${PAGEWISE_KERNEL_CACHE:-${XDG_CACHE_HOME:-$home/.cache}/pagewise-kernel}
 package=linux-source-6.12
 tarball=/usr/src/$package.tar.xz
 tree=$cache/linux # the same path for every build, so that the compiler cache serves them all
@@ -18,10 +19,18 @@ unpack() {
     version=$(source_version)
     [ "$(cat "$cache/stock/.pagewise-version" 2>/dev/null)" = "$version" ] && return
     [ -e "$tarball" ] || die "$tarball is missing. Type: apt-get install $package"
-    rm -rf "$cache/stock" "$tree"
+    rm -rf "$cache/stock" "$tree" "$cache/headers"
     mkdir -p "$cache/stock"
     step "unpack $package $version" 600 tar -C "$cache/stock" --strip-components=1 -xf "$tarball"
     echo "$version" >"$cache/stock/.pagewise-version"
+}
+
+# Room for the two trees, unless they are there.
+source_megabytes=4000
+
+source_fits() {
+    [ -e "$tree/Makefile" ] ||
+        [ "$(df --output=avail --block-size=1M "$cache" | tail -n 1)" -gt $source_megabytes ]
 }
 
 # The files that patches touch, one a line.
@@ -50,8 +59,10 @@ patched_files() { # folder patch...
 set_tree() { # patch...
     unpack
     if [ ! -e "$tree/Makefile" ]; then
-        step "copy the source" 600 cp -a "$cache/stock/." "$tree"
-        : >"$tree/.pagewise-touched"
+        rm -rf "$tree" "$tree.partial"
+        step "copy the source" 600 cp -a --reflink=auto "$cache/stock" "$tree.partial"
+        : >"$tree.partial/.pagewise-touched"
+        mv "$tree.partial" "$tree"
     fi
     local scratch file
     scratch=$(mktemp -d)

@@ -43,22 +43,14 @@ fn peak(sampler: &str, shape: &str) -> f64 {
 
 fn expect(shape: &str, megabytes: f64) {
     for sampler in samplers() {
-        // Pss and the snapshots' size are read one after the other: a sample that falls into the
-        // moment when pages are mapped elsewhere counts some of them twice. Seldom, so seen again.
-        let (tolerance, attempts) = if sampler == &"pss" {
-            (TOLERANCE_OF_PSS, 3)
+        let found = peak(sampler, shape);
+        let tolerance = if sampler == &"pss" {
+            TOLERANCE_OF_PSS
         } else {
-            (TOLERANCE, 1)
+            TOLERANCE
         };
-        let is_right = |found: &f64| (found - megabytes).abs() < tolerance;
-        let mut found = peak(sampler, shape);
-        for _ in 1..attempts {
-            if !is_right(&found) {
-                found = peak(sampler, shape);
-            }
-        }
         assert!(
-            is_right(&found),
+            (found - megabytes).abs() < tolerance,
             "{shape} by {sampler}: {found:.2} MB instead of {megabytes}"
         );
     }

@@ -39,20 +39,31 @@ impl PssSampler {
         let maps = fs::read(format!("/proc/{process}/maps"))?;
         let mappings = snapshot::mappings(&maps);
         let are_all_found = self.snapshots.visit_process(process, &mappings);
+        self.mark_mapped(process, &mappings)?;
+        if !are_all_found {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(())
+    }
+
+    /// Pages that were mapped since the first look are in Pss: they must not count as unmapped too.
+    fn visit_again(&mut self, process: i32) -> io::Result<()> {
+        let maps = fs::read(format!("/proc/{process}/maps"))?;
+        self.mark_mapped(process, &snapshot::mappings(&maps))
+    }
+
+    fn mark_mapped(&mut self, process: i32, mappings: &[SnapshotMapping]) -> io::Result<()> {
         if mappings.is_empty() {
             return Ok(());
         }
         let map = PageMap::open(process)?;
-        for mapping in &mappings {
+        for mapping in mappings {
             let pages = self.mapped.entry(mapping.inode).or_default();
             for region in file_pages(&map, mapping)? {
                 let first = (region.start - mapping.start + mapping.offset) / page_map::page_size();
                 let count = (region.end - region.start) / page_map::page_size();
                 pages.insert_run(first, count);
             }
-        }
-        if !are_all_found {
-            return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(())
     }
@@ -93,8 +104,8 @@ impl Sampler for PssSampler {
         let mut reading = Reading::default();
         let mut shared_hugetlb = 0;
         for process in processes {
-            // Snapshots first: one that is unmapped between the two looks is missed this once. The
-            // other way round it would count twice, and be taken for a peak.
+            // Snapshots before and after: a page that is mapped or unmapped in between is missed this
+            // once at worst. Looked at once only, it could count twice, and be taken for a peak.
             if let Err(error) = self.visit_snapshots(process) {
                 reading.unreadable += u32::from(is_refusal(&error));
             }
@@ -108,6 +119,8 @@ impl Sampler for PssSampler {
                 }
                 Err(error) => reading.unreadable += u32::from(is_refusal(&error)),
             }
+            // A process that is gone by now has been counted as far as it was seen.
+            let _ = self.visit_again(process);
             let status = process_status::read(process).unwrap_or_default();
             reading.page_table_bytes += status.page_table_bytes;
         }

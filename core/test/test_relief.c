@@ -133,6 +133,18 @@ static void with_room_nobody_waits(void **state) {
     pw_free(block);
 }
 
+static void switched_off_nobody_is_asked(void **state) {
+    (void)state;
+    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_process.relief = (struct pw_relief){0};
+    pw_process.options.relieve = PW_RELIEVE_OFF; // as pw_switch_on does with other options
+    void *block = vector(64 << 20);
+    pw_process.options.relieve = PW_RELIEVE_SHORT;
+    pw_os_fault_clear();
+    assert_non_null(attempts[0]);
+    pw_free(block);
+}
+
 static void others_never_see_a_failure(void **state) {
     (void)state;
     pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
@@ -165,6 +177,7 @@ int main(void) {
         cmocka_unit_test(without_swap_any_time_is_worth_it),
         cmocka_unit_test(an_allocator_that_tries_again_gets_its_vector),
         cmocka_unit_test(with_room_nobody_waits),
+        cmocka_unit_test(switched_off_nobody_is_asked),
         cmocka_unit_test(others_never_see_a_failure),
         cmocka_unit_test(room_is_what_the_machine_says),
     };

@@ -62,7 +62,8 @@ PW_API void pw_collection_find_runtime(void) {
         return;
     }
     pw_relief_find_allocator();
-    bool of_use = pw_process.options.zero != PW_ZERO_OFF || pw_process.allocator_size > 0;
+    bool of_use =
+        pw_process.options.zero != PW_ZERO_OFF || pw_process.options.relieve != PW_RELIEVE_OFF;
     if (!of_use || pw_process.options.collect == PW_COLLECT_BURST) {
         return;
     }

@@ -12,8 +12,7 @@ void pw_relief_find_allocator(void) {
     void *allocator = dlsym(RTLD_DEFAULT, "Rf_allocVector3");
     Dl_info module;
     const ElfW(Sym) *symbol = NULL;
-    if (allocator && pw_process.options.relieve != PW_RELIEVE_OFF &&
-        dladdr1(allocator, &module, (void **)&symbol, RTLD_DL_SYMENT) && symbol) {
+    if (allocator && dladdr1(allocator, &module, (void **)&symbol, RTLD_DL_SYMENT) && symbol) {
         pw_process.allocator = (uintptr_t)allocator;
         pw_process.allocator_size = symbol->st_size;
     }
@@ -32,7 +31,7 @@ static void end(void) {
 static bool ask(uint64_t request) {
     struct pw_relief *relief = &pw_process.relief;
     uint64_t live = live_pages() + request;
-    if (!pw_relief_is_due(relief, live)) {
+    if (pw_process.options.relieve == PW_RELIEVE_OFF || !pw_relief_is_due(relief, live)) {
         return false;
     }
     bool always = pw_process.options.relieve == PW_RELIEVE_ALWAYS;

@@ -121,7 +121,7 @@ bench-large-pages: ## the slides' tables and where pages matter today, into docs
 	@$(ENSURE) build run bench test
 	@$(MAKE) --no-print-directory build
 	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null 2>&1
-	@bench/large-pages/run --rounds $(RUNS) $(WORKLOADS)
+	@bench/large-pages/run --rounds $(RUNS) $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(MINUTES),--time-limit $(MINUTES)) $(WORKLOADS)
 
 install: build ## install under PREFIX (and DESTDIR); what make jvm built as well
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"

@@ -1,10 +1,12 @@
 """What the benchmark harnesses share: the environment of a run, the machine, and the verdict on a bar."""
 
+import hashlib
 import os
 import platform
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -68,3 +70,28 @@ def verdict(measured, control, bar):
             return "undecided"
         return "met"
     return "undecided"
+
+
+def digest(*parts):
+    """Twelve digits that stand for these bytes."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little") + part)
+    return found.hexdigest()[:12]
+
+
+def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise-preload.so")):
+    """Of the code and constants, so that neither the folder it was built in nor a comment makes another library of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = []
+        for section in (".text", ".rodata", ".data"):
+            out = os.path.join(folder, "section")
+            try:
+                subprocess.run(["objcopy", "-O", "binary", "--only-section=" + section, path, out],
+                               check=True, capture_output=True)
+                with open(out, "rb") as file:
+                    parts.append(file.read())
+            except (OSError, subprocess.CalledProcessError):
+                with open(path, "rb") as file:
+                    return digest(file.read())
+    return digest(*parts)

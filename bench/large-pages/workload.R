@@ -112,17 +112,25 @@ if (!name %in% names(workloads)) {
   quit(status = 2)
 }
 
-faults <- function() as.numeric(strsplit(sub(".*\\) ", "", readLines("/proc/self/stat")), " ")[[1]][[8]])
+faults <- function() as.numeric(strsplit(sub(".*\\) ", "", readLines("/proc/self/stat")), " ")[[1]][c(8, 10)])
+# Of the whole machine: the kernel counts these by process nowhere.
+huge_faults <- function() {
+  counters <- read.table("/proc/vmstat", row.names = 1)
+  found <- counters["thp_fault_alloc", 1]
+  if (is.na(found)) 0 else found
+}
 work <- workloads[[name]]()
 invisible(gc())
-faults_before <- faults()
+before <- c(faults(), huge_faults())
 spent <- system.time(value <- work(), gcFirst = FALSE)
-spent_faults <- faults() - faults_before
+counted <- c(faults(), huge_faults()) - before
 if (configuration == "ism") { # as the slides show: segments live with their vectors
   print(ISM.list())
   rm(value, work)
   invisible(gc())
   print(ISM.list())
 }
-cat(sprintf('{"cpu": %.4f, "wall": %.4f, "faults": %.0f}\n', spent[[1]] + spent[[2]], spent[[3]],
-  spent_faults))
+cat(sprintf(
+  '{"cpu_seconds": %.3f, "system_seconds": %.3f, "wall_seconds": %.3f, "minor_faults": %.0f, "major_faults": %.0f, "huge_faults": %.0f}\n',
+  spent[[1]] + spent[[2]], spent[[2]], spent[[3]], counted[[1]], counted[[2]], counted[[3]]
+))

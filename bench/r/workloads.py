@@ -1,11 +1,8 @@
 """What is measured: the workloads, the configurations, and what a stored result depends on."""
 
-import hashlib
 import os
-import subprocess
-import tempfile
 
-from common import ROOT
+from common import ROOT, digest
 
 FOLDER = os.path.join(ROOT, "bench/r/workloads")
 SCALES = ("small", "full", "tiny")
@@ -63,13 +60,6 @@ def command(workload, scale, configuration):
     return words + ["baseline"] if configuration == BASELINE else words
 
 
-def _digest(*parts):
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:12]
-
-
 def script_hash(workload, folder=FOLDER):
     """A result is comparable as long as its script, and what the script reads, are the same."""
     names = [workload + ".R", "common.R"] + (["learners.R"] if workload in OURS else [])
@@ -77,21 +67,4 @@ def script_hash(workload, folder=FOLDER):
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
             parts.append(file.read())
-    return _digest(*parts)
-
-
-def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise-preload.so")):
-    """Of the code and constants, so that neither the folder it was built in nor a comment makes another library of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        parts = []
-        for section in (".text", ".rodata", ".data"):
-            out = os.path.join(folder, "section")
-            try:
-                subprocess.run(["objcopy", "-O", "binary", "--only-section=" + section, path, out],
-                               check=True, capture_output=True)
-                with open(out, "rb") as file:
-                    parts.append(file.read())
-            except (OSError, subprocess.CalledProcessError):
-                with open(path, "rb") as file:
-                    return _digest(file.read())
-    return _digest(*parts)
+    return digest(*parts)

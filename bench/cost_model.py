@@ -48,7 +48,7 @@ def modelled_cpu(record, costs, bare_touch):
 
 def calibrate(root):
     """Measures what pages cost on this machine, now; compiled on first use. Empty where there is no compiler."""
-    source = os.path.join(root, "bench/r/page_costs.c")
+    source = os.path.join(root, "bench/page_costs.c")
     program = os.path.join(root, "build/bench/page_costs")
     try:
         os.makedirs(os.path.dirname(program), exist_ok=True)

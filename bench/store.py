@@ -1,9 +1,11 @@
 """Results as JSON lines, one record a line, in files that are committed: several sittings add up.
 
-A record has a `kind`: `session` (machine, versions, what a page fault costs there), `run` (one measured run), `curve`
-(memory over time of one run), `calls` (system calls of one run, counted apart), `swap` (one run with too little memory).
+A record has a `kind`: `session` (machine, versions, what a page fault costs there), and what a benchmark measures: `run`, one
+measured run, and others of its own. docs/reference/ has the fields.
 """
 
+import datetime
+import hashlib
 import json
 import os
 import sys
@@ -51,6 +53,17 @@ class Store:
             file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def begin_session(self, name, facts, **more):
+        """One a sitting: what the records that follow were measured on. Returns its id."""
+        stays = {what: text for what, text in facts.items() if what != "Pagewise"}
+        now = datetime.datetime.now()
+        session = {
+            "kind": "session", "id": now.strftime("%Y%m%dT%H%M%S.%f") + f"-{os.getpid()}", "when": now.astimezone().isoformat(timespec="seconds"),
+            "machine_id": hashlib.sha256(json.dumps(stays, sort_keys=True).encode()).hexdigest()[:8], "facts": facts, **more,
+        }
+        self.add(session, name)
+        return session["id"]
 
     def of_kind(self, kind, **wanted):
         return [record for record in self.records if record["kind"] == kind

@@ -27,7 +27,8 @@ static double milliseconds(void) {
 
 static void *map(size_t bytes, int advice) {
     size_t size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-    char *raw = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *raw =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (raw == MAP_FAILED) {
         perror("mmap");
         exit(1);
@@ -94,6 +95,7 @@ int main(void) {
             qsort(took[size][kind], ROUNDS, sizeof(double), by_size);
     printf("{\"gather_small_ms\": %.1f, \"gather_huge_ms\": %.1f, \"scatter_small_ms\": %.1f, "
            "\"scatter_huge_ms\": %.1f}\n",
-           took[0][0][ROUNDS / 2], took[1][0][ROUNDS / 2], took[0][1][ROUNDS / 2], took[1][1][ROUNDS / 2]);
+           took[0][0][ROUNDS / 2], took[1][0][ROUNDS / 2], took[0][1][ROUNDS / 2],
+           took[1][1][ROUNDS / 2]);
     return 0;
 }

@@ -45,6 +45,15 @@ def ceiling():
         return {}
 
 
+def interactive(runs=15):
+    """Milliseconds from before library(pagewise) until pagewise_on() has returned, each in a fresh R, and the load then."""
+    code = "before <- Sys.time(); library(pagewise); pagewise_on(); cat(1000 * as.numeric(Sys.time() - before, units = 'secs'))"
+    settings = dict(environment(), R_LIBS=os.path.join(ROOT, "build/r-library"))
+    took = [float(subprocess.run(["Rscript", "--vanilla", "-e", code], env=settings, check=True, capture_output=True, text=True).stdout)
+            for _ in range(runs)]
+    return {"milliseconds": [round(one, 1) for one in sorted(took)], "load": round(os.getloadavg()[0], 2)}
+
+
 @contextlib.contextmanager
 def huge_pages_for_everybody():
     """For one run; what was set comes back in any case."""

@@ -93,6 +93,27 @@ ism_on <- function(min_kb, max_kb, pages, lock) {
     tell_once("thp", "transparent huge pages are off on this machine, so that ISM() has no large pages.",
       " As root, type:\n  echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
   }
+  if (pool_is_empty(pages)) {
+    tell_once(pages, empty_pool(pages))
+  }
+}
+
+pool_is_empty <- function(pages) {
+  pages %in% c("hugetlb", "hugetlb-1g") && hugetlb_free(if (pages == "hugetlb") 2048 else 2^20) == 0
+}
+
+# What an administrator types for pages in the pool.
+fill_pool <- function(pages) {
+  if (pages == "hugetlb-1g") {
+    "echo N > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+  } else {
+    "sysctl vm.nr_hugepages=N"
+  }
+}
+
+empty_pool <- function(pages) {
+  paste0("the hugetlb pool has no free page of ", if (pages == "hugetlb") "2 MB" else "1 GB",
+    " now: vectors get other pages. As root, type: ", fill_pool(pages))
 }
 
 ism_off <- function() {
@@ -154,12 +175,10 @@ ism_fallbacks <- function(pages) {
   rise <- function(name) at(now, name) - at(session$ism_statistics, name)
   c(
     if (rise("fallback_hugetlb") > 0) {
-      paste0("the hugetlb pool could not serve ", rise("fallback_hugetlb"), " requests: other pages were used. As root, type: ",
-        if (pages == "hugetlb-1g") {
-          "echo N > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
-        } else {
-          "sysctl vm.nr_hugepages=N"
-        })
+      sprintf("the hugetlb pool could not serve %.0f requests: other pages were used. As root, type: %s",
+        rise("fallback_hugetlb"), fill_pool(pages))
+    } else if (ism_is_on() && pool_is_empty(pages)) {
+      empty_pool(pages)
     },
     if (rise("fallback_lock") > 0) {
       sprintf("%.0f vectors could not be locked: `ulimit -l` is too small", rise("fallback_lock"))

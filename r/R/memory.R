@@ -10,7 +10,8 @@
 #'
 #' @param x A vector, list or data frame.
 #' @return A list of class `vector_cost`, in bytes: `bytes` (what the vectors hold), `own`, `shared`,
-#'   `swapped`, `absent`, `huge` (of `own` and `shared`, in huge pages; `NA` where the kernel does not
+#'   `published` (of `shared`: pages of objects that [share()] made, which other processes may have as well,
+#'   whether this one touched them or not), `swapped`, `absent`, `huge` (of `own` and `shared`, in huge pages; `NA` where the kernel does not
 #'   tell), `managed` (served by Pagewise), `shared_with` (names of variables), `known` (`FALSE`
 #'   where a container hides the page table).
 #' @examples
@@ -27,7 +28,7 @@ vector_cost <- function(x) {
   cost <- as.list(found[[1]])
   cost$known <- cost$known == 1
   if (!cost$known) {
-    cost[c("own", "shared", "swapped", "absent", "huge")] <- NA_real_
+    cost[c("own", "shared", "published", "swapped", "absent", "huge")] <- NA_real_
   } else if (!cost$huge_known) {
     cost$huge <- NA_real_
   }
@@ -62,7 +63,7 @@ format.vector_cost <- function(x, ...) {
     return(c(lines, "  this kernel or container does not show the process its page table"))
   }
   row <- function(label, value, note = "") {
-    if (is.na(value) || value > 0) sprintf("  %-9s %8s%s", label, bytes(value), note)
+    if (is.na(value) || value > 0) sprintf("  %-10s %8s%s", label, bytes(value), note)
   }
   partners <- if (length(x$shared_with)) {
     paste0("  with ", paste(utils::head(x$shared_with, 5), collapse = ", "),
@@ -72,8 +73,11 @@ format.vector_cost <- function(x, ...) {
   }
   c(
     lines,
-    sprintf("  %-9s %8s", "own", bytes(x$own)),
+    sprintf("  %-10s %8s", "own", bytes(x$own)),
     row("shared", x$shared, partners),
+    if (x$published > 0) {
+      row("of share()", x$published, "  (shared_info() names the processes that have it)")
+    },
     row("absent", x$absent, "  (never written, or given back)"),
     row("swapped", x$swapped),
     row("compact", x$compact, "  (not expanded by R)"),
@@ -133,7 +137,8 @@ physical_memory <- function(statistics) {
 #' @param n How many variables to list.
 #' @return A list of class `memory_report`: `physical`, `shared` (bytes that vectors did not have to
 #'   copy: what they show less what snapshots hold), `zero` (given back so far), `cached` (free and kept warm), `huge`, `swapped`,
-#'   `page_tables`, `live` (vectors that Pagewise serves), all in bytes; `source` (`"pss"` or
+#'   `page_tables`, `live` (vectors that Pagewise serves), `objects` (objects of [share()] that this process has;
+#'   what it did not touch of them is not in `physical`), all in bytes; `source` (`"pss"` or
 #'   `"rss"`), and `vectors`, a data frame.
 #' @examples
 #' memory_report(n = 3)
@@ -154,6 +159,7 @@ memory_report <- function(n = 10) {
         zero = at(statistics, "zero_reclaimed_bytes"),
         cached = at(statistics, "cached_bytes"),
         live = at(statistics, "live_bytes"),
+        objects = .Call(pagewise_shared_bytes),
         vectors = largest_variables(n)
       )
     ),
@@ -174,8 +180,8 @@ largest_variables <- function(n) {
   keep <- keep[all$bytes[keep] > 0]
   costs <- vapply(keep, function(i) {
     .Call(pagewise_vectors, frames[[all$frame[i]]], all$name[i])[, 1]
-  }, numeric(11))
-  costs <- matrix(costs, nrow = 11, dimnames = list(cost_fields(), NULL))
+  }, numeric(length(cost_fields())))
+  costs <- matrix(costs, nrow = length(cost_fields()), dimnames = list(cost_fields(), NULL))
   known <- costs["known", ] == 1
   column <- function(name) ifelse(known, costs[name, ], NA_real_)
   partners <- vapply(keep, function(i) {
@@ -203,6 +209,7 @@ format.memory_report <- function(x, ...) {
     value("zero", x$zero, "all-zero pages given back so far"),
     value("cached", x$cached, "free pages kept warm for the next vector"),
     value("huge", x$huge, "in huge pages"),
+    if (x$objects > 0) value("share()", x$objects, "in objects that other processes may have as well"),
     if (x$swapped > 0) value("swapped", x$swapped, "on disk")
   )
   v <- x$vectors

@@ -5,10 +5,17 @@ session$ism_before <- NULL
 session$told <- character()
 
 policies <- c("auto", "share", "huge")
-option_names <- c(
-  "threshold", "share", "zero", "collect", "pool", "slack", "decay", "huge", "huge-min", "huge-max",
-  "pages", "lock", "modules", "verbose"
+# What each option takes, as docs/reference/options.md has it; the core checks, this explains.
+option_forms <- c(
+  threshold = 'a size from 8K to 1G, such as "64K" or 65536', share = '"off", "lazy" or "always"',
+  zero = '"off", "backoff" or "always"', collect = '"auto", "getrusage" or "burst"', pool = "TRUE or FALSE",
+  slack = "percent, from 0 to 100", decay = "whole seconds, from 0 to 3600",
+  relieve = '"off", "short" or "always"', huge = '"off", "on" or "always"',
+  "huge-min" = 'a size from 8K on, such as "1M"', "huge-max" = 'a size from 8K on, such as "4G"',
+  pages = '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"', lock = "TRUE or FALSE",
+  modules = '"r" or "all"', verbose = "TRUE or FALSE"
 )
+option_names <- names(option_forms)
 
 # A message that matters is given once a session.
 tell_once <- function(what, ...) {
@@ -27,9 +34,10 @@ check_flag <- function(x, name) {
   x
 }
 
-check_policy <- function(policy) {
+check_policy <- function(policy, from = "`policy`") {
   if (!is.character(policy) || length(policy) != 1 || is.na(policy)) {
-    fail("`policy` must be one word: ", paste0('"', policies, '"', collapse = ", "))
+    fail(from, " must be one of ", paste0('"', policies, '"', collapse = ", "), ", not ",
+      deparse1(policy, width.cutoff = 60L))
   }
   if (policy == "plain") {
     fail('policy "plain" is Pagewise switched off. Call pagewise_off() instead.')
@@ -51,7 +59,8 @@ option_words <- function(options) {
     return(character())
   }
   if (is.null(names(options)) || any(!nzchar(names(options)))) {
-    fail("options of Pagewise need names, such as threshold = \"64K\"")
+    fail("options of Pagewise need names, as in pagewise_on(threshold = \"64K\") or ",
+      "options(pagewise.options = list(threshold = \"64K\"))")
   }
   names(options) <- gsub("_", "-", names(options), fixed = TRUE)
   unknown <- setdiff(names(options), option_names)
@@ -91,12 +100,20 @@ words_in_force <- function() {
   c(policy = .Call(pagewise_policy), words)
 }
 
+# `reason` is the core's, and names an item that it did not understand as name=value.
+what_to_do <- function(reason) {
+  name <- sub("=.*", "", sub("^.*: ", "", reason))
+  if (grepl("not understood", reason, fixed = TRUE) && name %in% option_names) {
+    return(paste0("`", name, "` is ", option_forms[[name]], "."))
+  }
+  "`pagewise doctor`, in a shell, says what this machine allows."
+}
+
 switch_on <- function(words) {
   text <- paste(names(words), words, sep = "=", collapse = ",")
   reason <- .Call(pagewise_switch_on, text)
   if (!is.null(reason)) {
-    fail("Pagewise cannot be switched on: ", reason,
-      "\nNothing was changed. `pagewise doctor`, in a shell, says what this machine allows.")
+    fail("Pagewise cannot be switched on: ", reason, "\nNothing was changed. ", what_to_do(reason))
   }
   session$options <- words
 }
@@ -138,7 +155,12 @@ pagewise_on <- function(policy = getOption("pagewise.policy", "auto"), ...) {
   before <- is_on()
   given <- option_words(list(...))
   defaults <- option_words(as.list(getOption("pagewise.options", list())))
-  words <- c(policy = check_policy(policy), defaults[setdiff(names(defaults), names(given))], given)
+  from <- if (missing(policy) && !is.null(getOption("pagewise.policy"))) {
+    "the option `pagewise.policy`"
+  } else {
+    "`policy`"
+  }
+  words <- c(policy = check_policy(policy, from), defaults[setdiff(names(defaults), names(given))], given)
   switch_on(words)
   session$ism_before <- NULL
   invisible(before)

@@ -28,7 +28,8 @@
 #' slots of S4 objects. Smaller ones and the lists around them travel by value. Of a character vector
 #' the distinct strings and a code for each element are shared; a process puts a string into R's own
 #' pool when it first asks for an element that has it. Environments, functions and external pointers
-#' are refused. A process can have 16,000 shared vectors; `share()` warns where there were more. A change
+#' are refused, except in attributes: the environment of a formula, in the result of `lm()` say, travels as R
+#' serialises it, by value unless it is the global one. A process can have 16,000 shared vectors; `share()` warns where there were more. A change
 #' of an attribute (`names(x) <- NULL`) makes a new vector in R, which is not shared.
 #'
 #' @param x A vector, matrix, factor, data frame, or a list of them.

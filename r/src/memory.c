@@ -3,6 +3,7 @@
 // What vectors cost. Nothing here keeps a reference to a vector of the user's: R would copy it at
 // the next change of an element.
 #include "calls.h"
+#include "share_view.h"
 
 #include <pagewise.h>
 
@@ -13,9 +14,9 @@
 #define PAGE         4096u
 #define DEEPEST_LIST 64
 
-static const char *const cost_names[] = {"bytes",   "own",     "shared", "swapped",
-                                         "absent",  "huge",    "known",  "huge_known",
-                                         "managed", "vectors", "compact"};
+static const char *const cost_names[] = {"bytes",   "own",     "shared",  "swapped",
+                                         "absent",  "huge",    "known",   "huge_known",
+                                         "managed", "vectors", "compact", "published"};
 enum cost_field {
     BYTES,
     OWN,
@@ -28,6 +29,7 @@ enum cost_field {
     MANAGED,
     VECTORS,
     COMPACT,
+    PUBLISHED, // of SHARED, in objects of share()
     COST_FIELDS
 };
 
@@ -36,6 +38,7 @@ enum cost_field {
 struct leaf {
     const void *data; // NULL: a compact vector, which has none
     size_t size;
+    const struct view *view; // of an object of share(), or NULL
 };
 
 typedef void visit_leaf(void *context, const struct leaf *leaf);
@@ -67,8 +70,11 @@ static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
     if (element == 0 || depth > DEEPEST_LIST) {
         return;
     }
-    struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element};
-    if (!ALTREP(x)) {
+    struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element, share_view_of(x)};
+    if (leaf.view) { // of character vectors the part that the object holds, codes and strings
+        leaf.data = leaf.view->data;
+        leaf.size = (size_t)leaf.view->part.size;
+    } else if (!ALTREP(x)) {
         leaf.data = DATAPTR_RO(x);
     } else if (TYPEOF(x) != VECSXP) {
         leaf.data = DATAPTR_OR_NULL(x);
@@ -125,6 +131,11 @@ static void add_cost(void *context, const struct leaf *leaf) {
         fields[KNOWN] = 0;
         return;
     }
+    if (leaf->view) { // what this process has not touched lies in the object all the same
+        cost.shared += cost.absent;
+        cost.absent = 0;
+        fields[PUBLISHED] += (double)cost.shared;
+    }
     fields[OWN] += (double)cost.own;
     fields[SHARED] += (double)cost.shared;
     fields[SWAPPED] += (double)cost.swapped;
@@ -157,7 +168,13 @@ struct snapshots {
 static void add_snapshot(void *context, const struct leaf *leaf) {
     struct snapshots *list = context;
     struct pw_block_info block;
-    if (leaf->data && list->count < 64 && pw_block_describe(leaf->data, &block) && block.snapshot) {
+    if (!leaf->data || list->count == (int)(sizeof list->found / sizeof *list->found)) {
+        return;
+    }
+    if (leaf->view) { // a part of an object; negative, as snapshots are numbered from 1 on
+        double object = (double)(uintptr_t)leaf->view->snapshot;
+        list->found[list->count++] = -(object + leaf->view->index);
+    } else if (pw_block_describe(leaf->data, &block) && block.snapshot) {
         list->found[list->count++] = (double)block.snapshot;
     }
 }

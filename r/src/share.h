@@ -10,7 +10,8 @@
 #define SHARE_CALLS(X)                                                                             \
     X(pagewise_share, 1)                                                                           \
     X(pagewise_shared_leaf, 1)                                                                     \
-    X(pagewise_shared_holders, 1)
+    X(pagewise_shared_holders, 1)                                                                  \
+    X(pagewise_shared_bytes, 0)
 
 SHARE_CALLS(DECLARE_CALL)
 

@@ -283,6 +283,15 @@ SEXP view_handle(const struct view *view) {
     return handle;
 }
 
+// Bytes of the objects that this process has open, each counted once.
+SEXP pagewise_shared_bytes(void) {
+    uint64_t bytes = 0;
+    for (const struct snapshot *at = state.snapshots; at; at = at->next) {
+        bytes += at->shared.parts > 0 ? at->shared.size : 0;
+    }
+    return Rf_ScalarReal((double)bytes);
+}
+
 void share_start(DllInfo *library) {
     state.process = getpid();
     state.private_bytes = private_bytes();

@@ -47,22 +47,70 @@ test_that("wishes that cannot be had fall back, and the status says why", {
   free <- suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
   skip_if_not(identical(free, 0), "the hugetlb pool has pages")
   on.exit(ISM(FALSE))
-  ISM(TRUE, pages = "hugetlb")
+  session <- pagewise:::session
+  session$told <- setdiff(session$told, "hugetlb")
+  expect_message(ISM(TRUE, pages = "hugetlb"), "no free page of 2 MB now.*nr_hugepages")
+  expect_no_message(ISM(TRUE, pages = "hugetlb"))
+  expect_match(ISM.status()$fallback, "no free page of 2 MB", all = FALSE)
   x <- runif(1e6)
   expect_identical(sum(x >= 0), 1000000L)
-  expect_match(ISM.status()$fallback, "hugetlb pool", all = FALSE)
+  expect_match(ISM.status()$fallback, "could not serve", all = FALSE)
   expect_output(print(ISM.status()), "nr_hugepages")
-  ISM(TRUE, pages = "hugetlb-1g")
+  suppressMessages(ISM(TRUE, pages = "hugetlb-1g"))
   expect_equal(ISM.status()$largepagesize, 2^20)
   y <- runif(1e6)
   expect_identical(sum(y >= 0), 1000000L)
 })
 
+hugetlb <- function(kb, file) sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/%s", kb, file)
+
+free_pages <- function(kb) {
+  text <- tryCatch(suppressWarnings(readLines(hugetlb(kb, "free_hugepages"))), error = function(e) NA)
+  suppressWarnings(as.numeric(text))
+}
+
+# Pages in the pool for one test: those that are there, or as root so many more, until the test ends.
+local_hugetlb_pages <- function(kb, count, frame = parent.frame()) {
+  if (isTRUE(free_pages(kb) >= count)) {
+    return()
+  }
+  file <- hugetlb(kb, "nr_hugepages")
+  skip_if_not(file.access(file, 2) == 0, "the hugetlb pool has no pages, and filling it needs root")
+  before <- readLines(file)
+  restore <- bquote({
+    invisible(gc())
+    writeLines(.(before), .(file))
+  })
+  do.call(on.exit, list(restore, add = TRUE), envir = frame)
+  writeLines(as.character(as.numeric(before) + count), file)
+  skip_if_not(isTRUE(free_pages(kb) >= count), sprintf("the kernel has no room for %d pages of %d kB", count, kb))
+}
+
+test_that("pages of 1 GB are taken where there are any", {
+  local_hugetlb_pages(2^20, 1)
+  before <- free_pages(2^20)
+  on.exit(ISM(FALSE), add = TRUE, after = FALSE)
+  ISM(TRUE, pages = "hugetlb-1g")
+  x <- runif(1.4e8) # 1.12 GB: one page of the pool, and the rest
+  expect_match(ISM.list()$pages, "hugetlb 1 GB", all = FALSE)
+  expect_equal(free_pages(2^20), before - 1)
+  expect_identical(range(x) > c(-1, .9), c(TRUE, TRUE))
+  child <- parallel::mcparallel({
+    x[1] <- 2
+    x[1] + x[1.4e8]
+  })
+  expect_gt(parallel::mccollect(child)[[1]], 2)
+  expect_lt(x[1], 1)
+  rm(x)
+  gc()
+  expect_equal(free_pages(2^20), before)
+})
+
 test_that("pages of the hugetlb pool are taken, counted and given back", {
-  free <- function() suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
-  skip_if_not(isTRUE(free() >= 16), "the hugetlb pool has no pages (sysctl vm.nr_hugepages=64)")
+  local_hugetlb_pages(2048, 64)
+  free <- function() free_pages(2048)
   before <- free()
-  on.exit(ISM(FALSE))
+  on.exit(ISM(FALSE), add = TRUE, after = FALSE)
   ISM(TRUE, pages = "hugetlb")
   x <- runif(2e6)
   expect_match(ISM.list()$pages, "hugetlb 2 MB", all = FALSE)

@@ -90,16 +90,48 @@ test_that("wrong arguments are told from each other, and change nothing", {
   expect_error(pagewise_on("nonsense"), "no policy \"nonsense\"")
   expect_error(pagewise_on("plain"), "pagewise_off")
   expect_error(pagewise_on("ksm"), "pagewise run --policy ksm")
-  expect_error(pagewise_on(c("auto", "share")), "one word")
-  expect_error(pagewise_on(NA_character_), "one word")
-  expect_error(pagewise_on(NULL), "one word")
-  expect_error(pagewise_on(threshold = "7 bananas"), "threshold=7 bananas")
+  expect_error(pagewise_on(c("auto", "share")), "must be one of \"auto\"")
+  expect_error(pagewise_on(NA_character_), "must be one of \"auto\"")
+  expect_error(pagewise_on(NULL), "must be one of \"auto\", \"share\", \"huge\", not NULL")
+  expect_error(pagewise_on(threshold = "7 bananas"), "threshold=7 bananas.*a size from 8K to 1G")
+  expect_error(pagewise_on(zero = "maybe"), "`zero` is \"off\", \"backoff\" or \"always\"")
   expect_error(pagewise_on(threshold = "64K,policy=share"), "may not contain")
   expect_error(pagewise_on(threshold = c(1, 2)), "one word or one number")
   expect_error(pagewise_on(colour = "red"), "no option `colour`")
   expect_error(pagewise_on("auto", 5), "need names")
-  expect_error(pagewise_on("auto", decay = 1e9), "decay=1000000000")
+  expect_error(pagewise_on("auto", decay = 1e9), "decay=1000000000.*0 to 3600")
   expect_false(pagewise_status()$on)
+})
+
+test_that("wrong options of the session are named as such", {
+  old <- options(pagewise.policy = 42)
+  on.exit(options(old))
+  expect_error(pagewise_on(), "option `pagewise.policy` must be one of .* not 42")
+  expect_error(pagewise_on(7), "^`policy` must be")
+  options(pagewise.policy = NULL, pagewise.options = "threshold=64K")
+  expect_error(pagewise_on(), "options\\(pagewise.options = list\\(threshold")
+  options(pagewise.options = NULL)
+})
+
+test_that("every option of the core has a name and a form here", {
+  told <- pagewise:::option_forms
+  for (name in names(told)) {
+    error <- tryCatch(do.call(pagewise_on, setNames(list("@"), name)), error = conditionMessage)
+    expect_match(error, paste0("`", name, "` is ", told[[name]]), fixed = TRUE)
+  }
+  source <- file.path(Sys.getenv("PAGEWISE_TREE"), "core/src/policy/options.c")
+  skip_if_not(file.exists(source), "not in the source tree")
+  found <- grep("^    \\{(\\.name = )?\"[a-z-]+\", (KIND|\\.kind)", readLines(source), value = TRUE)
+  names <- sub("^[^\"]*\"([a-z-]+)\".*", "\\1", found)
+  expect_true(length(names) > 10)
+  # Files and folders are the process's, set where it starts.
+  expect_setequal(setdiff(names, c("policy", "statistics")), names(told))
+})
+
+test_that("relief of short memory can be switched in a session", {
+  on.exit(pagewise_off())
+  pagewise_on(relieve = "off")
+  expect_identical(unname(pagewise_status()$options["relieve"]), "off")
 })
 
 test_that("options of the session are defaults, arguments win", {

@@ -62,13 +62,13 @@ PW_API void pw_collection_find_runtime(void) {
         return;
     }
     pw_relief_find_allocator();
-    bool of_use =
-        pw_process.options.zero != PW_ZERO_OFF || pw_process.options.relieve != PW_RELIEVE_OFF;
-    if (!of_use || pw_process.options.collect == PW_COLLECT_BURST) {
-        return;
-    }
     polled_events = (void (**)(void))symbol("R_PolledEvents");
     if (polled_events) {
+        pw_process_found_r();
+    }
+    bool of_use =
+        pw_process.options.zero != PW_ZERO_OFF || pw_process.options.relieve != PW_RELIEVE_OFF;
+    if (of_use && polled_events && pw_process.options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define SMALLEST_COPY        ((size_t)64 << 10)
+#define SMALLEST_VECTOR      ((size_t)8 << 10) // two pages
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
 
 struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -113,11 +114,20 @@ static void warn(const char *problem, const char *item) {
     }
 }
 
+// Vectors of R between two pages and the default are a quarter of the memory of some programs: the
+// C library's heap keeps what they leave when they die, for good where anything behind them lives.
+// Other programs have many such blocks in many threads, and one lock is not for them.
+static size_t threshold_of(const struct pw_options *options) {
+    bool lowered =
+        pw_process.serves_r && options->policy == PW_POLICY_AUTO && !options->threshold_given;
+    return lowered ? SMALLEST_VECTOR : options->threshold;
+}
+
 static void open_gate(const struct pw_options *options) {
     pw_gate.base = (uintptr_t)pw_process.arena.base;
     pw_gate.copy_threshold =
         options->share == PW_SHARE_ALWAYS ? SMALLEST_COPY_ALWAYS : SMALLEST_COPY;
-    pw_gate.threshold = options->threshold;
+    pw_gate.threshold = threshold_of(options);
 }
 
 static bool start_arena(const struct pw_options *options) {
@@ -202,6 +212,14 @@ bool pw_start(const char *text) {
     }
     pthread_mutex_unlock(&pw_process.lock);
     return pw_is_on();
+}
+
+void pw_process_found_r(void) {
+    pw_process.serves_r = true;
+    if (pw_is_on() && pw_process_enter()) {
+        open_gate(&pw_process.options);
+        pw_process_leave();
+    }
 }
 
 static bool has_arena(enum pw_policy policy) {

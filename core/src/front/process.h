@@ -33,6 +33,7 @@ struct pw_process {
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
 
+    bool serves_r;            // the program is R, or has it as a library
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t freed_since;     // managed blocks freed since the last collection end
@@ -64,6 +65,9 @@ PW_API extern struct pw_gate pw_gate;
 // middle of our own work): do without Pagewise then.
 bool pw_process_enter(void);
 void pw_process_leave(void);
+
+// R is in this process: where no threshold was asked for, its vectors are served from two pages on.
+void pw_process_found_r(void);
 
 // Serve blocks by `options` from now on, whatever was so far. NULL, or why not: nothing is changed
 // then.

@@ -182,8 +182,11 @@ static bool set_option(struct pw_options *options, const struct option *option, 
 
 static bool set_item(struct pw_options *options, const char *name, const char *value) {
     for (size_t i = 0; i < sizeof known_options / sizeof known_options[0]; i++) {
-        if (!strcmp(known_options[i].name, name)) {
-            return set_option(options, &known_options[i], value);
+        const struct option *option = &known_options[i];
+        if (!strcmp(option->name, name)) {
+            bool understood = set_option(options, option, value);
+            options->threshold_given |= understood && option->offset == AT(threshold);
+            return understood;
         }
     }
     return false;

@@ -29,6 +29,7 @@ enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
 struct pw_options {
     enum pw_policy policy;
     size_t threshold;          // bytes
+    bool threshold_given;      // otherwise a runtime's own may take its place
     int share;                 // enum pw_share_mode
     int zero;                  // enum pw_zero_mode
     int collect;               // enum pw_collect_mode

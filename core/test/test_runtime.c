@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// In R's process vectors are served from two pages on, unless somebody asked for another threshold.
+#include "front/collection.h"
+#include "front/process.h"
+#include "support.h"
+
+// Found by name, as libR's: this program is R.
+__attribute__((visibility("default"))) void (*R_PolledEvents)(void);
+
+static size_t threshold_under(const char *options) {
+    assert_null(pw_heap_switch_on(options));
+    return pw_gate.threshold;
+}
+
+static bool is_ours(size_t size) {
+    void *block = pw_allocate(size);
+    assert_non_null(block);
+    struct pw_block_info info;
+    bool ours = pw_block_describe(block, &info);
+    pw_free(block);
+    return ours;
+}
+
+static void a_program_is_not_r_until_r_is_found(void **state) {
+    (void)state;
+    assert_int_equal(pw_gate.threshold, 128 << 10);
+    assert_false(is_ours(16 << 10));
+    pw_collection_find_runtime();
+    assert_int_equal(pw_gate.threshold, 8 << 10);
+    assert_true(is_ours(16 << 10));
+    assert_false(is_ours(8191));
+}
+
+static void a_threshold_that_was_asked_for_stays(void **state) {
+    (void)state;
+    assert_int_equal(threshold_under("threshold=64K"), 64 << 10);
+    assert_int_equal(threshold_under("threshold=128K,policy=auto"), 128 << 10);
+    assert_int_equal(threshold_under("policy=auto"), 8 << 10);
+}
+
+static void other_policies_have_their_own(void **state) {
+    (void)state;
+    assert_int_equal(threshold_under("policy=huge"), 128 << 10);
+    assert_int_equal(threshold_under("policy=share"), 8 << 10);
+    assert_int_equal(threshold_under("policy=share,threshold=32K"), 32 << 10);
+}
+
+static void what_is_off_stays_off(void **state) {
+    (void)state;
+    pw_heap_switch_off();
+    pw_process_found_r();
+    assert_false(pw_is_on());
+    assert_false(is_ours(1 << 20));
+    assert_int_equal(threshold_under("policy=auto"), 8 << 10);
+}
+
+int main(void) {
+    CHECK(pw_start("collect=burst"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_is_not_r_until_r_is_found),
+        cmocka_unit_test(a_threshold_that_was_asked_for_stays),
+        cmocka_unit_test(other_policies_have_their_own),
+        cmocka_unit_test(what_is_off_stays_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -169,9 +169,10 @@ test_that("free pages can be given back", {
   x <- runif(4e6)
   rm(x)
   gc()
-  held <- statistic("cached_bytes")
-  expect_equal(ISM.trim(), held)
-  expect_equal(statistic("cached_bytes"), 0)
+  # R frees and makes vectors of its own between any two of these calls: what counts is x.
+  expect_gte(statistic("cached_bytes"), 32e6)
+  expect_gte(ISM.trim(), 32e6)
+  expect_lt(statistic("cached_bytes"), 1e6)
 })
 
 test_that("assignment with large pages works as in the slides", {

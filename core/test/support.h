@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,6 +84,17 @@ static inline int run_in_child(void (*body)(void *), void *argument) {
     int status = -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     return status;
+}
+
+#define KB ((size_t)1 << 10)
+#define MB ((size_t)1 << 20)
+
+// Is there memory behind an address?
+static inline bool in_memory(void *address) {
+    unsigned char resident = 0;
+    void *page = (void *)((uintptr_t)address & ~(uintptr_t)4095);
+    assert_int_equal(mincore(page, 4096, &resident), 0);
+    return resident & 1;
 }
 
 #endif

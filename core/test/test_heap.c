@@ -10,9 +10,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define KB ((size_t)1 << 10)
-#define MB ((size_t)1 << 20)
-
 static struct pw_heap *new_heap(unsigned flags) {
     struct pw_heap_options options = {.flags = flags};
     struct pw_heap *heap = pw_heap_new(&options);
@@ -24,12 +21,6 @@ static struct pw_heap_statistics statistics_of(struct pw_heap *heap) {
     struct pw_heap_statistics now;
     pw_heap_statistics_read(heap, &now);
     return now;
-}
-
-static bool in_memory(void *page) {
-    unsigned char resident = 0;
-    assert_int_equal(mincore((void *)((uintptr_t)page & ~(uintptr_t)4095), 4096, &resident), 0);
-    return resident & 1;
 }
 
 // --- size classes, section 3.2 ----------------------------------------------------

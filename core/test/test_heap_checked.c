@@ -7,9 +7,6 @@
 
 #include <pthread.h>
 
-#define KB ((size_t)1 << 10)
-#define MB ((size_t)1 << 20)
-
 struct misuse_log {
     unsigned count;
     enum pw_heap_misuse kind;

@@ -8,7 +8,6 @@
 #include <pagewise.h>
 #include <pthread.h>
 
-#define MB ((size_t)1 << 20)
 
 struct module {
     void *(*allocate)(size_t);

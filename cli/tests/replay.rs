@@ -5,7 +5,7 @@ mod common;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use common::{Bench, errors, read_json, text};

@@ -60,6 +60,7 @@ pub fn recorder() -> &'static Path {
             "front/record_log.c",
             "front/record_site.c",
             "front/record_sample.c",
+            "front/record_unwind.c",
             "os/file.c",
             "os/memory.c",
             "os/process.c",

@@ -7,7 +7,9 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
-use common::{Bench, allocating_program, errors, read_json, recorder, text};
+use common::{
+    Bench, allocating_program, errors, program_without_frame_pointers, read_json, recorder, text,
+};
 use serde_json::Value;
 
 fn new_bench() -> Bench {
@@ -175,19 +177,141 @@ fn the_last_program_of_the_command_gets_the_name() {
     assert!(shown.contains("ended: exec"), "{shown}");
 }
 
-#[test]
-fn stacks_lead_to_main() {
-    let bench = new_bench();
-    bench.record_program(&["--stacks"], "stacks");
+/// The functions of each site's stack, innermost first.
+fn stacks(bench: &Bench) -> Vec<Vec<String>> {
     let shown = text(&bench.run(&["convert", "x.trace", "-o", "-"]));
-    let frames: Vec<&str> = shown
-        .lines()
-        .filter_map(|line| line.strip_prefix("frame "))
-        .filter_map(|line| line.split("symbol=").nth(1)?.split(' ').next())
-        .collect();
+    let mut stacks = Vec::new();
+    for line in shown.lines() {
+        if line.starts_with("site ") {
+            stacks.push(Vec::new());
+        }
+        let symbol = line.strip_prefix("frame ").and_then(|line| {
+            let symbol = line.split("symbol=").nth(1)?;
+            symbol.split(' ').next()
+        });
+        if let (Some(symbol), Some(stack)) = (symbol, stacks.last_mut()) {
+            stack.push(symbol.to_owned());
+        }
+    }
+    stacks
+}
+
+/// Whether a stack leads from the allocation to the program's start.
+fn is_whole(stack: &[String]) -> bool {
     let chain = ["third", "second", "first", "stacks"];
-    let is_there = frames.windows(4).any(|window| window == chain);
-    assert!(is_there, "{frames:?}");
+    stack.len() > chain.len() && stack[..4] == chain && stack[stack.len() - 1] == "_start"
+}
+
+#[test]
+fn stacks_lead_to_main_with_and_without_frame_pointers() {
+    let bench = new_bench();
+    for program in [allocating_program(), program_without_frame_pointers()] {
+        let output = bench.record(&["--stacks"], &[program.to_str().unwrap(), "stacks"]);
+        check_expectations(&bench, &output);
+        let found = stacks(&bench);
+        assert!(found.iter().any(|stack| is_whole(stack)), "{found:?}");
+        // Those of the handler on another stack are short, and nothing is made up.
+        for stack in &found {
+            let at = stack.iter().position(|name| name == "third");
+            assert!(
+                at.is_none() || stack.len() == 1 || stack[1] == "second",
+                "{stack:?}"
+            );
+        }
+    }
+    let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+    assert!(shown.contains("stacks: unwind-tables"), "{shown}");
+}
+
+#[test]
+fn frame_pointers_are_another_way_to_find_stacks() {
+    let bench = new_bench();
+    bench.record_program(&["--stacks=frame-pointers"], "stacks");
+    let found = stacks(&bench);
+    let is_there = |stack: &Vec<String>| stack.len() > 2 && stack[..2] == ["third", "second"];
+    assert!(found.iter().any(is_there), "{found:?}");
+    let without = program_without_frame_pointers().to_str().unwrap();
+    bench.record(&["--stacks=frame-pointers"], &[without, "stacks"]);
+    let found = stacks(&bench);
+    assert!(!found.iter().any(|stack| is_whole(stack)), "{found:?}");
+    let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+    assert!(shown.contains("stacks: frame-pointers"), "{shown}");
+}
+
+#[test]
+fn threads_have_stacks_of_their_own() {
+    let bench = new_bench();
+    let program = program_without_frame_pointers().to_str().unwrap();
+    for mode in ["threads", "threads-and-forks"] {
+        let output = bench.record(&["--stacks"], &[program, mode]);
+        assert!(output.status.success(), "{mode}: {}", errors(&output));
+        if mode == "threads" {
+            check_expectations(&bench, &output);
+        }
+    }
+}
+
+/// Debian's redis-server is a link to redis-check-rdb, which nobody knows.
+#[test]
+fn programs_are_called_as_they_were_started() {
+    let bench = new_bench();
+    let link = bench.path("server");
+    std::os::unix::fs::symlink(allocating_program(), &link).unwrap();
+    bench.record(&["--stacks"], &[link.to_str().unwrap(), "stacks"]);
+    let shown = text(&bench.run(&["convert", "x.trace", "-o", "-"]));
+    assert!(
+        shown.contains(&format!("module={}", link.display())),
+        "{shown}"
+    );
+    let shown = text(&bench.run(&["stat", "x.trace"]));
+    let real = format!("program   {}", allocating_program().display());
+    assert!(shown.contains(&real), "{shown}");
+}
+
+/// What was recorded is not lost to impatience, and nothing hidden is left behind unsaid.
+#[test]
+fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
+    let bench = new_bench();
+    let (source, program) = (bench.path("x.c"), bench.path("x"));
+    fs::write(
+        &source,
+        "#include <stdio.h>\n#include <stdlib.h>\nint main(void) {\n\
+         for (int i = 0; i < 2000000; i++) free(malloc(i % 100));\nfclose(fopen(\"ended\", \"w\")); }\n",
+    )
+    .unwrap();
+    let built = Command::new("cc")
+        .args(["-O0", "-w", "-fno-builtin", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.unwrap().success());
+    let child = bench
+        .pagewise()
+        .args(["trace", "record", "-o", "x.trace", "--", "./x"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !bench.path("ended").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(2), "{}", errors(&output));
+    assert!(!bench.path("x.trace").exists());
+    let said = errors(&output);
+    let kept = bench
+        .names()
+        .into_iter()
+        .find(|name| name.starts_with(".pagewise-recording"))
+        .unwrap();
+    assert!(
+        said.contains(&kept) && said.contains("trace convert"),
+        "{said}"
+    );
+    let output = bench.run(&["convert", &kept, "-o", "x.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(text(&bench.run(&["stat", "x.trace"])).contains("2,000,0"));
 }
 
 /// C++'s new is seen where it is used, and exceptions pass.

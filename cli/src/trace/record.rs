@@ -223,6 +223,7 @@ fn make_traces(
     if arguments.jvm && ended.end == End::Exited(jvm::OUT_OF_MEMORY) {
         tell(&jvm::out_of_memory(arguments));
     }
+    hint_at_jvm(arguments, &spools);
     if !arguments.quiet {
         tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
@@ -325,6 +326,9 @@ fn summary(
         ));
     }
     match main {
+        Some(trace) if trace.events == 0 && arguments.from.is_some() => {
+            line.push(never_called(arguments));
+        }
         Some(trace) => {
             let size = fs::metadata(&arguments.output).map_or(0, |file| file.len());
             line.push(format!(
@@ -366,6 +370,28 @@ fn summary(
         )),
     }
     line.join("; ")
+}
+
+fn never_called(arguments: &RecordArguments) -> String {
+    let from = arguments.from.as_deref().unwrap_or_default();
+    format!(
+        "{} is empty: {from} was never called. Its class is written with its package, a class within it as Outer$Inner, and a \
+         constructor as <init>: --from com.example.Outer$Inner.method",
+        arguments.output.display()
+    )
+}
+
+/// What of a JVM is in a trace without --jvm.
+fn hint_at_jvm(arguments: &RecordArguments, spools: &Spools) {
+    let is_java = |path: &PathBuf| {
+        let header = Spool::open(path).ok().flatten().map(|spool| spool.header);
+        header.is_some_and(|header| header.program.ends_with("/java"))
+    };
+    if !arguments.jvm && !arguments.quiet && spools.values().any(is_java) {
+        tell(
+            "of java, what the JVM itself takes from malloc was recorded, which is little: --jvm records the program's objects",
+        );
+    }
 }
 
 /// Events that are no allocations.

@@ -340,7 +340,12 @@ fn train(
     tested: &Path,
     testing: &Loaded,
 ) -> Result<Loaded> {
-    let mut training = load(path, arguments.block.saturating_mul(arguments.train_blocks))?;
+    // The paper's layouts learn from the first block.
+    let blocks = match arguments.layouts {
+        Layouts::Paper => 1,
+        Layouts::All => arguments.train_blocks,
+    };
+    let mut training = load(path, arguments.block.saturating_mul(blocks))?;
     kinship::check(
         (path, training.trace.properties()),
         (tested, testing.trace.properties()),

@@ -264,8 +264,9 @@ fn run_trace(
 ) -> Result<TraceReport, Stopped> {
     let mut arms: Vec<(ArmReport, Vec<Series>)> = Vec::new();
     let mut left_out = Vec::new();
+    let mut school = School::new(options, trace);
     for arm in &options.arms {
-        let (layout, plan) = match learn_for(*arm, options, trace)? {
+        let (layout, plan) = match school.learn_for(*arm)? {
             Ok(learned) => learned,
             Err(why) => {
                 left_out.push(format!("{}: {why}", arm.name()));
@@ -303,18 +304,16 @@ fn run_trace(
         arms,
         comparisons,
         left_out,
-        foresight: foresee(options, trace)?,
+        foresight: foresee(&mut school, trace)?,
     })
 }
 
-fn foresee(
-    options: &ExperimentOptions,
-    trace: &TraceInput<'_>,
-) -> Result<Option<Foresight>, Stopped> {
+fn foresee(school: &mut School<'_>, trace: &TraceInput<'_>) -> Result<Option<Foresight>, Stopped> {
+    let options = school.options;
     let Some(seed) = options.seeds.first().filter(|_| options.foresight) else {
         return Ok(None);
     };
-    let trained = match learn_for(Arm::Starts, options, trace)? {
+    let trained = match school.learn_for(Arm::Ends)? {
         Ok((_, plan)) => plan,
         Err(_) => None,
     };
@@ -337,32 +336,74 @@ fn fates(
     Ok(std::mem::take(&mut heap.placement_mut().fates))
 }
 
-/// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
-/// to leave the arm out.
-fn learn_for(
-    arm: Arm,
-    options: &ExperimentOptions,
-    trace: &TraceInput<'_>,
-) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
-    if !arm.needs_training() {
-        return Ok(Ok((arm, None)));
+/// What the training trace teaches. A layout and its control learn the same, once.
+struct School<'a> {
+    options: &'a ExperimentOptions,
+    training: Option<&'a [Event]>,
+    /// Of the training trace, each by itself.
+    blocks: Vec<Vec<Event>>,
+    plans: Vec<((Grouping, bool), Plan)>,
+    selected: Option<selection::Choice>,
+}
+
+impl<'a> School<'a> {
+    fn new(options: &'a ExperimentOptions, trace: &TraceInput<'a>) -> Self {
+        let needs_blocks =
+            |arm: &Arm| arm.needs_training() && arm.grouping() != Some(Grouping::Metis);
+        let training = trace
+            .training
+            .filter(|_| options.arms.iter().any(needs_blocks));
+        Self {
+            options,
+            training: trace.training,
+            blocks: blocks(
+                training.unwrap_or_default(),
+                options.repeat.block,
+                options.training_blocks,
+            ),
+            plans: Vec::new(),
+            selected: None,
+        }
     }
-    let Some(training) = trace.training else {
-        return Ok(Err("there is no other trace to learn from".to_owned()));
-    };
-    let block = options.repeat.block;
-    if arm.grouping() == Some(Grouping::Metis) {
-        let block = &training[..block.min(training.len())];
-        let plan = learn::learn(Grouping::Metis, block, &options.heap, &options.metis)?;
-        return Ok(Ok((arm, Some(plan))));
+
+    /// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
+    /// to leave the arm out.
+    fn learn_for(&mut self, arm: Arm) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
+        if !arm.needs_training() {
+            return Ok(Ok((arm, None)));
+        }
+        if self.training.is_none() {
+            return Ok(Err("there is no other trace to learn from".to_owned()));
+        }
+        let layout = match arm {
+            Arm::Selected => self.select()?.learned,
+            Arm::SelectedRandom => self.select()?.random,
+            _ => arm,
+        };
+        let Some(grouping) = layout.grouping() else {
+            return Ok(Ok((layout, None)));
+        };
+        let lesson = (grouping, repeats(layout));
+        if let Some((_, plan)) = self.plans.iter().find(|(known, _)| *known == lesson) {
+            return Ok(Ok((layout, Some(plan.clone()))));
+        }
+        let plan = match (grouping, self.training) {
+            (Grouping::Metis, Some(training)) => {
+                let block = &training[..self.options.repeat.block.min(training.len())];
+                learn::learn(grouping, block, &self.options.heap, &self.options.metis)?
+            }
+            _ => learn_layout(layout, self.options, self.blocks.iter())?.unwrap_or_default(),
+        };
+        self.plans.push((lesson, plan.clone()));
+        Ok(Ok((layout, Some(plan))))
     }
-    let blocks = blocks(training, block, options.training_blocks);
-    let layout = match arm {
-        Arm::Selected | Arm::SelectedRandom => selection::select(arm, options, &blocks)?,
-        _ => arm,
-    };
-    let plan = learn_layout(layout, options, blocks.iter())?;
-    Ok(Ok((layout, plan)))
+
+    fn select(&mut self) -> Result<selection::Choice, Stopped> {
+        if self.selected.is_none() {
+            self.selected = Some(selection::select(self.options, &self.blocks)?);
+        }
+        Ok(self.selected.unwrap_or_default())
+    }
 }
 
 /// None: the layout has no plan.

@@ -8,9 +8,8 @@ use crate::heap::Stopped;
 use crate::metis::Plan;
 
 /// Layouts to choose among, with their controls.
-const CANDIDATES: [(Arm, Arm); 4] = [
+const CANDIDATES: [(Arm, Arm); 3] = [
     (Arm::Ends, Arm::EndsRandom),
-    (Arm::Starts, Arm::StartsRandom),
     (
         Arm::Elsewhere(Grouping::Components),
         Arm::ElsewhereRandom(Grouping::Components),
@@ -21,7 +20,7 @@ const CANDIDATES: [(Arm, Arm); 4] = [
     ),
 ];
 /// Of the training trace's blocks so many are tested on, each with what all others teach.
-const FOLDS: usize = 6;
+const FOLDS: usize = 4;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
 /// Predicted measure over that of either control from which grouping is not worth it.
 const WORTH_IT: f64 = 0.95;
@@ -67,18 +66,31 @@ impl Gains {
     }
 }
 
-/// The candidate, or its control where `arm` is one, that promises most on both measures and harms nowhere; or no groups.
-pub fn select(
-    arm: Arm,
-    options: &ExperimentOptions,
-    blocks: &[Vec<Event>],
-) -> Result<Arm, Stopped> {
+/// A layout, and its control.
+#[derive(Clone, Copy)]
+pub struct Choice {
+    pub learned: Arm,
+    pub random: Arm,
+}
+
+/// No groups.
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            learned: Arm::NoGroups,
+            random: Arm::NoGroups,
+        }
+    }
+}
+
+/// The candidate that promises most on both measures and harms nowhere; or no groups.
+pub fn select(options: &ExperimentOptions, blocks: &[Vec<Event>]) -> Result<Choice, Stopped> {
     if blocks.len() < 2 {
         // Nothing is left to test on.
-        return Ok(Arm::NoGroups);
+        return Ok(Choice::default());
     }
     let plain = scores(Arm::NoGroups, Arm::NoGroups, options, blocks)?;
-    let mut best = (0.0, Arm::NoGroups);
+    let mut best = (0.0, Choice::default());
     for (learned, random) in CANDIDATES {
         let grouped = scores(learned, learned, options, blocks)?;
         let gains = Gains::of(&grouped, &plain);
@@ -90,12 +102,7 @@ pub fn select(
         // A gain that random groups have too is not the profile's.
         let control = scores(learned, random, options, blocks)?;
         if Gains::of(&grouped, &control).is_worth_it() {
-            let chosen = if arm == Arm::Selected {
-                learned
-            } else {
-                random
-            };
-            best = (free + holes, chosen);
+            best = (free + holes, Choice { learned, random });
         }
     }
     Ok(best.1)

@@ -268,6 +268,35 @@ fn programs_are_called_as_they_were_started() {
     assert!(shown.contains(&real), "{shown}");
 }
 
+#[test]
+fn recording_java_without_its_option_is_noticed() {
+    let bench = new_bench();
+    fs::copy(allocating_program(), bench.path("java")).unwrap();
+    let output = bench.record(&[], &["./java", "stacks"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("--jvm records the program's objects"),
+        "{}",
+        errors(&output)
+    );
+    fs::rename(bench.path("java"), bench.path("other")).unwrap();
+    let output = bench.record(&[], &["./other", "stacks"]);
+    assert!(!errors(&output).contains("--jvm"), "{}", errors(&output));
+}
+
+/// Traces that tell sites apart in different ways say so, instead of blaming the program.
+#[test]
+fn learning_from_another_kind_of_recording_is_explained() {
+    let bench = new_bench();
+    bench.record_program(&[], "every-function");
+    fs::rename(bench.path("x.trace"), bench.path("plain.trace")).unwrap();
+    bench.record_program(&["--stacks"], "every-function");
+    bench.refused(
+        &["group", "--train", "plain.trace", "x.trace"],
+        "the first is recorded without --stacks, the second recorded with --stacks",
+    );
+}
+
 /// What was recorded is not lost to impatience, and nothing hidden is left behind unsaid.
 #[test]
 fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {

@@ -246,6 +246,18 @@ fn recording_starts_where_told() {
 }
 
 #[test]
+fn a_start_that_never_comes_is_said() {
+    let bench = new_bench();
+    let output = bench.record_program(&["--from", "Objects.nothing"], &["busy", "200"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(
+        said.contains("x.trace is empty: Objects.nothing was never called"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_killed_jvm_leaves_its_trace() {
     let bench = new_bench();
     let output = bench.record_program(&[], &["kill"]);
@@ -492,6 +504,65 @@ fn another_reading_of_the_paper_makes_other_figures() {
     assert_eq!(other[0]["options"]["heap"]["growth"], "when-nothing-fits");
     assert_eq!(other[0]["options"]["repeat"]["roots_at_end"], "keep");
     assert_ne!(plain[0]["traces"][0]["arms"], other[0]["traces"][0]["arms"]);
+}
+
+/// A sentence at the end says what the tables come to.
+#[test]
+fn a_simulation_ends_with_what_it_found() {
+    let bench = new_bench();
+    let (train, test) = (sample("sunflow.train.trace"), sample("sunflow.test.trace"));
+    let output = bench.run(&["simulate", "--once", &test]);
+    assert!(
+        text(&output).contains("No event is impossible"),
+        "{}",
+        text(&output)
+    );
+    let output = bench.run(&[
+        "simulate",
+        "--seeds",
+        "2",
+        "--repetitions",
+        "2",
+        "--train",
+        &train,
+        &test,
+    ]);
+    let said = text(&output);
+    let last = said.trim_end().rsplit("\n\n").next().unwrap();
+    assert!(
+        last.starts_with("None of ") || last.starts_with("Worth it"),
+        "{said}"
+    );
+    assert!(last.contains("metis"), "{said}");
+}
+
+#[test]
+fn what_one_kind_of_program_teaches_is_not_applied_to_another() {
+    let bench = new_bench();
+    let native = "property runtime native\nproperty events allocate free\nallocate 1 0 16 0\nfree 1\nsite 0 type=- depth=1 class=16\n";
+    bench.trace_named("native", native);
+    let java = sample("sunflow.test.trace");
+    bench.refused(
+        &["simulate", "--train", "native.trace", &java],
+        "the first is recorded without --stacks, the second the objects of a JVM",
+    );
+    // Of two programs for the same kind of machine, too.
+    let other = native
+        .replace("native", "jvm")
+        .replace("type=-", "type=Other");
+    bench.trace_named("other", &other);
+    bench.refused(
+        &["simulate", "--train", "other.trace", &java],
+        "no call site in common",
+    );
+    for words in [["report", &java], ["group", &java], ["replay", &java]] {
+        let output = bench.run(&words);
+        assert!(
+            errors(&output).contains("trace simulate"),
+            "{}",
+            errors(&output)
+        );
+    }
 }
 
 #[test]

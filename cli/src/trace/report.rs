@@ -23,6 +23,8 @@ use crate::report::units;
 const WORTHWHILE: f64 = 0.02;
 /// Of a stack's frames so many are shown.
 const FRAMES: usize = 4;
+/// Of a stack in the table.
+const STACK_WIDTH: usize = 96;
 /// Of lines on a terminal.
 const WIDTH: usize = 110;
 const PLOT: (u32, u32) = (860, 260);
@@ -182,8 +184,16 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
 fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
     for (row, group) in rows.iter_mut().zip(groups) {
         let site = known.get(group.site).unwrap_or_default();
-        for frame in site.frames.iter().take(FRAMES).skip(1) {
-            let _ = write!(row.place, " < {frame}");
+        for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
+            let (callee, caller) = (&pair[0], &pair[1]);
+            // Of neighbours in one file its name once is enough.
+            let is_plain = caller.line == 0
+                && !caller.symbol.is_empty()
+                && caller.module.path == callee.module.path;
+            let _ = match is_plain {
+                true => write!(row.place, " < {}", caller.symbol),
+                false => write!(row.place, " < {caller}"),
+            };
         }
     }
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
@@ -378,7 +388,7 @@ fn text(report: &Report) -> String {
     if !report.rows.is_empty() {
         let rows = report.rows.iter().map(|row| {
             let mut cells = cells(row, report.model_bytes);
-            cells[7] = stat::shortened(&cells[7]);
+            cells[7] = shortened(&cells[7]);
             cells.to_vec()
         });
         let _ = writeln!(text, "\n{}", stat::table(COLUMNS.to_vec(), rows));
@@ -388,6 +398,18 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// Of a stack its innermost callers, as many as fit.
+fn shortened(place: &str) -> String {
+    if !place.contains(" < ") {
+        return stat::shortened(place);
+    }
+    if place.chars().count() <= STACK_WIDTH {
+        return place.to_owned();
+    }
+    let start: String = place.chars().take(STACK_WIDTH - 2).collect();
+    format!("{start}..")
 }
 
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {

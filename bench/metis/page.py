@@ -256,7 +256,9 @@ class Page:
                 *table(["layout", *self.outcomes, "better on both"], rows),
                 *pictures.both_measures(self.folder, "controls", "Learned layouts over their random controls; a point is a workload", self.outcomes, labels),
                 "The same over no groups:", "", *table(["layout", *self.outcomes], none),
-                f"`selected` tries layouts on the training trace alone and keeps none unless one promises 5 % less of both measures than no groups and than random groups. It chose: {chosen or MISSING}. "
+                "The layouts past the paper learn from the first twenty blocks of the training trace (`--train-blocks`), the paper's from its first block. "
+                "`selected` tries layouts within the training trace alone, on each block with what all others teach, and keeps none unless one promises 5 % less of both measures than no groups and than "
+                f"random groups in the mean over blocks, and no more of either than no groups in any. It chose: {chosen or MISSING}. "
                 "A choice whose total free ratio is above 1 in the table is a promise that the other input did not keep.", ""]
 
     MARKS = {"better": " +", "worse": " -", "same": " ="}

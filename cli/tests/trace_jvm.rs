@@ -25,6 +25,12 @@ fn agent() -> PathBuf {
     built
 }
 
+/// The Java that is recorded: `make test-java-21` names another one.
+fn java() -> &'static str {
+    static JAVA: OnceLock<String> = OnceLock::new();
+    JAVA.get_or_init(|| std::env::var("PAGEWISE_TEST_JAVA").unwrap_or_else(|_| "java".into()))
+}
+
 /// A folder with the compiled program.
 fn classes() -> &'static str {
     static FOLDER: OnceLock<String> = OnceLock::new();
@@ -50,7 +56,7 @@ impl Bench {
     }
 
     fn record_program(&self, options: &[&str], arguments: &[&str]) -> Output {
-        let mut command = vec!["java", "-cp", classes(), "Objects"];
+        let mut command = vec![java(), "-cp", classes(), "Objects"];
         command.extend(arguments);
         let mut all = vec!["--heap", "1g"];
         all.extend(options);
@@ -136,7 +142,7 @@ fn what_lives_is_what_lives_in_a_real_heap() {
     assert!(replayed[0]["collections"].as_u64().unwrap() > 5);
     let counted = bench.simulate(&["--once", "--collector", "reference-counting", "x.trace"]);
     assert_eq!(impossible(&counted[0]), 0, "{counted}");
-    let output = Command::new("java")
+    let output = Command::new(java())
         .args([
             "-XX:+UseSerialGC",
             "-cp",
@@ -332,14 +338,17 @@ fn other_jvms_are_refused() {
     let cases = [
         (
             "echo '    java.version = 1.8.0_292' >&2",
-            "Java 1.8.0_292; 17 is what the agent knows",
+            "Java 1.8.0_292; 17 and 21 are what the agent was tested with",
         ),
         (
             "case \"$*\" in *Epsilon*) echo 'Unrecognized VM option' >&2; exit 1;; esac\n\
              echo '    java.version = 17.0.1' >&2; echo '    java.vm.name = Eclipse OpenJ9 VM' >&2",
             "no Epsilon collector",
         ),
-        ("echo '    java.version = 25-ea' >&2", "Java 25-ea; 17 is"),
+        (
+            "echo '    java.version = 25-ea' >&2",
+            "Java 25-ea; 17 and 21 are",
+        ),
         ("echo hello", "does not say what it is, but: hello"),
         ("exit 3", "does not say what it is, but: nothing"),
     ];

@@ -19,8 +19,6 @@ const CANDIDATES: [(Arm, Arm); 3] = [
         Arm::ElsewhereRandom(Grouping::Deaths),
     ),
 ];
-/// Of the training trace's blocks so many are tested on, each with what all others teach.
-const FOLDS: usize = 4;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
 /// Predicted measure over that of either control from which grouping is not worth it.
 const WORTH_IT: f64 = 0.95;
@@ -32,37 +30,43 @@ struct Score {
     holes: f64,
 }
 
-/// Of a layout over a control, in logarithms: 0 is no difference.
-struct Gains(Vec<(f64, f64)>);
-
-impl Gains {
-    /// In the mean over folds, and on both measures: what one gains by the other's loss does not carry over to other inputs.
-    fn is_worth_it(&self) -> bool {
-        let (free, holes) = self.mean();
-        free < WORTH_IT.ln() && holes < WORTH_IT.ln()
+impl Score {
+    /// There is more of neither measure. False where the heap was never collected: then nothing is known.
+    fn does_no_harm(&self, control: &Self) -> bool {
+        self.free <= control.free && self.holes <= control.holes
     }
 
-    /// In no fold is there more of either measure.
-    fn does_no_harm(&self) -> bool {
-        self.0
-            .iter()
-            .all(|(free, holes)| *free <= 0.0 && *holes <= 0.0)
-    }
-
-    fn mean(&self) -> (f64, f64) {
-        let count = self.0.len().max(1) as f64;
-        let sum = |of: &dyn Fn(&(f64, f64)) -> f64| self.0.iter().map(of).sum::<f64>() / count;
-        (sum(&|gain| gain.0), sum(&|gain| gain.1))
-    }
-
-    fn of(layout: &[Score], control: &[Score]) -> Self {
-        let ratio = |one: f64, other: f64| (one / other).ln();
-        let pairs = layout.iter().zip(control);
-        Self(
-            pairs
-                .map(|(one, other)| (ratio(one.free, other.free), ratio(one.holes, other.holes)))
-                .collect(),
+    /// Logarithms of what is left of the control's.
+    fn gain(&self, control: &Self) -> (f64, f64) {
+        let left = |one: f64, other: f64| (one / other).ln();
+        (
+            left(self.free, control.free),
+            left(self.holes, control.holes),
         )
+    }
+}
+
+/// In the mean, and on both measures: what one gains by the other's loss does not carry over to other inputs.
+struct Promise {
+    free: f64,
+    holes: f64,
+}
+
+impl Promise {
+    fn of(layout: &[Score], control: &[Score]) -> Self {
+        let gains = layout.iter().zip(control);
+        let count = layout.len().max(1) as f64;
+        let (free, holes) = gains
+            .map(|(one, other)| one.gain(other))
+            .fold((0.0, 0.0), |sum, gain| (sum.0 + gain.0, sum.1 + gain.1));
+        Self {
+            free: free / count,
+            holes: holes / count,
+        }
+    }
+
+    fn is_worth_it(&self) -> bool {
+        self.free < WORTH_IT.ln() && self.holes < WORTH_IT.ln()
     }
 }
 
@@ -89,41 +93,51 @@ pub fn select(options: &ExperimentOptions, blocks: &[Vec<Event>]) -> Result<Choi
         // Nothing is left to test on.
         return Ok(Choice::default());
     }
-    let plain = scores(Arm::NoGroups, Arm::NoGroups, options, blocks)?;
+    let plain: Vec<Score> = blocks
+        .iter()
+        .map(|block| score(Arm::NoGroups, None, options, block))
+        .collect::<Result<_, _>>()?;
     let mut best = (0.0, Choice::default());
     for (learned, random) in CANDIDATES {
-        let grouped = scores(learned, learned, options, blocks)?;
-        let gains = Gains::of(&grouped, &plain);
-        let (free, holes) = gains.mean();
-        // Also false where a heap was never collected: then nothing can be predicted.
-        if !(gains.is_worth_it() && gains.does_no_harm() && free + holes < best.0) {
+        let Some(tried) = harmless(learned, options, blocks, &plain)? else {
+            continue;
+        };
+        let (plans, grouped): (Vec<Plan>, Vec<Score>) = tried.into_iter().unzip();
+        let promise = Promise::of(&grouped, &plain);
+        let sum = promise.free + promise.holes;
+        if !promise.is_worth_it() || sum >= best.0 {
             continue;
         }
         // A gain that random groups have too is not the profile's.
-        let control = scores(learned, random, options, blocks)?;
-        if Gains::of(&grouped, &control).is_worth_it() {
-            best = (free + holes, Choice { learned, random });
+        let folds = plans.iter().zip(blocks);
+        let control: Vec<Score> = folds
+            .map(|(plan, block)| score(random, Some(plan), options, block))
+            .collect::<Result<_, _>>()?;
+        if Promise::of(&grouped, &control).is_worth_it() {
+            best = (sum, Choice { learned, random });
         }
     }
     Ok(best.1)
 }
 
-/// Of `run` with the plan of `learned`, fold by fold.
-fn scores(
+/// Each block tested with what all others teach; None as soon as one has more of either measure than without groups.
+fn harmless(
     learned: Arm,
-    run: Arm,
     options: &ExperimentOptions,
     blocks: &[Vec<Event>],
-) -> Result<Vec<Score>, Stopped> {
-    let step = blocks.len().div_ceil(FOLDS).max(1);
-    let folds = (0..blocks.len()).step_by(step);
-    folds
-        .map(|tested| {
-            let others = blocks.iter().enumerate().filter(|(at, _)| *at != tested);
-            let plan = learn_layout(learned, options, others.map(|(_, block)| block))?;
-            score(run, plan.as_ref(), options, &blocks[tested])
-        })
-        .collect()
+    plain: &[Score],
+) -> Result<Option<Vec<(Plan, Score)>>, Stopped> {
+    let mut tried = Vec::new();
+    for (tested, (block, without)) in blocks.iter().zip(plain).enumerate() {
+        let others = blocks.iter().enumerate().filter(|(at, _)| *at != tested);
+        let plan = learn_layout(learned, options, others.map(|(_, block)| block))?;
+        let found = score(learned, plan.as_ref(), options, block)?;
+        if !found.does_no_harm(without) {
+            return Ok(None);
+        }
+        tried.push((plan.unwrap_or_default(), found));
+    }
+    Ok(Some(tried))
 }
 
 fn score(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Whole stacks by the unwind tables (.eh_frame) that Debian's binaries have where they have no frame
-// pointers. The compiler's own unwinder (libgcc) reads them: it takes no lock and allocates nothing
-// where the C library has _dl_find_object (2.35), which exceptions need just as much.
+// Whole stacks by the unwind tables (.eh_frame) that Debian's binaries have where they have no
+// frame pointers. The compiler's own unwinder (libgcc) reads them: it takes no lock and allocates
+// nothing where the C library has _dl_find_object (2.35), which exceptions need just as much.
 //
 // It takes about a microsecond a stack, and a server's stacks are few. So the last stacks are kept,
-// by the caller and where its frame lies, each with the places in which its return addresses lay: as
-// long as these hold the same, it is the same stack. (All that could differ is a frame of variable
-// size that has moved and left its old return address behind.)
+// by the caller and where its frame lies, each with the places in which its return addresses lay:
+// as long as these hold the same, it is the same stack. (All that could differ is a frame of
+// variable size that has moved and left its old return address behind.)
 
 #include "front/record_log.h"
 
@@ -20,8 +20,8 @@
 
 // How one stack was found.
 struct stack {
-    uintptr_t site, start;               // the innermost return address; the stack pointer behind it
-    size_t count;                        // 0: none
+    uintptr_t site, start; // the innermost return address; the stack pointer behind it
+    size_t count;          // 0: none
     uint64_t returns[PW_LOG_MAX_FRAMES]; // innermost first
     uintptr_t places[PW_LOG_MAX_FRAMES]; // where each of them lies
 };
@@ -57,8 +57,8 @@ struct walk {
     bool is_plain; // every return address lies right below its frame
 };
 
-// Called for each frame, our own first. Ends the walk where tables are wrong: frames must lie on the
-// thread's stack, each above the one before.
+// Called for each frame, our own first. Ends the walk where tables are wrong: frames must lie on
+// the thread's stack, each above the one before.
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
     struct stack *stack = walk->stack;

@@ -18,7 +18,7 @@ use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
-use crate::workload::blocks::{blocks, joined};
+use crate::workload::blocks::{EARLIER, blocks, joined};
 use crate::workload::repeat::{RepeatOptions, repeat};
 
 /// One workload: the trace that is replayed, and one of the same program on another input to learn from.
@@ -427,7 +427,10 @@ fn learn_layout<'a>(
             events.len() < LONGEST_TRAINING
         });
     }
-    learn::learn(grouping, &events, &options.heap, &options.metis).map(Some)
+    let mut plan = learn::learn(grouping, &events, &options.heap, &options.metis)?;
+    // Their fate is the cutting's, and no site's: a plan that knows it would promise what no allocator can keep.
+    plan.group_of.remove(&EARLIER);
+    Ok(Some(plan))
 }
 
 /// Of the training block's repetitions; the experiment's seeds are of the testing block's.

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -68,6 +68,14 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
 	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
+	@$(ENSURE) build jvm
+	@$(MAKE) --no-print-directory jvm
+	@scripts/test-java-21
+
+test-pprof-consumers: ## profiles of traces in pprof, speedscope and what Pyroscope and Parca read them with
+	@scripts/test-pprof-consumers
 
 test-kernel: ## build kernels with mmapcopy(2) and test them in a virtual machine (kernel/README.md)
 	@kernel/run test

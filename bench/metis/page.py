@@ -256,7 +256,9 @@ class Page:
                 *table(["layout", *self.outcomes, "better on both"], rows),
                 *pictures.both_measures(self.folder, "controls", "Learned layouts over their random controls; a point is a workload", self.outcomes, labels),
                 "The same over no groups:", "", *table(["layout", *self.outcomes], none),
-                f"`selected` tries layouts on the training trace alone and keeps none unless one promises 5 % less of both measures than no groups and than random groups. It chose: {chosen or MISSING}. "
+                "The layouts past the paper learn from the first twenty blocks of the training trace (`--train-blocks`), the paper's from its first block. "
+                "`selected` tries layouts within the training trace alone, on each block with what all others teach, and keeps none unless one promises 5 % less of both measures than no groups and than "
+                f"random groups in the mean over blocks, and no more of either than no groups in any. It chose: {chosen or MISSING}. "
                 "A choice whose total free ratio is above 1 in the table is a promise that the other input did not keep.", ""]
 
     MARKS = {"better": " +", "worse": " -", "same": " ="}
@@ -306,7 +308,8 @@ class Page:
             lines.append(
                 f"- **What knowledge would be worth**: with every survivor known in advance and put at the heap's start, total free ratio is {number(min(free), 2)} to {number(max(free), 2)} of that of no "
                 f"groups, below it on {count_of(len(gain), len(free))} workloads, and all holes {number(min(holes), 2)} to {number(max(holes), 2)}: {both('known-survivors')}. The same layout by learned sites, `starts`, "
-                f"has {both('starts')}. A survivor that its site did not foretell lies among the short-lived and holds their hole open; a site is too coarse a key for it. "
+                f"has {both('starts')}; the other way round, `ends`, has {both('ends')}, and less of both than no groups on "
+                f"{count_of(sum(a < 1 and b < 1 for a, b in zip(worth('ends', 'total_free_ratio'), worth('ends', 'all_holes'))), len(free))}. A survivor that its site did not foretell lies among the short-lived and holds their hole open; a site is too coarse a key for it. "
                 "Neither region groups nor chunks come near: what they reserve is free and out of reach.")
         if reserved:
             lines.append(

@@ -220,6 +220,9 @@ pub struct SimulateArguments {
     /// Events of a trace that are used, from its start
     #[arg(long, value_name = "EVENTS", default_value_t = 230_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000_000))]
     pub block: usize,
+    /// How many times as many events of the --train traces are learned from, by layouts past the paper
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub train_blocks: usize,
     /// How often they are replayed
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repetitions: u32,
@@ -287,9 +290,9 @@ pub struct RecordArguments {
     /// Record calls as jumps as well
     #[arg(long, requires = "jvm")]
     pub jumps: bool,
-    /// Tell sites apart by the whole stack, found by frame pointers
-    #[arg(long)]
-    pub stacks: bool,
+    /// Tell sites apart by the whole stack of callers
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "tables")]
+    pub stacks: Option<Stacks>,
     /// Record a random sample: one allocation in BYTES bytes on average
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub sample: Option<u64>,
@@ -308,6 +311,33 @@ pub struct RecordArguments {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// How a stack is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    /// By unwind tables, which nearly every binary has
+    Tables,
+    /// By frame pointers: cheaper, and short where code was compiled without
+    FramePointers,
+}
+
+impl Stacks {
+    /// As the recorder knows it (core/src/front/record_spool.h).
+    pub fn number(self) -> u32 {
+        match self {
+            Self::FramePointers => 1,
+            Self::Tables => 2,
+        }
+    }
+
+    /// As traces have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FramePointers => "frame-pointers",
+            Self::Tables => "unwind-tables",
+        }
+    }
 }
 
 #[derive(Args)]

@@ -5,56 +5,28 @@ mod common;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
-use common::{errors, read_json, text};
+use common::{Bench, errors, read_json, text};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MB: u64 = 1_000_000;
 
-struct Bench {
-    folder: TempDir,
+/// With the library as it was built, if it was.
+fn new_bench() -> Bench {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
+    if built.exists() {
+        Bench::new().with("PAGEWISE_LIBRARY", &built)
+    } else {
+        Bench::new()
+    }
 }
 
 impl Bench {
-    fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = common::pagewise();
-        let built =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
-        if built.exists() {
-            command.env("PAGEWISE_LIBRARY", built);
-        }
-        command
-            .arg("trace")
-            .args(words)
-            .current_dir(self.folder.path())
-            .output()
-            .unwrap()
-    }
-
     /// x.trace of these lines.
     fn trace(&self, lines: &str) {
         self.trace_named("x", lines);
-    }
-
-    fn trace_named(&self, name: &str, lines: &str) {
-        let source = self.path(&format!("{name}.txt"));
-        fs::write(&source, format!("pagewise-trace 1\n{lines}")).unwrap();
-        let target = format!("{name}.trace");
-        let output = self.run(&["convert", source.to_str().unwrap(), "-o", &target]);
-        assert!(output.status.success(), "{}", errors(&output));
     }
 
     /// The figures of x.trace in the C library's allocator.
@@ -71,13 +43,6 @@ impl Bench {
         assert!(output.status.success(), "{}", errors(&output));
         let figures = read_json(&self.path("x.json"));
         (output, figures["allocators"][0].clone())
-    }
-
-    fn refused(&self, words: &[&str], what: &str) {
-        let output = self.run(words);
-        assert_eq!(output.status.code(), Some(125), "{}", text(&output));
-        assert!(errors(&output).contains(what), "{}", errors(&output));
-        assert!(errors(&output).contains("try: "), "{}", errors(&output));
     }
 }
 
@@ -101,7 +66,7 @@ fn number(figures: &Value, name: &str) -> u64 {
 
 #[test]
 fn a_trace_is_never_written_over_by_its_own_figures() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&blocks(10, 100));
     let before = fs::read(bench.path("x.trace")).unwrap();
     std::os::unix::fs::symlink(bench.path("x.trace"), bench.path("y.trace")).unwrap();
@@ -127,7 +92,7 @@ fn a_trace_is_never_written_over_by_its_own_figures() {
 
 #[test]
 fn resident_memory_is_the_blocks_and_little_more() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&blocks(2000, 10_000));
     let (output, figures) = bench.replay(&["--samples", "50"]);
     assert_eq!(number(&figures, "peak_live_bytes"), 20 * MB);
@@ -148,7 +113,7 @@ fn resident_memory_is_the_blocks_and_little_more() {
 
 #[test]
 fn the_loaders_own_memory_is_not_the_allocators() {
-    let bench = Bench::new();
+    let bench = new_bench();
     // A table of 100,000 blocks is 1.6 MB in the loader; their 16 bytes take 32 in glibc.
     bench.trace(&blocks(100_000, 16));
     let (_, figures) = bench.replay(&[]);
@@ -162,7 +127,7 @@ fn the_loaders_own_memory_is_not_the_allocators() {
 
 #[test]
 fn every_installed_allocator_holds_what_is_live() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&blocks(20_000, 500));
     let output = bench.run(&["replay", "--json", "x.json", "--plot", "x.svg", "x.trace"]);
     assert!(output.status.success(), "{}", errors(&output));
@@ -188,7 +153,7 @@ fn every_installed_allocator_holds_what_is_live() {
 /// Doubled again and again to 32 MB: the kernel moves such a block's pages, while a copy would need both places.
 #[test]
 fn a_realloc_is_a_realloc() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let mut lines = String::new();
     for object in 1..=10_u64 {
         if object > 1 {
@@ -218,7 +183,7 @@ fn a_realloc_is_a_realloc() {
 
 #[test]
 fn alignment_is_kept() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let mut lines = String::new();
     for object in 1..=1000 {
         writeln!(lines, "aligned 4096\nallocate {object} 0 16 0").unwrap();
@@ -231,7 +196,7 @@ fn alignment_is_kept() {
 /// In glibc each thread takes from an arena of its own, which a single thread would not have made.
 #[test]
 fn threads_allocate_and_free_where_they_did() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let mut lines = String::from("property frees by-thread\n");
     for object in 1..=4000_u64 {
         writeln!(lines, "allocate {object} 0 100 {}", object % 4).unwrap();
@@ -260,7 +225,7 @@ fn threads_allocate_and_free_where_they_did() {
 
 #[test]
 fn more_threads_than_most_share() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let mut lines = String::new();
     for object in 1..=300_u64 {
         writeln!(lines, "allocate {object} 0 100 {}", object * 1000).unwrap();
@@ -272,7 +237,7 @@ fn more_threads_than_most_share() {
 
 #[test]
 fn the_recorded_pace_can_be_kept() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace("allocate 1 0 100 0\ntime 2000000000\nallocate 2 0 100 0\n");
     let (_, slow) = bench.replay(&["--pace", "4"]);
     assert!(slow["wall_seconds"].as_f64().unwrap() >= 0.5);
@@ -282,7 +247,7 @@ fn the_recorded_pace_can_be_kept() {
 
 #[test]
 fn absurd_sizes_are_refused_and_the_rest_goes_on() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&format!(
         "allocate 1 0 {} 0\nallocate 2 0 {} 0\nallocate 3 0 0 0\nallocate 4 0 1000000 0\n\
          free 1\nresized\nfree 4\nallocate 5 0 {} 0\nfree 2\nfree 3\nfree 5\n",
@@ -309,7 +274,7 @@ fn absurd_sizes_are_refused_and_the_rest_goes_on() {
 
 #[test]
 fn freeing_twice_is_left_out_and_said() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace("allocate 1 0 100 0\nfree 1\nfree 1\nallocate 2 0 100 0\nfree 1\nfree 2\n");
     let (output, figures) = bench.replay(&[]);
     assert!(
@@ -322,7 +287,7 @@ fn freeing_twice_is_left_out_and_said() {
 
 #[test]
 fn a_resize_that_never_comes_does_no_harm() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace("allocate 1 0 100 0\nresized\nfree 1\nallocate 2 0 50 1\nallocate 3 0 50 0\nfree 3\nresized\nfree 2\n");
     let (_, figures) = bench.replay(&[]);
     assert_eq!(figures["stopped"], Value::Null);
@@ -330,7 +295,7 @@ fn a_resize_that_never_comes_does_no_harm() {
 
 #[test]
 fn more_than_there_is_memory_for_is_refused_before_anything_is_touched() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let available = text
         .lines()
@@ -351,7 +316,7 @@ fn more_than_there_is_memory_for_is_refused_before_anything_is_touched() {
 
 #[test]
 fn what_cannot_be_replayed_is_named() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace("");
     bench.refused(&["replay", "x.trace"], "there is nothing to replay");
     bench.trace("allocate 1 0 100 0\nadd-root 1 0\nremove-root 1 0\n");
@@ -378,7 +343,7 @@ fn what_cannot_be_replayed_is_named() {
 
 #[test]
 fn a_trace_that_was_cut_off_is_replayed_up_to_there_and_a_damaged_one_is_not() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&blocks(100_000, 32));
     let whole = fs::read(bench.path("x.trace")).unwrap();
     fs::write(bench.path("x.trace"), &whole[..whole.len() * 2 / 3]).unwrap();
@@ -399,7 +364,7 @@ fn a_trace_that_was_cut_off_is_replayed_up_to_there_and_a_damaged_one_is_not() {
 
 #[test]
 fn figures_alone_go_to_standard_output() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace(&blocks(100, 100));
     let output = bench.run(&[
         "replay",
@@ -468,7 +433,7 @@ fn batches(do_sites_matter: bool, seed: u64) -> String {
 
 #[test]
 fn sites_that_tell_are_grouped_and_others_are_left_alone() {
-    let bench = Bench::new();
+    let bench = new_bench();
     for (name, matter) in [("x", true), ("y", false)] {
         bench.trace_named(name, &batches(matter, 1));
         bench.trace_named(&format!("{name}-other"), &batches(matter, 2));
@@ -510,7 +475,7 @@ fn sites_that_tell_are_grouped_and_others_are_left_alone() {
 
 #[test]
 fn training_that_teaches_nothing_is_refused() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.trace_named("x", &batches(true, 1));
     bench.trace_named(
         "stranger",

@@ -5,59 +5,20 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::{allocating_program, errors, read_json, recorder, text};
+use common::{
+    Bench, allocating_program, errors, program_without_frame_pointers, read_json, recorder, text,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
-struct Bench {
-    folder: TempDir,
+fn new_bench() -> Bench {
+    Bench::new().with("PAGEWISE_RECORD_LIBRARY", recorder())
 }
 
 impl Bench {
-    fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(self.folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-
-    fn record(&self, options: &[&str], command: &[&str]) -> Output {
-        pagewise()
-            .args(["trace", "record", "-o"])
-            .arg(self.path("x.trace"))
-            .args(options)
-            .arg("--")
-            .args(command)
-            .output()
-            .unwrap()
-    }
-
     fn record_program(&self, options: &[&str], mode: &str) -> Output {
         self.record(options, &[allocating_program().to_str().unwrap(), mode])
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        pagewise()
-            .arg("trace")
-            .args(words)
-            .current_dir(self.folder.path())
-            .output()
-            .unwrap()
     }
 
     fn stat(&self, name: &str) -> Value {
@@ -73,12 +34,6 @@ impl Bench {
         assert!(output.status.success(), "{}", errors(&output));
         read_json(&self.path("figures.json"))
     }
-}
-
-fn pagewise() -> Command {
-    let mut command = common::pagewise();
-    command.env("PAGEWISE_RECORD_LIBRARY", recorder());
-    command
 }
 
 /// The program says "expect SIZE ALLOCATIONS FREES". All blocks of a size come from sites of their own.
@@ -113,7 +68,7 @@ fn check_expectations(bench: &Bench, output: &Output) {
 
 #[test]
 fn what_a_program_allocates_is_in_its_trace() {
-    let bench = Bench::new();
+    let bench = new_bench();
     for mode in ["every-function", "threads"] {
         let output = bench.record_program(&[], mode);
         assert!(output.status.success(), "{}", errors(&output));
@@ -125,7 +80,7 @@ fn what_a_program_allocates_is_in_its_trace() {
 
 #[test]
 fn one_line_says_what_was_recorded() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let output = bench.record_program(&[], "every-function");
     let said = errors(&output);
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -139,7 +94,7 @@ fn one_line_says_what_was_recorded() {
 
 #[test]
 fn status_and_input_pass_through() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let output = bench.record(&[], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(text(&output), "out\n");
@@ -154,7 +109,7 @@ fn status_and_input_pass_through() {
 #[test]
 fn a_crash_loses_nothing() {
     for (mode, signal) in [("crash", libc::SIGSEGV), ("kill", libc::SIGKILL)] {
-        let bench = Bench::new();
+        let bench = new_bench();
         let output = bench.record_program(&[], mode);
         assert_eq!(output.status.signal(), Some(signal));
         check_expectations(&bench, &output);
@@ -169,7 +124,7 @@ fn a_crash_loses_nothing() {
 
 #[test]
 fn children_have_traces_of_their_own() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let output = bench.record_program(&["--every-process"], "fork");
     assert!(output.status.success(), "{}", errors(&output));
     check_expectations(&bench, &output);
@@ -197,7 +152,7 @@ fn children_have_traces_of_their_own() {
     );
 
     // The child made some 2000 events, the others few.
-    let few = Bench::new();
+    let few = new_bench();
     let said = errors(&few.record_program(&[], "fork"));
     assert_eq!(few.names().len(), 2, "{:?}", few.names());
     assert!(
@@ -205,14 +160,14 @@ fn children_have_traces_of_their_own() {
         "{said}"
     );
 
-    let alone = Bench::new();
+    let alone = new_bench();
     alone.record_program(&["--no-children"], "fork");
     assert_eq!(alone.names(), ["x.trace"]);
 }
 
 #[test]
 fn the_last_program_of_the_command_gets_the_name() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let output = bench.record_program(&["--every-process"], "exec");
     assert!(output.status.success());
     check_expectations(&bench, &output);
@@ -222,25 +177,176 @@ fn the_last_program_of_the_command_gets_the_name() {
     assert!(shown.contains("ended: exec"), "{shown}");
 }
 
-#[test]
-fn stacks_lead_to_main() {
-    let bench = Bench::new();
-    bench.record_program(&["--stacks"], "stacks");
+/// The functions of each site's stack, innermost first.
+fn stacks(bench: &Bench) -> Vec<Vec<String>> {
     let shown = text(&bench.run(&["convert", "x.trace", "-o", "-"]));
-    let frames: Vec<&str> = shown
-        .lines()
-        .filter_map(|line| line.strip_prefix("frame "))
-        .filter_map(|line| line.split("symbol=").nth(1)?.split(' ').next())
-        .collect();
+    let mut stacks = Vec::new();
+    for line in shown.lines() {
+        if line.starts_with("site ") {
+            stacks.push(Vec::new());
+        }
+        let symbol = line.strip_prefix("frame ").and_then(|line| {
+            let symbol = line.split("symbol=").nth(1)?;
+            symbol.split(' ').next()
+        });
+        if let (Some(symbol), Some(stack)) = (symbol, stacks.last_mut()) {
+            stack.push(symbol.to_owned());
+        }
+    }
+    stacks
+}
+
+/// Whether a stack leads from the allocation to the program's start.
+fn is_whole(stack: &[String]) -> bool {
     let chain = ["third", "second", "first", "stacks"];
-    let is_there = frames.windows(4).any(|window| window == chain);
-    assert!(is_there, "{frames:?}");
+    stack.len() > chain.len() && stack[..4] == chain && stack[stack.len() - 1] == "_start"
+}
+
+#[test]
+fn stacks_lead_to_main_with_and_without_frame_pointers() {
+    let bench = new_bench();
+    for program in [allocating_program(), program_without_frame_pointers()] {
+        let output = bench.record(&["--stacks"], &[program.to_str().unwrap(), "stacks"]);
+        check_expectations(&bench, &output);
+        let found = stacks(&bench);
+        assert!(found.iter().any(|stack| is_whole(stack)), "{found:?}");
+        // Those of the handler on another stack are short, and nothing is made up.
+        for stack in &found {
+            let at = stack.iter().position(|name| name == "third");
+            assert!(
+                at.is_none() || stack.len() == 1 || stack[1] == "second",
+                "{stack:?}"
+            );
+        }
+    }
+    let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+    assert!(shown.contains("stacks: unwind-tables"), "{shown}");
+}
+
+#[test]
+fn frame_pointers_are_another_way_to_find_stacks() {
+    let bench = new_bench();
+    bench.record_program(&["--stacks=frame-pointers"], "stacks");
+    let found = stacks(&bench);
+    let is_there = |stack: &Vec<String>| stack.len() > 2 && stack[..2] == ["third", "second"];
+    assert!(found.iter().any(is_there), "{found:?}");
+    let without = program_without_frame_pointers().to_str().unwrap();
+    bench.record(&["--stacks=frame-pointers"], &[without, "stacks"]);
+    let found = stacks(&bench);
+    assert!(!found.iter().any(|stack| is_whole(stack)), "{found:?}");
+    let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+    assert!(shown.contains("stacks: frame-pointers"), "{shown}");
+}
+
+#[test]
+fn threads_have_stacks_of_their_own() {
+    let bench = new_bench();
+    let program = program_without_frame_pointers().to_str().unwrap();
+    for mode in ["threads", "threads-and-forks"] {
+        let output = bench.record(&["--stacks"], &[program, mode]);
+        assert!(output.status.success(), "{mode}: {}", errors(&output));
+        if mode == "threads" {
+            check_expectations(&bench, &output);
+        }
+    }
+}
+
+/// Debian's redis-server is a link to redis-check-rdb, which nobody knows.
+#[test]
+fn programs_are_called_as_they_were_started() {
+    let bench = new_bench();
+    let link = bench.path("server");
+    std::os::unix::fs::symlink(allocating_program(), &link).unwrap();
+    bench.record(&["--stacks"], &[link.to_str().unwrap(), "stacks"]);
+    let shown = text(&bench.run(&["convert", "x.trace", "-o", "-"]));
+    assert!(
+        shown.contains(&format!("module={}", link.display())),
+        "{shown}"
+    );
+    let shown = text(&bench.run(&["stat", "x.trace"]));
+    let real = format!("program   {}", allocating_program().display());
+    assert!(shown.contains(&real), "{shown}");
+}
+
+#[test]
+fn recording_java_without_its_option_is_noticed() {
+    let bench = new_bench();
+    fs::copy(allocating_program(), bench.path("java")).unwrap();
+    let output = bench.record(&[], &["./java", "stacks"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("--jvm records the program's objects"),
+        "{}",
+        errors(&output)
+    );
+    fs::rename(bench.path("java"), bench.path("other")).unwrap();
+    let output = bench.record(&[], &["./other", "stacks"]);
+    assert!(!errors(&output).contains("--jvm"), "{}", errors(&output));
+}
+
+/// Traces that tell sites apart in different ways say so, instead of blaming the program.
+#[test]
+fn learning_from_another_kind_of_recording_is_explained() {
+    let bench = new_bench();
+    bench.record_program(&[], "every-function");
+    fs::rename(bench.path("x.trace"), bench.path("plain.trace")).unwrap();
+    bench.record_program(&["--stacks"], "every-function");
+    bench.refused(
+        &["group", "--train", "plain.trace", "x.trace"],
+        "the first is recorded without --stacks, the second recorded with --stacks",
+    );
+}
+
+/// What was recorded is not lost to impatience, and nothing hidden is left behind unsaid.
+#[test]
+fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
+    let bench = new_bench();
+    let (source, program) = (bench.path("x.c"), bench.path("x"));
+    fs::write(
+        &source,
+        "#include <stdio.h>\n#include <stdlib.h>\nint main(void) {\n\
+         for (int i = 0; i < 2000000; i++) free(malloc(i % 100));\nfclose(fopen(\"ended\", \"w\")); }\n",
+    )
+    .unwrap();
+    let built = Command::new("cc")
+        .args(["-O0", "-w", "-fno-builtin", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.unwrap().success());
+    let child = bench
+        .pagewise()
+        .args(["trace", "record", "-o", "x.trace", "--", "./x"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !bench.path("ended").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(2), "{}", errors(&output));
+    assert!(!bench.path("x.trace").exists());
+    let said = errors(&output);
+    let kept = bench
+        .names()
+        .into_iter()
+        .find(|name| name.starts_with(".pagewise-recording"))
+        .unwrap();
+    assert!(
+        said.contains(&kept) && said.contains("trace convert"),
+        "{said}"
+    );
+    let output = bench.run(&["convert", &kept, "-o", "x.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(text(&bench.run(&["stat", "x.trace"])).contains("2,000,0"));
 }
 
 /// C++'s new is seen where it is used, and exceptions pass.
 #[test]
 fn new_is_counted_where_it_is_called() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let source = bench.path("x.cpp");
     fs::write(
         &source,
@@ -285,7 +391,7 @@ fn new_is_counted_where_it_is_called() {
 
 #[test]
 fn a_sample_estimates_the_whole() {
-    let bench = Bench::new();
+    let bench = new_bench();
     bench.record_program(&["--sample", "20000"], "threads");
     let figures = bench.stat("x.trace");
     // 8 x 5000 blocks of 14,001 bytes, 8 x 2000 of 14,002 and 5000 of 14,003.
@@ -296,7 +402,7 @@ fn a_sample_estimates_the_whole() {
 
 #[test]
 fn programs_that_cannot_be_recorded_are_refused() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let output = bench.record(&[], &[common::static_program().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
@@ -309,9 +415,10 @@ fn programs_that_cannot_be_recorded_are_refused() {
 
 #[test]
 fn an_unwritable_target_is_said_before_anything_runs() {
-    let bench = Bench::new();
+    let bench = new_bench();
     for target in ["/nonexistent/x.trace", "/proc/x.trace", "-", "/tmp"] {
-        let output = pagewise()
+        let output = bench
+            .pagewise()
             .args(["trace", "record", "-o", target, "--", "touch"])
             .arg(bench.path("ran"))
             .output()
@@ -328,12 +435,11 @@ fn an_unwritable_target_is_said_before_anything_runs() {
 
 #[test]
 fn an_older_trace_stays_until_the_new_one_is_complete() {
-    let bench = Bench::new();
+    let bench = new_bench();
     fs::write(bench.path("x.trace"), "older").unwrap();
-    let mut child = pagewise()
-        .args(["trace", "record", "-o"])
-        .arg(bench.path("x.trace"))
-        .args(["--", "sleep", "5"])
+    let mut child = bench
+        .pagewise()
+        .args(["trace", "record", "-o", "x.trace", "--", "sleep", "5"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
@@ -386,7 +492,7 @@ fn sparse_trace(bench: &Bench) {
 
 #[test]
 fn stat_names_who_pins_pages() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     let output = bench.run(&["stat", "--at", "end", "--json", "f.json", "sparse.trace"]);
     let figures = read_json(&bench.path("f.json"));
@@ -418,7 +524,7 @@ fn stat_names_who_pins_pages() {
 
 #[test]
 fn show_goes_where_it_is_told() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     let output = bench.run(&[
         "show",
@@ -445,7 +551,7 @@ fn show_goes_where_it_is_told() {
 
 #[test]
 fn text_and_back_is_the_same() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     bench.run(&["convert", "sparse.trace", "-o", "a.txt"]);
     bench.run(&["convert", "a.txt", "-o", "b.trace"]);
@@ -463,7 +569,7 @@ fn text_and_back_is_the_same() {
 
 #[test]
 fn csv_has_a_line_for_each_site() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     bench.run(&["convert", "--at", "end", "sparse.trace", "-o", "x.csv"]);
     let csv = fs::read_to_string(bench.path("x.csv")).unwrap();
@@ -478,7 +584,7 @@ fn csv_has_a_line_for_each_site() {
 /// Go's own reader, where it is installed.
 #[test]
 fn pprof_reads_the_profile() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     bench.run(&["convert", "--at", "end", "sparse.trace", "-o", "x.pb.gz"]);
     let bytes = fs::read(bench.path("x.pb.gz")).unwrap();
@@ -505,7 +611,7 @@ fn pprof_reads_the_profile() {
 
 #[test]
 fn damaged_foreign_and_cut_off_files_are_named() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     let bytes = fs::read(bench.path("sparse.trace")).unwrap();
     fs::write(bench.path("cut.trace"), &bytes[..bytes.len() - 100]).unwrap();
@@ -544,14 +650,14 @@ fn damaged_foreign_and_cut_off_files_are_named() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     let pagewise = env!("CARGO_BIN_EXE_pagewise");
     for words in ["show sparse.trace", "convert sparse.trace -o -"] {
         let line = format!("{pagewise} trace {words} | head -n 1; echo ${{PIPESTATUS[0]}}");
         let output = Command::new("bash")
             .args(["-c", &line])
-            .current_dir(bench.folder.path())
+            .current_dir(bench.path("."))
             .output()
             .unwrap();
         let shown = text(&output);
@@ -567,7 +673,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn a_collectors_trace_has_no_live_bytes() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let lines = "pagewise-trace 1\nallocate 1 0 16 0\nallocate 2 0 16 0\nassign 1 0 2\nadd-root 1 0\njump 3 0\n";
     fs::write(bench.path("j.txt"), lines).unwrap();
     bench.run(&["convert", "j.txt", "-o", "j.trace"]);
@@ -584,7 +690,7 @@ fn a_collectors_trace_has_no_live_bytes() {
 /// The survivors would fit on 4 pages and hold 100.
 #[test]
 fn the_report_says_who_pins_and_what_grouping_frees() {
-    let bench = Bench::new();
+    let bench = new_bench();
     sparse_trace(&bench);
     let shown = text(&bench.run(&["report", "sparse.trace"]));
     assert!(
@@ -610,7 +716,7 @@ fn the_report_says_who_pins_and_what_grouping_frees() {
 /// One block in 32 survives, of whatever site: no site is to blame.
 #[test]
 fn the_report_says_when_grouping_would_not_help() {
-    let bench = Bench::new();
+    let bench = new_bench();
     let mut random = fastrand::Rng::with_seed(1);
     let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
     for object in 1..=20_000_u64 {
@@ -631,7 +737,7 @@ fn the_report_says_when_grouping_would_not_help() {
 
 #[test]
 fn a_report_needs_addresses() {
-    let bench = Bench::new();
+    let bench = new_bench();
     fs::write(
         bench.path("x.txt"),
         "pagewise-trace 1\nallocate 1 0 16 0\nfree 1\n",

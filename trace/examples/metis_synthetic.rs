@@ -28,7 +28,7 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for kind in Kind::ALL {
         let testing = generate(kind, Style::Managed, 1, options.repeat.block);
-        let training = generate(kind, Style::Managed, 2, options.repeat.block);
+        let training = generate(kind, Style::Managed, 2, 4 * options.repeat.block);
         let trace = TraceInput {
             name: kind.name(),
             testing: &testing,

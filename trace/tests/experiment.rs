@@ -240,7 +240,7 @@ fn a_report_survives_json() {
 
 fn selected(kind: Kind) -> (Vec<String>, Vec<Comparison>) {
     let testing = generate(kind, Style::Managed, 1, 120_000);
-    let training = generate(kind, Style::Managed, 2, 120_000);
+    let training = generate(kind, Style::Managed, 2, 4 * 120_000);
     let mut options = options(vec![Arm::NoGroups, Arm::Selected, Arm::SelectedRandom]);
     options.repeat.block = 120_000;
     let report = run(&options, &testing, Some(&training));

@@ -1,6 +1,7 @@
 //! From what the recorder leaves of a process to its trace: addresses become objects, and places become sites.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
 use pagewise_trace::format::{
@@ -52,13 +53,13 @@ struct Counts {
     lost: u64,
 }
 
-/// Writes the trace of one process. `progress` is told how many events there are so far, every now and then.
+/// Writes the trace of one process. `progress` is told how many events there are so far, every now and then, and may end it.
 pub fn assemble<W: Write>(
     spool: &mut Spool,
     out: W,
     known: &Known,
     symbols: &mut Symbols,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<(W, Assembled)> {
     let options = Options {
         with_addresses: true,
@@ -82,7 +83,7 @@ pub fn assemble<W: Write>(
         }
         assembly.record(&record, told)?;
         if assembly.counts.events.is_multiple_of(1 << 18) {
-            progress(assembly.counts.events);
+            progress(assembly.counts.events)?;
         }
     }
     assembly.end(spool, symbols)
@@ -168,13 +169,22 @@ impl<W: Write> Assembly<W> {
     }
 
     fn end(mut self, spool: &Spool, symbols: &mut Symbols) -> anyhow::Result<(W, Assembled)> {
+        let started_as = started_as(&spool.header);
         for &(place, class) in &self.keys {
             let mut resolved = Vec::new();
             let depth = addresses_of(&spool.tables, place, &mut resolved);
-            let frames: Vec<Resolved> = resolved
+            let mut frames: Vec<Resolved> = resolved
                 .iter()
                 .map(|&(address, stamp)| Resolved::of(&spool.tables, address, stamp, symbols))
                 .collect();
+            for frame in &mut frames {
+                if let Some(name) = started_as
+                    .as_ref()
+                    .filter(|_| frame.path == spool.header.program)
+                {
+                    frame.path.clone_from(name);
+                }
+            }
             self.writer.sites_mut().add(&Site {
                 kind: "",
                 depth,
@@ -204,6 +214,25 @@ impl<W: Write> Assembly<W> {
         };
         Ok((self.writer.finish()?, assembled))
     }
+}
+
+/// The name by which the program was started, where that is a link to it: nobody knows Debian's redis-server as redis-check-rdb.
+fn started_as(header: &Header) -> Option<String> {
+    let word = header.command.split(' ').next()?;
+    let is_program = |path: &PathBuf| {
+        path.canonicalize()
+            .is_ok_and(|real| real == Path::new(&header.program))
+    };
+    let found = if word.contains('/') {
+        Some(PathBuf::from(word)).filter(is_program)
+    } else {
+        let folders = std::env::var_os("PATH")?;
+        std::env::split_paths(&folders)
+            .map(|folder| folder.join(word))
+            .find(is_program)
+    };
+    let found = std::path::absolute(found?).ok()?;
+    (found != Path::new(&header.program)).then(|| found.to_string_lossy().into_owned())
 }
 
 fn build_id_of(spool: &Spool) -> Option<&str> {
@@ -277,10 +306,9 @@ impl Resolved {
 }
 
 fn properties_of(header: &Header, known: &Known) -> Properties {
-    let site = if header.has_stacks {
-        "stack size-class"
-    } else {
-        "return-address depth size-class"
+    let site = match header.stacks {
+        Some(_) => "stack size-class",
+        None => "return-address depth size-class",
     };
     let mut properties = Properties::new()
         .with("recorder", concat!("pagewise ", env!("CARGO_PKG_VERSION")))
@@ -296,6 +324,9 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("command", &*header.command)
         .with("process", header.process.to_string())
         .with("start", clock::rfc_3339(header.start_real_ns));
+    if let Some(stacks) = header.stacks {
+        properties.set("stacks", stacks.name());
+    }
     if header.sample_bytes > 0 {
         properties.set("sample-bytes", header.sample_bytes.to_string());
     }

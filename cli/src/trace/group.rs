@@ -13,7 +13,7 @@ use pagewise_trace::grouping::trial::{Arm, Outcome, Trial};
 use pagewise_trace::{Event, SiteId};
 use serde_json::json;
 
-use super::{input, progress, report, stat};
+use super::{input, kinship, progress, report, stat};
 use crate::commandline::{GroupArguments, PurgeRule};
 use crate::failure::Failure;
 use crate::report::json::Destination;
@@ -48,6 +48,10 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
         Some(path) => {
             let mut other = input::open(path)?;
             check(&other, path)?;
+            kinship::check(
+                (path, other.properties()),
+                (&arguments.file, trace.properties()),
+            )?;
             let count = other.event_count();
             let numbers = other.sites().numbers_in(trace.sites());
             check_known(&numbers, path, &arguments.file)?;
@@ -105,30 +109,19 @@ fn check(trace: &TraceReader<File>, path: &Path) -> Result<(), Failure> {
 }
 
 fn without_frees(path: &Path) -> Failure {
+    let path = path.display();
     Failure::new(
+        format!("{path} has no frees: there is nothing to learn from"),
         format!(
-            "{} has no frees: there is nothing to learn from",
-            path.display()
+            "the trace of a native program, over a longer time; of a program with a collector: pagewise trace simulate {path}"
         ),
-        "the trace of a native program, over a longer time",
     )
     .kept("nothing was changed")
 }
 
-/// Traces of different programs have no site in common.
 fn check_known(numbers: &[Option<SiteId>], other: &Path, file: &Path) -> Result<(), Failure> {
     let known = numbers.iter().flatten().count();
-    if known == 0 {
-        return Err(Failure::new(
-            format!(
-                "{} and {} have no call site in common",
-                other.display(),
-                file.display()
-            ),
-            "--train with a trace of the same build of the same program",
-        )
-        .kept("nothing was changed"));
-    }
+    kinship::check_known(known, other, file)?;
     tell(&format!(
         "{} of {} of {} are known in {}",
         units::count(known as u64),
@@ -265,4 +258,5 @@ fn conclusion(outcome: &Outcome) -> String {
 const NOTE: &str = "\
 A model: spans of 64 KB with blocks of one size class and one group, lowest free place first. Averages are over
 allocations and frees. sites: every call site for itself. lifetimes: sites whose blocks live about as long.
-deaths: sites whose blocks are freed at the same times. Random groups have as many sites each;\n-: every site is a group of its own, and shuffling changes nothing.";
+deaths: sites whose blocks are freed at the same times. Random groups have as many sites each;\n-: every site is a group of its own, and shuffling changes nothing. Averages: `pagewise trace report` looks at one moment
+instead, the worst, and at one place at a time; what helps there need not help over the run, nor the reverse.";

@@ -7,6 +7,7 @@ mod convert;
 mod group;
 mod input;
 mod jvm;
+mod kinship;
 mod model;
 mod output;
 mod pages;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::assemble::{self, Assembled, Known};
@@ -50,26 +51,37 @@ pub fn record_command(
     prepare: impl FnOnce(&Path) -> Command,
 ) -> Result<Ending> {
     check_target(&arguments.output)?;
-    let spool = spool_folder(arguments)?;
+    // Before the folder: a signal that waits ends this process when the gate is opened, which must come last.
     let gate = Gate::close().context("cannot hold back signals")?;
+    let spool = spool_folder(arguments)?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let (process, ended) = run(arguments, prepare(spool.path()), &gate)?;
     let keep = spool.path().to_owned();
-    let told = make_traces(arguments, spool.path(), process, &ended);
+    let told = make_traces(arguments, spool.path(), process, &ended, &gate);
     if let Err(error) = told {
-        // Hours of recording shall not be lost to a full disk.
+        // Hours of recording shall not be lost to a full disk, or to impatience.
         let _ = spool.keep();
         tell(&format!(
-            "what was recorded is kept: pagewise trace convert {} -o FILE",
+            "what was recorded is kept: pagewise trace convert {} -o {}; rm -r {} if it is not wanted",
+            keep.display(),
+            arguments.output.display(),
             keep.display()
         ));
-        return Err(error);
+        return match error.downcast_ref::<Interrupted>() {
+            Some(Interrupted(signal)) => Ok(Ending::Signal(*signal as i32)),
+            None => Err(error),
+        };
     }
     Ok(match ended.end {
         End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
         End::Killed(signal) => Ending::Signal(signal),
     })
 }
+
+/// Ctrl-C, or kill, while a trace was being made.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct Interrupted(Signal);
 
 /// Before anything runs: hours later would be late for this.
 fn check_target(path: &Path) -> Result<(), Failure> {
@@ -107,8 +119,8 @@ fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> 
     let existing = std::env::var_os("LD_PRELOAD");
     let preload = preload_list(&library::RECORD, Some(library), existing.as_deref());
     let mut options = format!("spool={},parent={}", spool.display(), std::process::id());
-    if arguments.stacks {
-        options.push_str(",stacks=1");
+    if let Some(stacks) = arguments.stacks {
+        options.push_str(&format!(",stacks={}", stacks.number()));
     }
     if let Some(bytes) = arguments.sample {
         options.push_str(&format!(",sample={bytes}"));
@@ -172,7 +184,13 @@ fn names(spools: &Spools, main: i32, file: &Path) -> BTreeMap<(i32, u32), PathBu
         .collect()
 }
 
-fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &Ended) -> Result<()> {
+fn make_traces(
+    arguments: &RecordArguments,
+    folder: &Path,
+    main: i32,
+    ended: &Ended,
+    gate: &Gate,
+) -> Result<()> {
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     let names = names(&spools, main, &arguments.output);
     let mut symbols = Symbols::default();
@@ -192,7 +210,11 @@ fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &En
             (false, true) => 1,
             (false, false) => FEW_EVENTS,
         };
-        match make_trace(path, &names[key], &known, fewest, &mut symbols)? {
+        let go_on = || match gate.pending_end() {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None => Ok(()),
+        };
+        match make_trace(path, &names[key], &known, fewest, &mut symbols, &go_on)? {
             Some(assembled) if is_main => seen_main = Some(assembled),
             Some(_) => others.kept += 1,
             None => others.left_out += 1,
@@ -201,6 +223,7 @@ fn make_traces(arguments: &RecordArguments, folder: &Path, main: i32, ended: &En
     if arguments.jvm && ended.end == End::Exited(jvm::OUT_OF_MEMORY) {
         tell(&jvm::out_of_memory(arguments));
     }
+    hint_at_jvm(arguments, &spools);
     if !arguments.quiet {
         tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
@@ -228,44 +251,60 @@ pub fn make_trace(
     known: &Known,
     fewest: u64,
     symbols: &mut Symbols,
+    go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Option<Assembled>> {
     if let Some(mut jvm) = jvm::Spool::open(spool).with_context(|| spool.display().to_string())? {
-        return write_trace(
-            target,
-            known,
-            jvm.header.has_ended,
+        let target = Target {
+            path: target,
             fewest,
-            |out, known, progress| jvm::assemble(&mut jvm, out, known, progress),
-        );
+            has_ended: jvm.header.has_ended,
+        };
+        return write_trace(&target, known, go_on, |out, known, progress| {
+            jvm::assemble(&mut jvm, out, known, progress)
+        });
     }
     let Some(mut spool) = Spool::open(spool).with_context(|| spool.display().to_string())? else {
         return Ok(None);
     };
-    let has_ended = spool.header.has_ended;
-    write_trace(target, known, has_ended, fewest, |out, known, progress| {
+    let target = Target {
+        path: target,
+        fewest,
+        has_ended: spool.header.has_ended,
+    };
+    write_trace(&target, known, go_on, |out, known, progress| {
         assemble::assemble(&mut spool, out, known, symbols, progress)
     })
 }
 
 type Written = Result<(Output, Assembled)>;
+type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+struct Target<'a> {
+    path: &'a Path,
+    /// Of a trace with fewer events nothing stays.
+    fewest: u64,
+    has_ended: bool,
+}
 
 fn write_trace(
-    target: &Path,
+    target: &Target,
     known: &Known,
-    has_ended: bool,
-    fewest: u64,
-    assemble: impl FnOnce(Output, &Known, &mut dyn FnMut(u64)) -> Written,
+    go_on: &dyn Fn() -> Result<()>,
+    assemble: impl FnOnce(Output, &Known, Progress) -> Written,
 ) -> Result<Option<Assembled>> {
     let mut known = known.clone();
-    if known.ended.is_none() && has_ended {
+    if known.ended.is_none() && target.has_ended {
         known.ended = Some("exit".into());
     }
     let bar = progress::bar("writing the trace", 0);
-    let out = Output::open(target)?;
-    let (out, assembled) = assemble(out, &known, &mut |events| bar.set_position(events))
-        .with_context(|| format!("cannot write {}", target.display()))?;
+    let out = Output::open(target.path)?;
+    let (out, assembled) = assemble(out, &known, &mut |events| {
+        bar.set_position(events);
+        go_on()
+    })
+    .with_context(|| format!("cannot write {}", target.path.display()))?;
     bar.finish_and_clear();
-    if assembled.events >= fewest {
+    if assembled.events >= target.fewest {
         out.finish()?;
         return Ok(Some(assembled));
     }
@@ -287,6 +326,9 @@ fn summary(
         ));
     }
     match main {
+        Some(trace) if trace.events == 0 && arguments.from.is_some() => {
+            line.push(never_called(arguments));
+        }
         Some(trace) => {
             let size = fs::metadata(&arguments.output).map_or(0, |file| file.len());
             line.push(format!(
@@ -330,6 +372,28 @@ fn summary(
     line.join("; ")
 }
 
+fn never_called(arguments: &RecordArguments) -> String {
+    let from = arguments.from.as_deref().unwrap_or_default();
+    format!(
+        "{} is empty: {from} was never called. Its class is written with its package, a class within it as Outer$Inner, and a \
+         constructor as <init>: --from com.example.Outer$Inner.method",
+        arguments.output.display()
+    )
+}
+
+/// What of a JVM is in a trace without --jvm.
+fn hint_at_jvm(arguments: &RecordArguments, spools: &Spools) {
+    let is_java = |path: &PathBuf| {
+        let header = Spool::open(path).ok().flatten().map(|spool| spool.header);
+        header.is_some_and(|header| header.program.ends_with("/java"))
+    };
+    if !arguments.jvm && !arguments.quiet && spools.values().any(is_java) {
+        tell(
+            "of java, what the JVM itself takes from malloc was recorded, which is little: --jvm records the program's objects",
+        );
+    }
+}
+
 /// Events that are no allocations.
 fn others_of(arguments: &RecordArguments) -> &'static str {
     if arguments.jvm {
@@ -357,7 +421,8 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     for (key, name) in names(&spools, main, target) {
         let fewest = u64::from(name != target);
         let known = Known::default();
-        if make_trace(&spools[&key], &name, &known, fewest, &mut symbols)?.is_some() {
+        let go_on = || Ok(());
+        if make_trace(&spools[&key], &name, &known, fewest, &mut symbols, &go_on)?.is_some() {
             made.push(name);
         }
     }

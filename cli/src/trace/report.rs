@@ -23,9 +23,32 @@ use crate::report::units;
 const WORTHWHILE: f64 = 0.02;
 /// Of a stack's frames so many are shown.
 const FRAMES: usize = 4;
+/// Of a stack in the table.
+const STACK_WIDTH: usize = 96;
 /// Of lines on a terminal.
 const WIDTH: usize = 110;
 const PLOT: (u32, u32) = (860, 260);
+
+/// What the recorder knows of the callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stacks {
+    No,
+    ByFramePointers,
+    Whole,
+}
+
+impl Stacks {
+    fn of(properties: &Properties) -> Self {
+        let has_stacks = properties
+            .get("site")
+            .is_some_and(|site| site.starts_with("stack"));
+        match properties.get("stacks") {
+            _ if !has_stacks => Self::No,
+            Some("unwind-tables") => Self::Whole,
+            _ => Self::ByFramePointers,
+        }
+    }
+}
 
 /// One place and what a group of its own would do.
 struct Row {
@@ -52,8 +75,10 @@ struct Report {
     rows: Vec<Row>,
     model_bytes: f64,
     found: Analysis,
+    /// How sites were told apart.
+    stacks: Stacks,
     /// Commands for what this page does not say.
-    next: [String; 2],
+    next: [String; 3],
 }
 
 pub fn report(arguments: &ReportArguments) -> Result<Ending> {
@@ -81,6 +106,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
         rows,
         model_bytes: outcome.ungrouped_bytes as f64,
         found,
+        stacks: Stacks::of(trace.properties()),
         next: next(&arguments.file),
     };
     if let Some(mut out) = out {
@@ -98,15 +124,20 @@ fn without_pages(arguments: &ReportArguments, properties: &Properties) -> Failur
     let file = arguments.file.display();
     let (why, next) = if properties.number("sample-bytes").unwrap_or(0) > 0 {
         ("it is a sample", "recording it again without --sample")
+    } else if properties.get("runtime") == Some("jvm") {
+        (
+            "it is of a JVM, whose collector moves and frees objects as it likes",
+            "pagewise trace simulate FILE: what other layouts of its heap would have done",
+        )
     } else {
         (
             "it has no addresses, or no frees",
-            "pagewise trace stat: it needs neither",
+            "pagewise trace stat FILE, which needs neither; pagewise trace simulate FILE, for programs with a collector",
         )
     };
     Failure::new(
         format!("{file} does not tell which pages are held: {why}"),
-        next,
+        next.replace("FILE", &file.to_string()),
     )
     .kept("the file is unchanged")
 }
@@ -153,8 +184,16 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
 fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
     for (row, group) in rows.iter_mut().zip(groups) {
         let site = known.get(group.site).unwrap_or_default();
-        for frame in site.frames.iter().take(FRAMES).skip(1) {
-            let _ = write!(row.place, " < {frame}");
+        for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
+            let (callee, caller) = (&pair[0], &pair[1]);
+            // Of neighbours in one file its name once is enough.
+            let is_plain = caller.line == 0
+                && !caller.symbol.is_empty()
+                && caller.module.path == callee.module.path;
+            let _ = match is_plain {
+                true => write!(row.place, " < {}", caller.symbol),
+                false => write!(row.place, " < {caller}"),
+            };
         }
     }
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
@@ -180,11 +219,13 @@ fn head(
     };
     let free = pages.held_bytes as f64 - found.total.live_bytes;
     let share = |part: f64| 100.0 * part / (pages.held_bytes as f64).max(1.0);
+    let command = properties.get("command").unwrap_or("not known");
+    let command = match stat::other_program(properties) {
+        Some(program) => format!("{command} (the file is {program})"),
+        None => command.to_owned(),
+    };
     vec![
-        (
-            "command",
-            properties.get("command").unwrap_or("not known").to_owned(),
-        ),
+        ("command", command),
         (
             "moment",
             format!(
@@ -247,15 +288,12 @@ fn answer(report: &Report) -> Vec<String> {
             change(best.saved_by_chance)
         ),
     });
-    sentences.extend(hint(&worst.place));
+    sentences.extend(hint(&worst.place, report.stacks));
     sentences
 }
 
 /// A name that is not the answer one hoped for: what to do about it.
-fn hint(place: &str) -> Option<String> {
-    if place.contains(" < ") {
-        return None;
-    }
+fn hint(place: &str, stacks: Stacks) -> Option<String> {
     let function = place.split([' ', '(']).next().unwrap_or(place);
     if function.contains("+0x") {
         return Some(format!(
@@ -265,12 +303,16 @@ fn hint(place: &str) -> Option<String> {
     let is_wrapper = ["alloc", "new", "strdup"]
         .iter()
         .any(|word| function.to_lowercase().contains(word));
-    is_wrapper.then(|| {
-        format!(
-            "{function} seems to be a wrapper that many places call: record with --stacks to see its callers (in code that has \
-             frame pointers)."
-        )
-    })
+    let next = match stacks {
+        Stacks::Whole => return None,
+        // It has shown what it can.
+        Stacks::ByFramePointers if place.contains(" < ") => return None,
+        Stacks::ByFramePointers => {
+            "its callers have no frame pointers: record with --stacks, which does without"
+        }
+        Stacks::No => "record with --stacks to see its callers",
+    };
+    is_wrapper.then(|| format!("{function} seems to be a wrapper that many places call: {next}."))
 }
 
 fn helpful(report: &Report) -> Vec<&Row> {
@@ -324,16 +366,12 @@ allocator with size classes (lowest free place first), against the same model wi
 allocations drawn by chance. helps: frees at least 2 % of the pages, and by as much more than chance.";
 
 /// Further questions, and who answers them.
-fn next(file: &Path) -> [String; 2] {
+fn next(file: &Path) -> [String; 3] {
+    let file = file.display();
     [
-        format!(
-            "all call sites grouped at once:  pagewise trace group {}",
-            file.display()
-        ),
-        format!(
-            "the same in other allocators:    pagewise trace replay {}",
-            file.display()
-        ),
+        format!("all call sites grouped at once:  pagewise trace group {file}"),
+        "(This page is of one moment, group averages over the run: a layout may help in one and not in the other.)".to_owned(),
+        format!("the same in other allocators:    pagewise trace replay {file}"),
     ]
 }
 
@@ -350,7 +388,7 @@ fn text(report: &Report) -> String {
     if !report.rows.is_empty() {
         let rows = report.rows.iter().map(|row| {
             let mut cells = cells(row, report.model_bytes);
-            cells[7] = stat::shortened(&cells[7]);
+            cells[7] = shortened(&cells[7]);
             cells.to_vec()
         });
         let _ = writeln!(text, "\n{}", stat::table(COLUMNS.to_vec(), rows));
@@ -360,6 +398,18 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// Of a stack its innermost callers, as many as fit.
+fn shortened(place: &str) -> String {
+    if !place.contains(" < ") {
+        return stat::shortened(place);
+    }
+    if place.chars().count() <= STACK_WIDTH {
+        return place.to_owned();
+    }
+    let start: String = place.chars().take(STACK_WIDTH - 2).collect();
+    format!("{start}..")
 }
 
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {

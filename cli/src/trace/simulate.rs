@@ -18,12 +18,17 @@ use pagewise_trace::workload::repeat::{Assignments, RepeatOptions, RootsAtEnd};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{input, progress};
+use super::{input, kinship, progress, report};
 use crate::Ending;
 use crate::commandline::{Layouts, SimulateArguments, SimulatedCollector};
 use crate::failure::Failure;
 use crate::report::json::Destination;
 use crate::report::units;
+
+/// Of a terminal's lines.
+const WIDTH: usize = 110;
+/// What a layout must improve to be worth something.
+const DECISIVE: [&str; 2] = ["total-free-ratio", "all-holes"];
 
 pub fn simulate(arguments: &SimulateArguments) -> Result<Ending> {
     if !arguments.train.is_empty() && arguments.train.len() != arguments.files.len() {
@@ -178,7 +183,28 @@ fn once_in_words(all: &[Replayed]) -> String {
             text.push_str(&format!("{}: stopped: {stopped}\n", one.file));
         }
     }
+    text.push_str(&format!("\n{}\n", wrapped(&soundness(all))));
     text
+}
+
+fn soundness(all: &[Replayed]) -> String {
+    let worst = all.iter().max_by_key(|one| one.impossible.total());
+    match worst.filter(|one| one.impossible.total() > 0) {
+        None => "No event is impossible: nothing is used after the collector has found it dead, so the traces tell all references \
+                 that matter here. Layouts are compared without --once."
+            .to_owned(),
+        Some(worst) => format!(
+            "{} has {} of {} events that cannot have happened: the trace does not tell every reference in time, and figures of layouts \
+             are as good as that. With --strict the replay stops at the first, and says which it is.",
+            worst.file,
+            units::count(worst.impossible.total()),
+            units::count(worst.events)
+        ),
+    }
+}
+
+fn wrapped(text: &str) -> String {
+    report::wrapped(text, WIDTH).join("\n")
 }
 
 fn impossible(malformed: &Malformed) -> String {
@@ -210,9 +236,9 @@ fn load(file: &Path, count: usize) -> Result<Loaded> {
     Ok(Loaded { events, trace })
 }
 
-/// Gives the training trace's sites the numbers that they have in the testing trace. Sites are the same when all that is
-/// known about them is; those that only the training trace has get numbers of their own.
-fn align(training: &mut Loaded, testing: &TraceReader) {
+/// Gives the training trace's sites the numbers that they have in the testing trace, and says how many they have in common. Sites are
+/// the same when all that is known about them is; those that only the training trace has get numbers of their own.
+fn align(training: &mut Loaded, testing: &TraceReader) -> usize {
     let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
     for site in 0..testing.sites().len() as u32 {
         if let Some(known) = testing.sites().get(site) {
@@ -221,6 +247,7 @@ fn align(training: &mut Loaded, testing: &TraceReader) {
     }
     let mut next = testing.sites().len() as u32;
     let mut renumbered: FxHashMap<u32, u32> = FxHashMap::default();
+    let first_own = next;
     let sites = training.trace.sites();
     for event in &mut training.events {
         if let Event::Allocate { site, .. } | Event::Jump { site, .. } = event {
@@ -235,6 +262,10 @@ fn align(training: &mut Loaded, testing: &TraceReader) {
             });
         }
     }
+    renumbered
+        .values()
+        .filter(|site| **site < first_own)
+        .count()
 }
 
 fn key(site: &Site) -> String {
@@ -284,11 +315,7 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
     for (at, file) in arguments.files.iter().enumerate() {
         let testing = load(file, arguments.block)?;
         let training = match arguments.train.get(at) {
-            Some(file) => {
-                let mut training = load(file, arguments.block)?;
-                align(&mut training, &testing.trace);
-                Some(training)
-            }
+            Some(train_file) => Some(train(train_file, arguments, file, &testing)?),
             None => None,
         };
         reports.push(run(
@@ -307,6 +334,27 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
+fn train(
+    path: &Path,
+    arguments: &SimulateArguments,
+    tested: &Path,
+    testing: &Loaded,
+) -> Result<Loaded> {
+    // The paper's layouts learn from the first block.
+    let blocks = match arguments.layouts {
+        Layouts::Paper => 1,
+        Layouts::All => arguments.train_blocks,
+    };
+    let mut training = load(path, arguments.block.saturating_mul(blocks))?;
+    kinship::check(
+        (path, training.trace.properties()),
+        (tested, testing.trace.properties()),
+    )?;
+    let known = align(&mut training, &testing.trace);
+    kinship::check_known(known, path, tested)?;
+    Ok(training)
+}
+
 fn run(
     arguments: &SimulateArguments,
     readings: &Readings,
@@ -321,6 +369,7 @@ fn run(
             repetitions: arguments.repetitions,
             ..RepeatOptions::default()
         },
+        training_blocks: arguments.train_blocks,
         seeds: (1..=arguments.seeds).collect(),
         arms: arms(arguments.layouts, training.is_some()),
         foresight: arguments.layouts == Layouts::All,
@@ -367,10 +416,10 @@ fn arms(layouts: Layouts, is_trained: bool) -> Vec<Arm> {
 
 fn in_words(report: &TraceReport) -> String {
     let mut text = format!("{}\n{}\n", report.name, layouts_table(report));
-    let learned = report.comparisons.iter().filter(|one| {
-        one.to.ends_with("-random")
-            && ["total-free-ratio", "all-holes"].contains(&one.metric.as_str())
-    });
+    let learned = report
+        .comparisons
+        .iter()
+        .filter(|one| one.to.ends_with("-random") && DECISIVE.contains(&one.metric.as_str()));
     let mut table = table(&[
         "layout against its random control",
         "metric",
@@ -394,7 +443,52 @@ fn in_words(report: &TraceReport) -> String {
     for why in &report.left_out {
         text.push_str(&format!("left out: {why}\n"));
     }
+    text.push_str(&format!("\n{}\n\n", wrapped(&conclusion(report))));
     text
+}
+
+/// Which layouts are worth something: fewer holes and less free memory than without groups, and than chance.
+fn conclusion(report: &TraceReport) -> String {
+    let learned: Vec<&str> = report
+        .arms
+        .iter()
+        .map(|arm| arm.name.as_str())
+        .filter(|name| {
+            *name != "no-groups" && !name.ends_with("-random") && !name.starts_with("known-")
+        })
+        .collect();
+    let is_better = |arm: &str, is_base: &dyn Fn(&str) -> bool| {
+        let mut measures = report.comparisons.iter().filter(|one| {
+            one.arm == arm && is_base(&one.to) && DECISIVE.contains(&one.metric.as_str())
+        });
+        measures.clone().count() == DECISIVE.len() && measures.all(|one| one.difference.high < 0.0)
+    };
+    let is_worth_it = |arm: &&&str| {
+        is_better(arm, &|to| to == "no-groups") && is_better(arm, &|to| to.ends_with("-random"))
+    };
+    let worth_it: Vec<&str> = learned.iter().filter(is_worth_it).copied().collect();
+    let seeds = report.arms.first().map_or(0, |arm| arm.runs.len());
+    let caution = match seeds {
+        0 | 1 => " One seed gives no interval: --seeds 10 does.",
+        _ => "",
+    };
+    if report.arms.iter().all(|arm| arm.series.is_empty()) {
+        return "The heap was never collected: there is nothing to compare. A smaller --heap, or a longer trace.".to_owned();
+    }
+    let verdict = if worth_it.is_empty() {
+        format!(
+            "None of {} has both less free memory (total free) and fewer holes (all holes) than no groups and than random groups: \
+             by call site nothing is to be won here.",
+            learned.join(", ")
+        )
+    } else {
+        format!(
+            "Worth it, with less free memory (total free) and fewer holes (all holes) than no groups and than random groups, each by an \
+             interval that excludes zero: {}.",
+            worth_it.join(", ")
+        )
+    };
+    format!("{verdict}{caution}")
 }
 
 fn layouts_table(report: &TraceReport) -> Table {

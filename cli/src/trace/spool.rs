@@ -10,6 +10,8 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use crate::commandline::Stacks;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"PWSPOOL1");
 const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"PWCHUNK1");
 const VERSION: u32 = 1;
@@ -39,7 +41,8 @@ pub struct Header {
     pub process: u32,
     pub stop: Option<Stop>,
     pub sample_bytes: u64,
-    pub has_stacks: bool,
+    /// How stacks were found; None: sites are no stacks.
+    pub stacks: Option<Stacks>,
     pub start_stamp: u64,
     pub start_ns: u64,
     pub start_real_ns: u64,
@@ -69,7 +72,11 @@ impl Header {
             },
             process: u32_at(16),
             sample_bytes: u64_at(24),
-            has_stacks: u32_at(32) != 0,
+            stacks: match u32_at(32) {
+                0 => None,
+                1 => Some(Stacks::FramePointers),
+                _ => Some(Stacks::Tables),
+            },
             start_stamp: u64_at(40),
             start_ns: u64_at(48),
             start_real_ns: u64_at(56),

@@ -53,10 +53,22 @@ pub fn stat(arguments: &StatArguments) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
+/// The executable, where its name is not the command's: what a link leads to.
+pub fn other_program(properties: &Properties) -> Option<&str> {
+    let program = properties.get("program")?;
+    let started = properties.get("command")?.split(' ').next()?;
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    (name(program) != name(started)).then_some(program)
+}
+
 fn head(found: &Analysis, properties: &Properties) -> String {
     let mut text = String::new();
-    for name in ["command", "recorder", "start", "ended"] {
-        if let Some(value) = properties.get(name) {
+    for name in ["command", "program", "recorder", "start", "ended"] {
+        let value = match name {
+            "program" => other_program(properties),
+            _ => properties.get(name),
+        };
+        if let Some(value) = value {
             let _ = writeln!(text, "{name:<10}{value}");
         }
     }

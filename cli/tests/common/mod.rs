@@ -1,10 +1,14 @@
 //! What the tests of the whole command share.
 #![allow(dead_code, clippy::unwrap_used)]
 
+mod bench;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+#[allow(unused_imports, reason = "not by every file of tests")]
+pub use bench::Bench;
 use serde_json::Value;
 
 pub fn is_root() -> bool {
@@ -56,6 +60,7 @@ pub fn recorder() -> &'static Path {
             "front/record_log.c",
             "front/record_site.c",
             "front/record_sample.c",
+            "front/record_unwind.c",
             "os/file.c",
             "os/memory.c",
             "os/process.c",
@@ -94,25 +99,26 @@ pub fn recorder() -> &'static Path {
 /// The program that the core's own tests of the recorder use: it says what it allocates.
 pub fn allocating_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/test/environment/recorded.c");
-        let own = own_file("recorded");
-        let status = c_compiler()
-            .args([
-                "-O1",
-                "-g",
-                "-w",
-                "-D_GNU_SOURCE",
-                "-fno-builtin",
-                "-fno-omit-frame-pointer",
-            ])
-            .args(["-pthread", "-o"])
-            .args([&own, &source])
-            .status();
-        assert!(status.expect("a C compiler").success());
-        own
-    })
+    PROGRAM.get_or_init(|| allocating_program_with("recorded", "-fno-omit-frame-pointer"))
+}
+
+/// The same as distributions compile programs.
+pub fn program_without_frame_pointers() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| allocating_program_with("recorded-without", "-fomit-frame-pointer"))
+}
+
+fn allocating_program_with(name: &str, frame_pointers: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/test/environment/recorded.c");
+    let own = own_file(name);
+    let status = c_compiler()
+        .args(["-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-builtin"])
+        .args([frame_pointers, "-fno-optimize-sibling-calls"])
+        .args(["-pthread", "-o"])
+        .args([&own, &source])
+        .status();
+    assert!(status.expect("a C compiler").success());
+    own
 }
 
 fn c_compiler() -> Command {

@@ -1,3 +1,5 @@
+import java.io.IOException;
+import java.io.InputStream;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -16,10 +18,10 @@ public final class Objects {
         long number;
     }
 
-    static class Tree implements Cloneable {
-        Tree left;
-        Tree right;
-        Object value;
+    public static class Tree implements Cloneable {
+        public Tree left;
+        public Tree right;
+        public Object value;
 
         @Override
         public Tree clone() throws CloneNotSupportedException {
@@ -32,7 +34,7 @@ public final class Objects {
         Leaf[] leaves = new Leaf[3];
     }
 
-    static final Map<Integer, Tree> TREES = new HashMap<>();
+    public static final Map<Integer, Tree> TREES = new HashMap<>();
     static final Map<Integer, Leaf> SHARED = new ConcurrentHashMap<>();
     static final List<Supplier<Leaf>> LATER = new ArrayList<>();
     static final Deque<Link> QUEUE = new ArrayDeque<>();
@@ -49,6 +51,9 @@ public final class Objects {
                 break;
             case "threads":
                 threads();
+                break;
+            case "unnamed":
+                unnamed(Integer.parseInt(arguments[1]));
                 break;
             case "kill":
                 busy(20_000);
@@ -122,6 +127,48 @@ public final class Objects {
             tree.value = new Leaf[][] {{new Leaf()}, {}};
         }
         return tree;
+    }
+
+    /** Holds a tree in a local variable, and nowhere else, while others come and go. */
+    public static final class Unnamed implements Runnable {
+        @Override
+        public void run() {
+            Tree kept = pair();
+            kept.value = new Object[1];
+            for (int i = 0; i < 50; i++) {
+                TREES.put(0, pair());
+            }
+            TREES.put(1, kept);
+        }
+    }
+
+    /** Defines a class without saying how it is called, as the JDK's XSLT does with compiled stylesheets. */
+    private static final class Definer extends ClassLoader {
+        Class<?> define() throws IOException {
+            try (InputStream code = Objects.class.getResourceAsStream("Objects$Unnamed.class")) {
+                byte[] bytes = code.readAllBytes();
+                return defineClass(null, bytes, 0, bytes.length);
+            }
+        }
+
+        @Override
+        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            return Objects.class.getClassLoader().loadClass(name);
+        }
+    }
+
+    public static Tree pair() {
+        Tree tree = new Tree();
+        tree.left = new Tree();
+        return tree;
+    }
+
+    private static void unnamed(int rounds) throws Exception {
+        Class<?> type = new Definer().define();
+        Runnable task = (Runnable) type.getDeclaredConstructor().newInstance();
+        for (int round = 0; round < rounds; round++) {
+            task.run();
+        }
     }
 
     private static Object failing(Tree tree) {

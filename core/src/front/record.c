@@ -99,6 +99,7 @@ __attribute__((constructor)) static void start_recorder(void) {
     uintptr_t before = inside;
     inside = (uintptr_t)FRAME;
     pw_log_start();
+    pw_log_start_unwinder();
     inside = before;
 }
 

@@ -56,7 +56,8 @@ static bool read_options(void) {
     if (!options || !option(options, "spool", pw_log.folder, sizeof pw_log.folder)) {
         return false;
     }
-    pw_log.has_stacks = number_option(options, "stacks", 0) != 0;
+    uint64_t stacks = number_option(options, "stacks", PW_STACKS_NONE);
+    pw_log.stacks = stacks > PW_STACKS_BY_TABLES ? PW_STACKS_BY_TABLES : (unsigned)stacks;
     pw_log.has_children = number_option(options, "children", 1) != 0;
     pw_log.sample_bytes = number_option(options, "sample", 0);
     uint64_t parent = number_option(options, "parent", 0);
@@ -96,7 +97,7 @@ static void fill_header(void) {
     header->pid = (uint32_t)pw_os_pid();
     header->parent = (uint32_t)pw_os_parent_pid();
     header->sample_bytes = pw_log.sample_bytes;
-    header->stacks = pw_log.has_stacks;
+    header->stacks = pw_log.stacks;
     header->start_stamp = pw_clock();
     header->start_ns = pw_os_monotonic_ns();
     header->start_real_ns = pw_os_real_ns();
@@ -141,6 +142,16 @@ void pw_log_start(void) {
         pw_log.last_epoch = 1;
         *pw_log.epoch = 1;
         pw_log.is_on = true;
+    }
+}
+
+// Not at the first event, which may come from within the loader.
+void pw_log_start_unwinder(void) {
+    if (pw_log.stacks == PW_STACKS_BY_TABLES && !pw_unwind_start()) {
+        pw_log.stacks = PW_STACKS_BY_FRAME_POINTERS;
+        if (pw_log.header) {
+            pw_log.header->stacks = pw_log.stacks;
+        }
     }
 }
 

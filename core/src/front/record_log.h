@@ -27,6 +27,7 @@ struct pw_lane {
     uint64_t random;
     uintptr_t stack_base;            // where the thread's stack begins (its highest address)
     uintptr_t stack_low, stack_high; // what may be read when walking the stack; 0: nothing
+    struct pw_unwound *unwound;      // record_unwind.c; NULL before the first
     struct pw_lane *spare;           // next in the list of lanes without a thread
     uint64_t slots[PW_SPOOL_SLOTS];  // which site or stack a slot stands for
 };
@@ -39,7 +40,7 @@ struct pw_log {
     uint32_t last_epoch;
     bool is_started; // the options have been read
     bool is_on;      // events are written down
-    bool has_stacks;
+    enum pw_spool_stacks stacks;
     bool has_children; // children record as well
     uint64_t sample_bytes;
     char folder[1024];
@@ -63,6 +64,9 @@ extern struct pw_log pw_log;
 // Reads the options from PAGEWISE_RECORD. Happens at the first event, if that is earlier: other
 // libraries' constructors may run before ours.
 void pw_log_start(void);
+
+// Makes ready what whole stacks need; when the program's libraries are being initialised.
+void pw_log_start_unwinder(void);
 
 // The program comes to its end.
 void pw_log_end(void);
@@ -90,6 +94,12 @@ void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operan
 // The slot of an allocation's site; writes it down where it is new (record_site.c).
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
 void pw_site_find_stack(struct pw_lane *lane);
+
+// Stacks by unwind tables (record_unwind.c). The first says whether there is somebody who reads
+// them. The second finds the return addresses from `site` on, innermost first, and says how many: 0
+// where it cannot tell, on another stack than the thread's for instance.
+bool pw_unwind_start(void);
+size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack);
 
 // Sampling (record_sample.c).
 bool pw_sample_start(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who allocates: the return address and how deep the stack is, or the whole stack by frame
-// pointers.
+// Who allocates: the return address and how deep the stack is, or the whole stack, by unwind tables
+// or by frame pointers.
 //
 // The depth stands for the way by which the caller was reached. It is counted from the thread's
 // stack base in steps of 16 bytes up to 4 KB, then in eight steps for each doubling, so that
@@ -40,7 +40,7 @@ void pw_site_find_stack(struct pw_lane *lane) {
     lane->stack_base =
         is_main ? (uintptr_t)__libc_stack_end : (uintptr_t)__builtin_thread_pointer();
     lane->stack_low = lane->stack_high = 0;
-    if (!pw_log.has_stacks) {
+    if (pw_log.stacks == PW_STACKS_NONE) {
         return;
     }
     uintptr_t low, high;
@@ -211,8 +211,16 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
 }
 
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
-    uint64_t stack[PW_LOG_MAX_FRAMES];
-    size_t count = walk(lane, frame, site, stack);
+    uint64_t walked[PW_LOG_MAX_FRAMES];
+    const uint64_t *stack = walked;
+    size_t count = 0;
+    if (pw_log.stacks == PW_STACKS_BY_TABLES) {
+        count = pw_unwind(lane, site, frame, &stack);
+    }
+    if (count == 0) {
+        stack = walked;
+        count = walk(lane, frame, site, walked);
+    }
     uint64_t key = count;
     for (size_t i = 0; i < count; i++) {
         key = (key ^ stack[i]) * UINT64_C(0x9e3779b97f4a7c15);
@@ -232,7 +240,7 @@ static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *f
 }
 
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame) {
-    if (pw_log.has_stacks) {
+    if (pw_log.stacks != PW_STACKS_NONE) {
         return stack_slot(lane, site, frame);
     }
     uint64_t key = (uintptr_t)site | (uint64_t)depth_of(lane, frame) << 48;

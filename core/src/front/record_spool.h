@@ -53,6 +53,13 @@ enum pw_spool_stop {
     PW_STOP_NO_MEMORY, // no address space for buffers
 };
 
+// What a site is.
+enum pw_spool_stacks {
+    PW_STACKS_NONE, // a return address and a depth
+    PW_STACKS_BY_FRAME_POINTERS,
+    PW_STACKS_BY_TABLES,
+};
+
 struct pw_spool_header {
     uint64_t magic;
     uint32_t version;
@@ -60,7 +67,7 @@ struct pw_spool_header {
     uint32_t pid;
     uint32_t parent;
     uint64_t sample_bytes; // 0: everything is recorded
-    uint32_t stacks;       // 1: sites are stacks
+    uint32_t stacks;       // enum pw_spool_stacks
     uint32_t error;        // errno behind `stop`
     uint64_t start_stamp, start_ns, start_real_ns;
     uint64_t end_stamp, end_ns; // latest known pair, to tell how long a tick is

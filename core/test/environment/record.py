@@ -308,6 +308,14 @@ def stacks(bench):
     if deepest < 4:  # third, second, first, stacks
         raise Failure(f"the deepest stack has {deepest} frames: {own.places[21001]}")
     _, recordings = bench.check("threads", options="stacks=1")
+    # By unwind tables: up to the start of the program, or of the thread.
+    _, (own, *_) = bench.check("stacks", options="stacks=2")
+    deepest = max(len(place) for place in own.places[21001])
+    if deepest < 7:  # third, second, first, stacks, main and two of the C library
+        raise Failure(f"the deepest stack by tables has {deepest} frames: {own.places[21001]}")
+    bench.check("threads", options="stacks=2")
+    bench.check("jump-out", behind=bench.behind, options="stacks=2")
+    bench.check("dlopen", options="stacks=2")
 
 
 def sample(bench):

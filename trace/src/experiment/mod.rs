@@ -3,6 +3,8 @@
 //! A trace's block is repeated as section 6 says, once for each seed and arm. Arms are compared over the same stretch
 //! of time: from the moment when the learning arm of the same seed enters its activation phase.
 
+mod selection;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::{Interval, of_mean};
@@ -16,6 +18,7 @@ use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
+use crate::workload::blocks::{EARLIER, blocks, joined};
 use crate::workload::repeat::{RepeatOptions, repeat};
 
 /// One workload: the trace that is replayed, and one of the same program on another input to learn from.
@@ -132,6 +135,8 @@ pub struct ExperimentOptions {
     /// Placement of `Arm::Chunks`.
     pub chunks: ChunkOptions,
     pub repeat: RepeatOptions,
+    /// Blocks of the training trace that the layouts past the paper learn from; the paper's learn from the first.
+    pub training_blocks: usize,
     pub seeds: Vec<u64>,
     pub arms: Vec<Arm>,
     /// Say how much of objects' deaths their sites foretell.
@@ -149,6 +154,7 @@ impl Default for ExperimentOptions {
             },
             chunks: ChunkOptions::default(),
             repeat: RepeatOptions::default(),
+            training_blocks: 20,
             seeds: (1..=10).collect(),
             arms: Arm::DEFAULT.to_vec(),
             foresight: false,
@@ -258,8 +264,9 @@ fn run_trace(
 ) -> Result<TraceReport, Stopped> {
     let mut arms: Vec<(ArmReport, Vec<Series>)> = Vec::new();
     let mut left_out = Vec::new();
+    let mut school = School::new(options, trace);
     for arm in &options.arms {
-        let (layout, plan) = match learn_for(*arm, options, trace)? {
+        let (layout, plan) = match school.learn_for(*arm)? {
             Ok(learned) => learned,
             Err(why) => {
                 left_out.push(format!("{}: {why}", arm.name()));
@@ -297,18 +304,16 @@ fn run_trace(
         arms,
         comparisons,
         left_out,
-        foresight: foresee(options, trace)?,
+        foresight: foresee(&mut school, trace)?,
     })
 }
 
-fn foresee(
-    options: &ExperimentOptions,
-    trace: &TraceInput<'_>,
-) -> Result<Option<Foresight>, Stopped> {
+fn foresee(school: &mut School<'_>, trace: &TraceInput<'_>) -> Result<Option<Foresight>, Stopped> {
+    let options = school.options;
     let Some(seed) = options.seeds.first().filter(|_| options.foresight) else {
         return Ok(None);
     };
-    let trained = match learn_for(Arm::Starts, options, trace)? {
+    let trained = match school.learn_for(Arm::Ends)? {
         Ok((_, plan)) => plan,
         Err(_) => None,
     };
@@ -331,40 +336,101 @@ fn fates(
     Ok(std::mem::take(&mut heap.placement_mut().fates))
 }
 
-/// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
-/// to leave the arm out.
-fn learn_for(
-    arm: Arm,
-    options: &ExperimentOptions,
-    trace: &TraceInput<'_>,
-) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
-    let selecting = matches!(arm, Arm::Selected | Arm::SelectedRandom);
-    if !arm.needs_training() {
-        return Ok(Ok((arm, None)));
+/// What the training trace teaches. A layout and its control learn the same, once.
+struct School<'a> {
+    options: &'a ExperimentOptions,
+    training: Option<&'a [Event]>,
+    /// Of the training trace, each by itself.
+    blocks: Vec<Vec<Event>>,
+    plans: Vec<((Grouping, bool), Plan)>,
+    selected: Option<selection::Choice>,
+}
+
+impl<'a> School<'a> {
+    fn new(options: &'a ExperimentOptions, trace: &TraceInput<'a>) -> Self {
+        let needs_blocks =
+            |arm: &Arm| arm.needs_training() && arm.grouping() != Some(Grouping::Metis);
+        let training = trace
+            .training
+            .filter(|_| options.arms.iter().any(needs_blocks));
+        Self {
+            options,
+            training: trace.training,
+            blocks: blocks(
+                training.unwrap_or_default(),
+                options.repeat.block,
+                options.training_blocks,
+            ),
+            plans: Vec::new(),
+            selected: None,
+        }
     }
-    let Some(training) = trace.training else {
-        return Ok(Err("there is no other trace to learn from".to_owned()));
-    };
-    let block = &training[..options.repeat.block.min(training.len())];
-    let layout = if selecting {
-        select_layout(arm, options, block)?
-    } else {
-        arm
-    };
+
+    /// The arm that is to be run for this one, and its plan. The outer error is one of the options, the inner one a reason
+    /// to leave the arm out.
+    fn learn_for(&mut self, arm: Arm) -> Result<Result<(Arm, Option<Plan>), String>, Stopped> {
+        if !arm.needs_training() {
+            return Ok(Ok((arm, None)));
+        }
+        if self.training.is_none() {
+            return Ok(Err("there is no other trace to learn from".to_owned()));
+        }
+        let layout = match arm {
+            Arm::Selected => self.select()?.learned,
+            Arm::SelectedRandom => self.select()?.random,
+            _ => arm,
+        };
+        let Some(grouping) = layout.grouping() else {
+            return Ok(Ok((layout, None)));
+        };
+        let lesson = (grouping, repeats(layout));
+        if let Some((_, plan)) = self.plans.iter().find(|(known, _)| *known == lesson) {
+            return Ok(Ok((layout, Some(plan.clone()))));
+        }
+        let plan = match (grouping, self.training) {
+            (Grouping::Metis, Some(training)) => {
+                let block = &training[..self.options.repeat.block.min(training.len())];
+                learn::learn(grouping, block, &self.options.heap, &self.options.metis)?
+            }
+            _ => learn_layout(layout, self.options, self.blocks.iter())?.unwrap_or_default(),
+        };
+        self.plans.push((lesson, plan.clone()));
+        Ok(Ok((layout, Some(plan))))
+    }
+
+    fn select(&mut self) -> Result<selection::Choice, Stopped> {
+        if self.selected.is_none() {
+            self.selected = Some(selection::select(self.options, &self.blocks)?);
+        }
+        Ok(self.selected.unwrap_or_default())
+    }
+}
+
+/// None: the layout has no plan.
+fn learn_layout<'a>(
+    layout: Arm,
+    options: &ExperimentOptions,
+    blocks: impl Iterator<Item = &'a Vec<Event>>,
+) -> Result<Option<Plan>, Stopped> {
     let Some(grouping) = layout.grouping() else {
-        return Ok(Ok((layout, None)));
+        return Ok(None);
     };
-    let repeated = repeats(layout).then(|| {
-        let mut events = Vec::new();
-        repeat(block, &options.repeat, TRAINING_SEED, |more| {
+    let mut events = joined(blocks);
+    if repeats(layout) {
+        let once = std::mem::take(&mut events);
+        let whole = RepeatOptions {
+            block: once.len(),
+            ..options.repeat
+        };
+        repeat(&once, &whole, TRAINING_SEED, |more| {
             events.extend_from_slice(more);
             events.len() < LONGEST_TRAINING
         });
-        events
-    });
-    let events = repeated.as_deref().unwrap_or(block);
-    let plan = learn::learn(grouping, events, &options.heap, &options.metis)?;
-    Ok(Ok((layout, Some(plan))))
+    }
+    let mut plan = learn::learn(grouping, &events, &options.heap, &options.metis)?;
+    // Their fate is the cutting's, and no site's: a plan that knows it would promise what no allocator can keep.
+    plan.group_of.remove(&EARLIER);
+    Ok(Some(plan))
 }
 
 /// Of the training block's repetitions; the experiment's seeds are of the testing block's.
@@ -374,92 +440,6 @@ const LONGEST_TRAINING: usize = 10_000_000;
 
 fn repeats(arm: Arm) -> bool {
     matches!(arm, Arm::Starts | Arm::StartsRandom)
-}
-
-/// Layouts that `Arm::Selected` chooses among, with their controls.
-const CANDIDATES: [(Arm, Arm); 3] = [
-    (Arm::Ends, Arm::EndsRandom),
-    (
-        Arm::Elsewhere(Grouping::Components),
-        Arm::ElsewhereRandom(Grouping::Components),
-    ),
-    (
-        Arm::Elsewhere(Grouping::Deaths),
-        Arm::ElsewhereRandom(Grouping::Deaths),
-    ),
-];
-/// Predicted measure over that of either control from which grouping is not worth it.
-const WORTH_IT: f64 = 0.95;
-/// Sums over seeds.
-#[derive(Clone, Copy, Default)]
-struct Score {
-    free: f64,
-    holes: f64,
-}
-
-impl Score {
-    fn product(self) -> f64 {
-        self.free * self.holes
-    }
-
-    /// On both measures: what one gains by the other's loss does not carry over to other inputs.
-    fn is_worth_it(self, control: &Self) -> bool {
-        self.free < WORTH_IT * control.free && self.holes < WORTH_IT * control.holes
-    }
-}
-
-const SELECTION_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
-
-/// Learns from the first half of the training trace, tries on the whole of it, and keeps what promises most.
-fn select_layout(
-    arm: Arm,
-    options: &ExperimentOptions,
-    training: &[Event],
-) -> Result<Arm, Stopped> {
-    let half = &training[..training.len() / 2];
-    let trace = TraceInput {
-        name: "",
-        testing: training,
-        training: None,
-    };
-    let score = |layout: Arm, plan: Option<&Plan>| -> Result<Score, Stopped> {
-        let mut score = Score::default();
-        for seed in SELECTION_SEEDS {
-            let (run, series) = run_arm(layout, plan, options, &trace, seed)?;
-            let averages = series.averages(run.allocations / 2);
-            score.free += averages.total_free_ratio.unwrap_or(f64::INFINITY);
-            score.holes += averages.all_holes.unwrap_or(f64::INFINITY);
-        }
-        Ok(score)
-    };
-    let plain = score(Arm::NoGroups, None)?;
-    if !plain.product().is_finite() {
-        // Too short to have been collected: nothing can be predicted.
-        return Ok(Arm::NoGroups);
-    }
-    let mut best = (f64::INFINITY, Arm::NoGroups);
-    for (learned, random) in CANDIDATES {
-        let Some(grouping) = learned.grouping() else {
-            continue;
-        };
-        let plan = learn::learn(grouping, half, &options.heap, &options.metis)?;
-        let grouped = score(learned, Some(&plan))?;
-        // A gain that random groups have too is not the profile's.
-        if grouped.product() < best.0
-            && grouped.is_worth_it(&plain)
-            && grouped.is_worth_it(&score(random, Some(&plan))?)
-        {
-            best = (
-                grouped.product(),
-                if arm == Arm::Selected {
-                    learned
-                } else {
-                    random
-                },
-            );
-        }
-    }
-    Ok(best.1)
 }
 
 fn run_arm(

@@ -1,6 +1,7 @@
 //! Traces made up so that the truth about them is known: which sites' objects die together, and which do not.
 //! The same kind, seed and length give the same trace.
 
+pub mod blocks;
 pub mod repeat;
 
 use std::collections::BTreeMap;

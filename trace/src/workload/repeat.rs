@@ -122,7 +122,7 @@ fn highest_object(event: &Event) -> ObjectId {
 }
 
 /// Object 0 stays "nothing".
-fn shifted(event: &Event, shift: u64) -> Event {
+pub(super) fn shifted(event: &Event, shift: u64) -> Event {
     let moved = |object: ObjectId| {
         if object == 0 {
             0
@@ -145,7 +145,7 @@ fn shifted(event: &Event, shift: u64) -> Event {
     event
 }
 
-fn remove_roots(events: &mut Vec<Event>) {
+pub(super) fn remove_roots(events: &mut Vec<Event>) {
     let mut held: BTreeMap<(ObjectId, ThreadId), u64> = BTreeMap::new();
     for event in events.iter() {
         match *event {

@@ -103,12 +103,13 @@ struct Assembly<W: Write> {
 /// The site of the object that stands for all static fields.
 const STATICS_SITE: u32 = u32::MAX;
 
-/// Writes the trace of one JVM. `progress` is told how many events there are so far, every now and then.
+/// Writes the trace of one JVM. `progress` is told how many events there are so far, every now and then,
+/// and may end it.
 pub fn assemble<W: Write>(
     spool: &mut Spool,
     out: W,
     known: &Known,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<(W, Assembled)> {
     let properties = properties_of(&spool.header, known);
     let mut assembly = Assembly {
@@ -126,7 +127,7 @@ pub fn assemble<W: Write>(
     while let Some(record) = spool.next()? {
         assembly.record(record)?;
         if assembly.assembled.events.is_multiple_of(1 << 18) {
-            progress(assembly.assembled.events);
+            progress(assembly.assembled.events)?;
         }
     }
     assembly.end(&spool.header)

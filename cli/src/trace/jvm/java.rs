@@ -11,7 +11,7 @@ use crate::launch::executable;
 use crate::launch::library::JVM_RECORDER;
 
 /// Those before call some of what the agent needs differently; 25 was tried, and does not survive its classes being changed.
-const SUPPORTED: u32 = 17;
+const SUPPORTED: [u32; 2] = [17, 21];
 /// From here on references take 64 bits.
 const LARGEST_HEAP: u64 = 31 << 30;
 /// The agent takes some 300 MB of it for changing the classes that every JVM loads.
@@ -21,7 +21,7 @@ const VARIABLES: [&str; 3] = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OP
 
 /// Epsilon never moves or frees an object, and references of 32 bits tell objects apart. The agent sees objects before their
 /// constructors have run, which the verifier would not allow. The first compiler does not optimise allocations away.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:+UseEpsilonGC",
@@ -32,6 +32,8 @@ const OPTIONS: [&str; 11] = [
     "-XX:+ExitOnOutOfMemoryError",
     // Constructors called by reflection are bytecode then.
     "-Dsun.reflect.noInflation=true",
+    // Java 21 has them and fields set through hidden classes otherwise, which agents are not shown.
+    "-Djdk.reflect.useDirectMethodHandle=false",
     // Epsilon's advice about its options would be in the program's output.
     "-Xlog:gc+init=error",
     // Frames of instrumented methods are larger.
@@ -156,9 +158,10 @@ impl Java {
             )));
         }
         let feature = feature_of(&version);
-        if feature != SUPPORTED {
+        if !SUPPORTED.contains(&feature) {
+            let known = SUPPORTED.map(|known| known.to_string()).join(" and ");
             return Err(unsupported(format!(
-                "it is Java {version}; {SUPPORTED} is what the agent knows"
+                "it is Java {version}; {known} are what the agent was tested with"
             )));
         }
         if !self.ask(&OPTIONS)?.contains("java.version") {

@@ -133,7 +133,7 @@ fn check_needs(needs: &Needs, path: &Path, memory: u64) -> Result<(), Failure> {
             format!(
                 "{file} is of a program with a collector: it does not say when blocks are freed"
             ),
-            format!("pagewise trace stat {file}"),
+            format!("pagewise trace simulate {file}, which collects it"),
         )
         .kept("nothing was replayed"));
     }

@@ -100,12 +100,13 @@ public final class Agent {
         @Override
         public byte[] transform(
                 Module module, ClassLoader loader, String name, Class<?> type, ProtectionDomain domain, byte[] code) {
-            if (name == null || Instrumenter.isLeftOut(name)) {
-                return null;
-            }
             Recorder.busy(1);
             try {
-                Instrumenter.Result result = instrumenter.instrument(code);
+                // Loaders may define classes without telling their names, as the JDK's XSLT does with its stylesheets.
+                if (Instrumenter.isLeftOut(name != null ? name : Instrumenter.nameOf(code))) {
+                    return null;
+                }
+                Instrumenter.Result result = instrumenter.instrument(code, loader != null);
                 count(Spool.Count.CLASSES);
                 for (int i = 0; i < result.methodsLeftOut; i++) {
                     count(Spool.Count.METHODS_LEFT_OUT);

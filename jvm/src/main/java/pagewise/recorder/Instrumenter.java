@@ -50,16 +50,21 @@ final class Instrumenter {
                 || name.equals("java/lang/Object");
     }
 
-    Result instrument(byte[] original) {
+    static String nameOf(byte[] code) {
+        return new ClassReader(code).getClassName();
+    }
+
+    /** {@code hasLoader}: the class is not loaded by the JVM itself. */
+    Result instrument(byte[] original, boolean hasLoader) {
         try {
-            return instrument(original, LARGE);
+            return instrument(original, hasLoader, LARGE);
         } catch (MethodTooLargeException large) {
-            return instrument(original, 0);
+            return instrument(original, hasLoader, 0);
         }
     }
 
     /** The verifier is off, so frames for it are not needed. */
-    private Result instrument(byte[] original, int large) {
+    private Result instrument(byte[] original, boolean hasLoader, int large) {
         ClassNode node = new ClassNode();
         new ClassReader(original).accept(node, ClassReader.SKIP_FRAMES);
         Result result = new Result();
@@ -70,7 +75,7 @@ final class Instrumenter {
             boolean follow = method.instructions.size() < large;
             result.methodsLeftOut += follow ? 0 : 1;
             boolean starts = from != null && from.equals(node.name.replace('/', '.') + '.' + method.name);
-            new MethodInstrumenter(node, method, sites, hooks).instrument(follow, starts, jumps);
+            new MethodInstrumenter(node, method, sites, hooks, hasLoader).instrument(follow, starts, jumps);
         }
         // Sizes of stacks are the method instrumenter's: ASM would take them from the frames that were skipped.
         ClassWriter writer = new ClassWriter(0);

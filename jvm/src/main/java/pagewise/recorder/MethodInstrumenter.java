@@ -47,6 +47,8 @@ final class MethodInstrumenter {
     private final Sites sites;
     private final String hooks;
     private final boolean isStatic;
+    /** The class was not loaded by the JVM itself: the classes that it names are looked for by code in Java. */
+    private final boolean hasLoader;
     private Frame<BasicValue>[] frames;
     /** Local variables of ours: the thread's state, and the frame's first slot. */
     private int stateVariable = NO_FRAME;
@@ -54,11 +56,12 @@ final class MethodInstrumenter {
     private int line;
     private int index;
 
-    MethodInstrumenter(ClassNode owner, MethodNode method, Sites sites, String hooks) {
+    MethodInstrumenter(ClassNode owner, MethodNode method, Sites sites, String hooks, boolean hasLoader) {
         this.owner = owner;
         this.method = method;
         this.sites = sites;
         this.hooks = hooks;
+        this.hasLoader = hasLoader;
         this.isStatic = (method.access & Opcodes.ACC_STATIC) != 0;
     }
 
@@ -500,12 +503,15 @@ final class MethodInstrumenter {
         return next == null ? -1 : next.getStackSize();
     }
 
-    private static boolean isTakenAtOnce(AbstractInsnNode producer) {
+    private boolean isTakenAtOnce(AbstractInsnNode producer) {
         AbstractInsnNode next = producer.getNext();
         while (next != null && (next.getOpcode() < 0 || next.getOpcode() == Opcodes.CHECKCAST)) {
+            if (mayRunOthers(next)) {
+                return false;
+            }
             next = next.getNext();
         }
-        if (next == null) {
+        if (next == null || mayRunOthers(next)) {
             return false;
         }
         switch (next.getOpcode()) {
@@ -531,6 +537,24 @@ final class MethodInstrumenter {
             default:
                 return false;
         }
+    }
+
+    /**
+     * Whether code of others may run, and allocate, while the instruction still has its operands: a class loader's, the first
+     * time that a class is named here; what is in a method handle.
+     */
+    private boolean mayRunOthers(AbstractInsnNode instruction) {
+        String named;
+        if (instruction instanceof TypeInsnNode) {
+            named = ((TypeInsnNode) instruction).desc;
+        } else if (instruction instanceof FieldInsnNode) {
+            named = ((FieldInsnNode) instruction).owner;
+        } else if (instruction instanceof MethodInsnNode) {
+            named = ((MethodInsnNode) instruction).owner;
+        } else {
+            return false;
+        }
+        return named.startsWith("java/lang/invoke/") || hasLoader && !named.equals(owner.name);
     }
 
     /** What the instruction does to the stack, done to its slots. */

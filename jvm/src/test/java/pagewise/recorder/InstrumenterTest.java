@@ -57,7 +57,7 @@ class InstrumenterTest {
                 return super.loadClass(name, resolve);
             }
             Class<?> known = findLoadedClass(name);
-            return known != null ? known : define(instrumenter.instrument(original(name)).code);
+            return known != null ? known : define(instrumenter.instrument(original(name), true).code);
         }
 
         Class<?> define(byte[] code) {
@@ -218,7 +218,7 @@ class InstrumenterTest {
         method.visitEnd();
         writer.visitEnd();
         Instrumenter instrumenter = new Instrumenter(sites, HOOKS, null, false);
-        Class<?> made = new Loader(instrumenter).define(instrumenter.instrument(writer.toByteArray()).code);
+        Class<?> made = new Loader(instrumenter).define(instrumenter.instrument(writer.toByteArray(), true).code);
         Object result = made.getMethod("run", Object.class, Object.class, long.class).invoke(null, "a", "b", 1L);
         assertEquals(ThreadState.RESERVED, LoggingHooks.state.top);
         return result;
@@ -327,7 +327,7 @@ class InstrumenterTest {
             }
             for (Path file : files) {
                 ClassNode node = new ClassNode();
-                new ClassReader(instrumenter.instrument(Files.readAllBytes(file)).code).accept(node, 0);
+                new ClassReader(instrumenter.instrument(Files.readAllBytes(file), false).code).accept(node, 0);
                 for (MethodNode method : node.methods) {
                     try {
                         new Analyzer<>(new BasicVerifier()).analyze(node.name, method);

@@ -423,6 +423,9 @@ PW_API size_t pw_heap_usable_size(struct pw_heap *heap, const void *block);
 // given back. Needed even where every block was freed: only this undoes fragmentation.
 PW_API void pw_heap_free_all(struct pw_heap *heap);
 
+// Bytes of segments in use: what the limit limits. Costs next to nothing.
+PW_API size_t pw_heap_segment_bytes(struct pw_heap *heap);
+
 // Change the limit; 0: none. What is in use above it stays.
 PW_API void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes);
 

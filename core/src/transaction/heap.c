@@ -292,6 +292,11 @@ void pw_heap_free_all(struct pw_heap *heap) {
     whole->first_with_room = whole->chunks_used = 0;
 }
 
+size_t pw_heap_segment_bytes(struct pw_heap *heap) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    return (whole->checker ? pw_checker_inner(whole) : whole)->segment_bytes;
+}
+
 void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes) {
     struct pw_heap_whole *whole = pw_whole(heap);
     whole->options.limit_bytes = limit_bytes;

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test php test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -50,15 +50,20 @@ jvm: ## build build/lib/pagewise-jvm-recorder.jar, for pagewise trace record --j
 	@$(ENSURE) build jvm
 	@scripts/build-jvm $(B)
 
+php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, where php8.2-dev is)
+	@$(ENSURE) build php
+	@scripts/configure-core $(B)/core
+	@cmake --build $(B)/core --parallel $(JOBS) --target pagewise-php
+
 run: ## build, then compare examples/analysis.R plain and under Pagewise
 	@$(ENSURE) build run
 	@$(MAKE) --no-print-directory build
 	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
 
 test: ## build, then run every test suite (a subset of R's own tests)
-	@$(ENSURE) build jvm run test
+	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg kernel lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg php kernel lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test

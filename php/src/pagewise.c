@@ -155,7 +155,6 @@ static void switch_heap(int module_type) {
         return;
     }
     pw_php_take_over_limit();
-    pw_php_take_over_ffi();
 }
 
 // --- what users see ------------------------------------------------------------------

@@ -71,16 +71,18 @@ struct pw_php {
     void (*foreign_free)(void *block);        //
     void *(*foreign_realloc)(void *, size_t); //
 
-    const struct pw_php_mode *mode;      // NULL: PHP has its own allocator
-    zend_mm_heap *own_heap;              // PHP's, from before the switch
-    zend_mm_heap *hooked_heap;           // the one with our handlers
-    bool starting;                       // PHP is: blocks of own_heap are still in use
-    size_t requested;                    // by the allocation that goes on, for messages
-    uint64_t transactions;               // ended so far
-    char reason[256];                    // why there was no switch
-    int end_resource;                    // shutdown.c: the type of resource
-    int (*sapi_deactivate)(void);        // request.c: the SAPI's own function
-    ZEND_INI_MH((*change_memory_limit)); // limit.c: PHP's own function
+    const struct pw_php_mode *mode;             // NULL: PHP has its own allocator
+    zend_mm_heap *own_heap;                     // PHP's, from before the switch
+    zend_mm_heap *hooked_heap;                  // the one with our handlers
+    bool starting;                              // PHP is: blocks of own_heap are still in use
+    bool in_transaction;                        // since the last free-all, something was allocated
+    void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
+    size_t requested;                           // by the allocation that goes on, for messages
+    uint64_t transactions;                      // ended so far
+    char reason[256];                           // why there was no switch
+    int end_resource;                           // shutdown.c: the type of resource
+    int (*sapi_deactivate)(void);               // request.c: the SAPI's own function
+    ZEND_INI_MH((*change_memory_limit));        // limit.c: PHP's own function
 
     // Options.
     char *mode_name, *malloc_library, *trusted_version;

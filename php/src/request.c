@@ -5,8 +5,9 @@
 //
 //     starting   blocks from before the switch are in use; frees of them go to the heap they are of
 //     running    a request: the mode's own functions
-//     ended      the SAPI has ended a request: what PHP still frees was forgotten anyway, and the
-//                next allocation is the next request's, before which all is freed
+//     ended      the SAPI has ended a request: PHP still reads and frees some of its blocks, then
+//     all
+//                are forgotten (after_the_last); the next allocation is the next request's
 //     leaving    our module is shut down, PHP is about to be
 #include "php_pagewise.h"
 
@@ -50,14 +51,23 @@ static void *starting_realloc(void *block, size_t size) {
 
 // --- ended ---------------------------------------------------------------------------
 
-static void begin_request(void) {
-    if (pw_php.starting && pw_php.mode != &pw_php_pass_through) {
-        zend_mm_shutdown(pw_php.own_heap, false, true); // as PHP itself does after its start
-    }
-    pw_php.starting = false;
-    if (pw_php.mode->free_all) {
+static void end_transaction(void) {
+    if (pw_php.in_transaction && pw_php.mode->free_all) {
         pw_php.mode->free_all();
     }
+    pw_php.in_transaction = false;
+}
+
+static void begin_request(void) {
+    if (pw_php.starting) {
+        if (pw_php.mode != &pw_php_pass_through) {
+            zend_mm_shutdown(pw_php.own_heap, false, true); // as PHP itself does after its start
+        }
+        pw_php_take_over_ffi(); // all modules are there now
+        pw_php.starting = false;
+    }
+    end_transaction();
+    pw_php.in_transaction = true;
     pw_php.transactions++;
     pw_php_limit_request();
     use_running();
@@ -81,9 +91,39 @@ static void *ended_realloc(void *block, size_t size) {
     return pw_php.mode->realloc(block, size);
 }
 
+// The last of a request's blocks that PHP reads is its table of interned strings
+// (php_request_shutdown in main/main.c). An element of ours at its end tells when it was read: an
+// idle worker then holds no memory of its last request. Without it all is freed when the next
+// request begins.
+static void after_the_last(zval *element) {
+    if (Z_TYPE_P(element) == IS_PTR) {
+        end_transaction();
+    } else {
+        pw_php.free_interned_string(element);
+    }
+}
+
+static void watch_for_the_last(void) {
+    HashTable *strings = &CG(interned_strings);
+    if (!(EG(flags) & EG_FLAGS_IN_SHUTDOWN) || strings->pDestructor == NULL) {
+        return; // not a request's end: PHP's start
+    }
+    zval element;
+    ZVAL_PTR(&element, &pw_php);
+    if (zend_hash_str_add(strings, ZEND_STRL("pagewise, end of request"), &element)) {
+        pw_php.free_interned_string = strings->pDestructor;
+        strings->pDestructor = after_the_last;
+        // Keys are not looked at again: interned ones are never released, and ours is forgotten.
+        HT_FLAGS(strings) |= HASH_FLAG_STATIC_KEYS;
+    }
+}
+
 // In its shutdown PHP calls this last of all that could allocate: after it, there are frees only.
 static int deactivate(void) {
     int result = pw_php.sapi_deactivate ? pw_php.sapi_deactivate() : SUCCESS;
+    if (pw_php.mode->free_all) {
+        watch_for_the_last();
+    }
     void (*free_function)(void *) = pw_php.mode->free_all ? ended_free : pw_php.mode->free;
     zend_mm_set_custom_handlers(pw_php.hooked_heap, ended_alloc, free_function, ended_realloc);
     return result;
@@ -111,7 +151,7 @@ bool pw_php_hook(void) {
         pw_php_log("no memory for a second heap. PHP keeps its own allocator");
         return false;
     }
-    pw_php.starting = true;
+    pw_php.starting = pw_php.in_transaction = true;
     zend_mm_set_custom_handlers(pw_php.hooked_heap, pw_php.mode->alloc, starting_free,
                                 starting_realloc);
     zend_mm_set_heap(pw_php.hooked_heap);

@@ -263,8 +263,12 @@ void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (resize_in_place(pw_whole(heap), block, size)) {
         return block;
     }
+    void *moved = pw_giant_grow(pw_whole(heap), block, size);
+    if (moved) {
+        return moved;
+    }
     size_t usable = pw_heap_usable_size(heap, block);
-    void *moved = pw_heap_alloc_inline(heap, size);
+    moved = pw_heap_alloc_inline(heap, size);
     if (!moved) {
         return NULL;
     }

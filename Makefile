@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -64,6 +64,11 @@ test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
 	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg php kernel lint
+
+test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
+	@$(ENSURE) php
+	@$(MAKE) --no-print-directory php
+	@php/tests/suite
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test

@@ -18,7 +18,7 @@ PAGES = {
                   "/index.php?title=Special:AllPages"],
     "wordpress": ["/index.php", "/index.php?p=1", "/index.php?s=memory", "/index.php?feed=rss2", "/wp-login.php"],
     "dokuwiki": ["/doku.php?id=article", "/doku.php?id=article&purge=true", "/doku.php?id=article&do=index", "/doku.php?id=wiki:syntax"],
-    "phpmyadmin": ["/index.php?route=/", "/index.php?route=/database/structure&db=wordpress",
+    "phpmyadmin": ["/index.php?route=/", "/index.php?route=/database/sql&db=wordpress",
                    "/index.php?route=/sql&db=wordpress&table=wp_options&pos=0", "/index.php?route=/server/variables"],
     "symfony": ["/symfony.php"],
     "php-parser": ["/parser.php"],

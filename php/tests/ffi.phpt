@@ -11,6 +11,7 @@ for ($i = 0; $i < 1000; $i++) {
     $request = FFI::new('char[1000]', false);
     FFI::memset($request, 7, 1000);
     FFI::free($request);
+    FFI::free(FFI::addr(FFI::new('int[100]', false))); // through a pointer: PHP asks whose it is
     $lasting = FFI::new('int[50]', false, true);
     FFI::free($lasting);
     $owned = FFI::new('struct { int x; double y[20]; }');

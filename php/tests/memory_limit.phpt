@@ -14,6 +14,7 @@ register_shutdown_function(function () {
     // There is room for what must run now.
     $rows = [];
     for ($i = 0; $i < 1000; $i++) $rows[] = "row $i";
+    for ($size = 16; $size < 16000; $size += $size >> 2) $rows[] = str_repeat('x', $size);
     echo count($rows), " rows\n";
 });
 function fill() {
@@ -26,4 +27,4 @@ echo "never reached\n";
 --EXPECTF--
 Fatal error: Allowed memory size of 16777216 bytes exhausted (tried to allocate %d bytes) in %s on line %d
 shutdown: Allowed memory size of 16777216 bytes exhausted 
-1000 rows
+1032 rows

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -126,6 +126,13 @@ bench-metis: ## the Metis paper's table and figures on seven Java workloads, int
 	@$(MAKE) --no-print-directory build
 	@if ! ls build/metis/*.trace >/dev/null 2>&1; then $(MAKE) --no-print-directory record-jvm-workloads; fi
 	@bench/metis/run --workloads "$(WORKLOADS)" $(if $(SEEDS),--seeds $(SEEDS))
+
+bench-php: ## real PHP applications on each allocator, into docs/results/php.md (resumable; hours)
+	@$(ENSURE) build bench-php
+	@$(MAKE) --no-print-directory php
+	@bench/php/run serve --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run count $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run report
 
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test

@@ -29,7 +29,8 @@ CONFIGURATIONS = {
     "region, huge pages": ours("region", huge_pages=1),
     "transaction": ours("transaction"),
     "transaction, huge pages": ours("transaction", huge_pages=1),
-    "jemalloc": ours("malloc", malloc=f"{LIBRARIES}/libjemalloc.so.2"),
+    # Its thread-local data must come with the program, or with room that the dynamic linker left.
+    "jemalloc": (ours("malloc", malloc=f"{LIBRARIES}/libjemalloc.so.2")[0], {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"}),
     "mimalloc": ours("malloc", malloc=f"{LIBRARIES}/libmimalloc.so.2.0"),
     "tcmalloc": ours("malloc", malloc=f"{LIBRARIES}/libtcmalloc_minimal.so.4"),
 }
@@ -88,6 +89,9 @@ http {{
         else:
             sys.exit(f"bench-php: the servers do not start, see {self.folder}")
         self.first_workers = self.workers()
+        for name in ("fpm.log", "fpm.err"):
+            if "PHP keeps its own allocator" in open(f"{self.folder}/{name}", encoding="utf-8", errors="replace").read():
+                sys.exit(f"bench-php: {configuration} is not what it says:\n" + open(f"{self.folder}/{name}", encoding="utf-8").read())
         self.connection = None
 
     def write(self, name, text):
@@ -131,7 +135,10 @@ http {{
 
     def close(self):
         """Ends everything; True when all workers lived to the end."""
-        alive = self.workers() == self.first_workers
+        try:
+            alive = self.workers() == self.first_workers
+        except OSError:
+            alive = False
         for process in (self.nginx, self.fpm):
             process.terminate()
             process.wait(60)

@@ -65,6 +65,10 @@ struct pw_php {
     size_t seen_segment_bytes;    // when peaks were last looked at
     size_t peak_live_bytes, peak_segment_bytes;
 
+    // The large block that was resized last, and the sizes for which it stays as it is.
+    void *grown;
+    size_t grown_least, grown_most;
+
     struct pw_region *region;                 // region.c
     size_t peak_region_bytes;                 //
     void *(*foreign_malloc)(size_t size);     // foreign.c

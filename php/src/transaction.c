@@ -4,6 +4,8 @@
 // by class costs one instruction a call, the sum is made when somebody asks.
 #include "php_pagewise.h"
 
+#define SMALLEST_SEGMENT ((size_t)16 << 10)
+
 static bool start(void) {
     struct pw_heap_options options = pw_php_heap_options();
     pw_php.heap = pw_heap_new(&options);
@@ -137,6 +139,7 @@ static void *alloc(size_t size) {
 
 static __attribute__((noinline)) void free_slow(void *block) {
     if (block) {
+        pw_php.grown = block == pw_php.grown ? NULL : pw_php.grown;
         pw_php.large_bytes -= pw_php.checked ? 0 : pw_heap_usable_size(pw_php.heap, block);
         pw_heap_free_slow(pw_php.heap, block);
     }
@@ -154,14 +157,38 @@ static void free_block(void *block) {
     free_slow(block);
 }
 
+// Strings are appended to a few bytes at a time, and PHP asks for each: most calls change nothing.
+static bool stays(const void *block, unsigned number, size_t size) {
+    if (number < PW_HEAP_CLASSES) {
+        size_t most = pw_php.heap->classes[number].size;
+        return size <= most && size > most / 2;
+    }
+    return block == pw_php.grown && size <= pw_php.grown_most && size >= pw_php.grown_least;
+}
+
+static void note_grown(void *block) {
+    pw_php.grown = NULL;
+    if (class_of(block) == PW_HEAP_CLASSES && !pw_php.checked) {
+        pw_php.grown = block;
+        pw_php.grown_most = pw_heap_usable_size(pw_php.heap, block);
+        pw_php.grown_least = pw_php.grown_most - SMALLEST_SEGMENT + 1;
+    }
+}
+
 static void *realloc_block(void *block, size_t size) {
-    if (!block) {
+    if (UNEXPECTED(!block)) {
         return alloc(size);
     }
     unsigned number = class_of(block);
+    if (EXPECTED(stays(block, number, size))) {
+        return block;
+    }
     size_t large_bytes = large_size(number, block);
     pw_php.requested = size;
     void *moved = pw_heap_realloc(pw_php.heap, block, size);
+    if (moved) {
+        note_grown(moved);
+    }
     if (moved == block && number < PW_HEAP_CLASSES) {
         return block;
     }
@@ -175,6 +202,7 @@ static void free_all(void) {
     pw_heap_free_all(pw_php.heap);
     memset(pw_php.live, 0, sizeof pw_php.live);
     pw_php.large_bytes = pw_php.seen_segment_bytes = 0;
+    pw_php.grown = NULL;
     pw_php.peak_live_bytes = pw_php.peak_segment_bytes = 0;
 }
 

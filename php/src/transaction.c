@@ -175,6 +175,24 @@ static void note_grown(void *block) {
     }
 }
 
+// From class to class, the usual step of what grows. NULL: not so simple.
+static void *move_small(void *block, unsigned from, size_t size) {
+    struct pw_heap_class *classes = pw_php.heap->classes;
+    unsigned to =
+        size <= PW_HEAP_TABLE_BYTES ? pw_heap_class_table[(size + 7) >> 3] : PW_HEAP_CLASSES;
+    if (from == PW_HEAP_CLASSES || to == PW_HEAP_CLASSES) {
+        return NULL;
+    }
+    void *moved = pw_heap_take(&classes[to]);
+    if (moved) {
+        memcpy(moved, block, MIN(classes[from].size, size));
+        pw_heap_put(&classes[from], block);
+        pw_php.live[to]++;
+        pw_php.live[from]--;
+    }
+    return moved;
+}
+
 static void *realloc_block(void *block, size_t size) {
     if (UNEXPECTED(!block)) {
         return alloc(size);
@@ -183,9 +201,13 @@ static void *realloc_block(void *block, size_t size) {
     if (EXPECTED(stays(block, number, size))) {
         return block;
     }
+    void *moved = move_small(block, number, size);
+    if (EXPECTED(moved != NULL)) {
+        return moved;
+    }
     size_t large_bytes = large_size(number, block);
     pw_php.requested = size;
-    void *moved = pw_heap_realloc(pw_php.heap, block, size);
+    moved = pw_heap_realloc(pw_php.heap, block, size);
     if (moved) {
         note_grown(moved);
     }

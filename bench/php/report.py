@@ -135,7 +135,7 @@ def bandwidth(results, names, configurations):
     return table(["", *names], rows)
 
 
-def write(path, results, sites, stack):
+def write(path, results, sites, stack, note):
     names = [site for site in sites.NAMES if any(one["site"] == site for one in results)]
     configurations = list(stack.CONFIGURATIONS)
     rounds = sorted({(one["asked"], one["round"]) for one in results if one["part"] == "serve"})
@@ -149,7 +149,9 @@ def write(path, results, sites, stack):
         f"- PHP {version}, opcache on; php-fpm with one worker behind nginx, one client; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin "
         "(MariaDB), DokuWiki, components of Symfony with Twig, PHP-Parser",
         "- CPU time is the worker's, from the scheduler; memory is its anonymous pages, sampled every 20 ms while it serves, "
-        "with the 6 MB or so that PHP has before any request", "",
+        "with the 6 MB or so that PHP has before any request",
+        f"- requests of a round and configuration: {', '.join(str(asked) for asked in sorted({asked for asked, _ in rounds}))}",
+        *([f"- {note}"] if note else []), "",
         "## What must be shown", "", *bars(results, names),
         "## CPU time of a request", "", "As a share of native's:", "", *ratios(results, names, configurations, "cpu_seconds"),
         absolute(results, names, "native", "cpu_seconds", 1e3, "ms"),
@@ -165,7 +167,7 @@ def write(path, results, sites, stack):
         "32 KB of first level and a share of 2 MB of the last one.", "", *counts(results, names, configurations),
         "## Simulated: bandwidth", "",
         f"What one request moves if every miss of the last level is one line of {LINE} bytes, and how many cores would fill "
-        f"{BANDWIDTH / 1e9:.0f} GB/s if each did what one does here (in this model region needs more memory traffic where this number is lower). "
+        f"{BANDWIDTH / 1e9:.0f} GB/s if each did what one does here. "
         "The paper's figures 1 and 7 and the 8-core columns of its table 4 were measured on eight cores; there are two here. "
         "`bench/php/run serve --workers N` measures the real thing where there are more.", "", *bandwidth(results, names, configurations),
         "## Beside the paper", "",

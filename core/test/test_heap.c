@@ -300,6 +300,24 @@ static void a_giant_grows_in_small_steps(void **state) {
     pw_heap_delete(heap);
 }
 
+static void a_giant_that_cannot_be_moved_is_copied(void **state) {
+    (void)state;
+    struct pw_heap *heap = pw_heap_new(NULL);
+    unsigned char *giant = pw_heap_alloc(heap, 5 * MB);
+    memset(giant, 7, 5 * MB);
+    pw_os_fault_plan(PW_SITE_MOVE, ENOMEM, 1, 1);
+    unsigned char *larger = pw_heap_realloc(heap, giant, 9 * MB);
+    pw_os_fault_clear();
+    assert_non_null(larger);
+    assert_int_equal(larger[0], 7);
+    assert_int_equal(larger[5 * MB - 1], 7);
+    memset(larger, 8, 9 * MB);
+    struct pw_heap_statistics statistics;
+    pw_heap_statistics_read(heap, &statistics);
+    assert_int_equal(statistics.live_blocks, 1);
+    pw_heap_delete(heap);
+}
+
 static void a_heap_knows_its_memory(void **state) {
     (void)state;
     struct pw_heap *heap = pw_heap_new(NULL);
@@ -958,6 +976,7 @@ int main(void) {
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),
         cmocka_unit_test(a_giant_grows_in_small_steps),
+        cmocka_unit_test(a_giant_that_cannot_be_moved_is_copied),
         cmocka_unit_test(a_heap_knows_its_memory),
         cmocka_unit_test(zeroed_blocks_are_zero_in_used_memory),
         cmocka_unit_test(every_alignment_is_kept),

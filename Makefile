@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -50,15 +50,25 @@ jvm: ## build build/lib/pagewise-jvm-recorder.jar, for pagewise trace record --j
 	@$(ENSURE) build jvm
 	@scripts/build-jvm $(B)
 
+php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, where php8.2-dev is)
+	@$(ENSURE) build php
+	@scripts/configure-core $(B)/core
+	@cmake --build $(B)/core --parallel $(JOBS) --target pagewise-php
+
 run: ## build, then compare examples/analysis.R plain and under Pagewise
 	@$(ENSURE) build run
 	@$(MAKE) --no-print-directory build
 	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
 
 test: ## build, then run every test suite (a subset of R's own tests)
-	@$(ENSURE) build jvm run test
+	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg kernel lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg php kernel lint
+
+test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
+	@$(ENSURE) php
+	@$(MAKE) --no-print-directory php
+	@php/tests/suite
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
@@ -124,6 +134,13 @@ bench-metis: ## the Metis paper's table and figures on seven Java workloads, int
 	@$(MAKE) --no-print-directory build
 	@if ! ls build/metis/*.trace >/dev/null 2>&1; then $(MAKE) --no-print-directory record-jvm-workloads; fi
 	@bench/metis/run --workloads "$(WORKLOADS)" $(if $(SEEDS),--seeds $(SEEDS))
+
+bench-php: ## real PHP applications on each allocator, into docs/results/php.md (resumable; hours)
+	@$(ENSURE) build bench-php
+	@$(MAKE) --no-print-directory php
+	@bench/php/run serve --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run count $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run report
 
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test

@@ -418,10 +418,17 @@ PW_API void pw_heap_free(struct pw_heap *heap, void *block);
 // The bytes of the block that may be used, at least what was asked for. NULL has none.
 PW_API size_t pw_heap_usable_size(struct pw_heap *heap, const void *block);
 
+// Does the address lie in memory that this heap took from the kernel? For programs that are handed
+// blocks of several allocators. Takes time in proportion to the heap's megabytes.
+PW_API bool pw_heap_contains(struct pw_heap *heap, const void *address);
+
 // End of a transaction: all blocks of the heap are gone (section 3.1). The time it takes does not
 // depend on how many they are; blocks above 4 MB each add a little, and so does memory that is
 // given back. Needed even where every block was freed: only this undoes fragmentation.
 PW_API void pw_heap_free_all(struct pw_heap *heap);
+
+// Bytes of segments in use: what the limit limits. Costs next to nothing.
+PW_API size_t pw_heap_segment_bytes(struct pw_heap *heap);
 
 // Change the limit; 0: none. What is in use above it stays.
 PW_API void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes);
@@ -478,6 +485,7 @@ PW_API void *pw_region_aligned(struct pw_region *region, size_t alignment, size_
 PW_API void *pw_region_realloc(struct pw_region *region, void *block, size_t size);
 PW_API void pw_region_free(struct pw_region *region, void *block);
 PW_API size_t pw_region_usable_size(struct pw_region *region, const void *block);
+PW_API bool pw_region_contains(const struct pw_region *region, const void *address);
 PW_API void pw_region_free_all(struct pw_region *region);
 PW_API void pw_region_set_limit(struct pw_region *region, size_t limit_bytes);
 PW_API void pw_region_statistics_read(struct pw_region *region, struct pw_heap_statistics *out);

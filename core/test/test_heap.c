@@ -250,6 +250,84 @@ static void aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own(void **
     pw_heap_delete(heap);
 }
 
+// Appending to a large string: thousands of small steps, each of which copied all of it, would take
+// minutes here.
+static void a_giant_grows_in_small_steps(void **state) {
+    (void)state;
+    struct pw_heap *heap = pw_heap_new(NULL);
+    size_t size = 5 * MB, step = 20000, last = 200 * MB;
+    unsigned char *grown = pw_heap_alloc(heap, size);
+    assert_non_null(grown);
+    memset(grown, 7, size);
+    unsigned char *neighbours[16] = {NULL};
+    for (unsigned i = 0; size < last; i++, size += step) {
+        grown = pw_heap_realloc(heap, grown, size + step);
+        assert_non_null(grown);
+        assert_true(pw_heap_usable_size(heap, grown) >= size + step);
+        grown[size] = grown[size + step - 1] = (unsigned char)i;
+        if (i % 1000 == 500) { // it cannot always stay where it is
+            neighbours[i / 1000] = pw_heap_alloc(heap, 6 * MB);
+            memset(neighbours[i / 1000], 9, 6 * MB);
+        }
+    }
+    assert_int_equal(grown[0], 7);
+    assert_int_equal(grown[5 * MB - 1], 7);
+    for (unsigned i = 0; 5 * MB + i * step < last; i++) {
+        assert_int_equal(grown[5 * MB + i * step], (unsigned char)i);
+    }
+    for (unsigned i = 0; i < 16; i++) {
+        assert_true(!neighbours[i] || (neighbours[i][0] == 9 && neighbours[i][6 * MB - 1] == 9));
+        pw_heap_free(heap, neighbours[i]);
+    }
+    struct pw_heap_statistics statistics;
+    pw_heap_statistics_read(heap, &statistics);
+    assert_int_equal(statistics.live_blocks, 1);
+    assert_true(statistics.segment_bytes < last + 4 * MB);
+    pw_heap_set_limit(heap, last + 8 * MB);
+    assert_null(pw_heap_realloc(heap, grown, last + 9 * MB));
+    assert_int_equal(grown[0], 7);
+    pw_heap_free_all(heap);
+    assert_int_equal(pw_heap_segment_bytes(heap), 0);
+    pw_heap_delete(heap);
+}
+
+static void a_giant_that_cannot_be_moved_is_copied(void **state) {
+    (void)state;
+    struct pw_heap *heap = pw_heap_new(NULL);
+    unsigned char *giant = pw_heap_alloc(heap, 5 * MB);
+    memset(giant, 7, 5 * MB);
+    pw_os_fault_plan(PW_SITE_MOVE, ENOMEM, 1, 1);
+    unsigned char *larger = pw_heap_realloc(heap, giant, 9 * MB);
+    pw_os_fault_clear();
+    assert_non_null(larger);
+    assert_int_equal(larger[0], 7);
+    assert_int_equal(larger[5 * MB - 1], 7);
+    memset(larger, 8, 9 * MB);
+    struct pw_heap_statistics statistics;
+    pw_heap_statistics_read(heap, &statistics);
+    assert_int_equal(statistics.live_blocks, 1);
+    pw_heap_delete(heap);
+}
+
+static void a_heap_knows_its_memory(void **state) {
+    (void)state;
+    struct pw_heap *heap = pw_heap_new(NULL);
+    char outside;
+    assert_false(pw_heap_contains(heap, &outside));
+    char *small = pw_heap_alloc(heap, 8), *large = pw_heap_alloc(heap, 100 * KB),
+         *giant = pw_heap_alloc(heap, 20 * MB);
+    assert_true(pw_heap_contains(heap, small));
+    assert_true(pw_heap_contains(heap, large + 100 * KB - 1));
+    assert_true(pw_heap_contains(heap, giant + 20 * MB - 1));
+    assert_false(pw_heap_contains(heap, &outside));
+    struct pw_region *region = pw_region_new(NULL);
+    char *bumped = pw_region_alloc(region, 100);
+    assert_true(pw_region_contains(region, bumped));
+    assert_false(pw_region_contains(region, small));
+    pw_region_delete(region);
+    pw_heap_delete(heap);
+}
+
 static void giants_come_and_go(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -633,6 +711,9 @@ int main(void) {
         cmocka_unit_test(room_in_full_chunks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),
+        cmocka_unit_test(a_giant_grows_in_small_steps),
+        cmocka_unit_test(a_giant_that_cannot_be_moved_is_copied),
+        cmocka_unit_test(a_heap_knows_its_memory),
         cmocka_unit_test(zeroed_blocks_are_zero_in_used_memory),
         cmocka_unit_test(every_alignment_is_kept),
         cmocka_unit_test(bad_arguments_are_refused),

@@ -118,6 +118,22 @@ void *pw_os_map_aligned(size_t size, size_t alignment) {
     return got;
 }
 
+void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
+    if (got == MAP_FAILED) {
+        void *to = pw_os_map_aligned(larger, alignment);
+        got = !to || PW_OS_FAULT(PW_SITE_MOVE)
+                  ? MAP_FAILED
+                  : mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        if (to && got == MAP_FAILED) {
+            pw_os_unmap(to, larger);
+        }
+    }
+    errno = saved;
+    return got == MAP_FAILED ? NULL : got;
+}
+
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
     void *got =

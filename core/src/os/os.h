@@ -49,6 +49,10 @@ void *pw_os_map_table(size_t size);
 // Zero pages at a multiple of `alignment`, a power of two. NULL when there are none.
 void *pw_os_map_aligned(size_t size, size_t alignment);
 
+// Make a mapping larger, where it is or at another multiple of `alignment`, without a copy. NULL:
+// it is as before.
+void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment);
+
 // Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
 // it is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
 bool pw_os_move(void *from, size_t size, void *to);

@@ -263,8 +263,12 @@ void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (resize_in_place(pw_whole(heap), block, size)) {
         return block;
     }
+    void *moved = pw_giant_grow(pw_whole(heap), block, size);
+    if (moved) {
+        return moved;
+    }
     size_t usable = pw_heap_usable_size(heap, block);
-    void *moved = pw_heap_alloc_inline(heap, size);
+    moved = pw_heap_alloc_inline(heap, size);
     if (!moved) {
         return NULL;
     }
@@ -290,6 +294,11 @@ void pw_heap_free_all(struct pw_heap *heap) {
     pw_chunks_return(whole);
     whole->segment_bytes = 0;
     whole->first_with_room = whole->chunks_used = 0;
+}
+
+size_t pw_heap_segment_bytes(struct pw_heap *heap) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    return (whole->checker ? pw_checker_inner(whole) : whole)->segment_bytes;
 }
 
 void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes) {

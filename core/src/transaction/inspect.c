@@ -170,3 +170,19 @@ bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *con
     pw_os_unmap(walk.freed, table);
     return whole;
 }
+
+bool pw_heap_contains(struct pw_heap *heap, const void *address) {
+    struct pw_heap_whole *whole =
+        pw_whole(heap)->checker ? pw_checker_inner(pw_whole(heap)) : pw_whole(heap);
+    for (unsigned i = 0; i < whole->chunk_count; i++) {
+        if (pw_chunk_start(whole->chunks[i]) == pw_chunk_start(address)) {
+            return true;
+        }
+    }
+    for (const struct pw_giant *giant = whole->giants; giant; giant = giant->next) {
+        if ((uintptr_t)address - (uintptr_t)pw_chunk_start(giant) < giant->mapped_bytes) {
+            return true;
+        }
+    }
+    return false;
+}

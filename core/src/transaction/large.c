@@ -169,6 +169,32 @@ bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size) {
     return true;
 }
 
+void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size) {
+    struct pw_giant *giant = giant_of(block);
+    size_t block_at = (size_t)((char *)block - pw_chunk_start(giant)), before = giant->mapped_bytes;
+    if (*pw_heap_class_note(block) != PW_NOTE_GIANT || size > PW_LARGEST_BLOCK) {
+        return NULL;
+    }
+    size_t larger = pw_round_up(size + block_at, pw_segment_size(heap));
+    if (larger <= before || !pw_within_limit(heap, larger - before)) {
+        return NULL;
+    }
+    unlink_giant(&heap->giants, giant); // its address may change
+    char *start = pw_os_grow(pw_chunk_start(giant), before, larger, PW_HEAP_CHUNK);
+    if (start) {
+        giant = giant_of(start);
+        giant->block = start + block_at;
+        giant->mapped_bytes = larger;
+        // The class note lies at a place that depends on the chunk's number.
+        *pw_heap_class_note(giant->block) = PW_NOTE_GIANT;
+        heap->giant_bytes += larger - before;
+        pw_count_segments(heap, larger - before);
+    }
+    giant->next = heap->giants;
+    heap->giants = giant;
+    return start ? giant->block : NULL;
+}
+
 void pw_giants_free_all(struct pw_heap_whole *heap) {
     while (heap->giants) {
         struct pw_giant *giant = heap->giants;

@@ -232,6 +232,10 @@ static void return_memory(struct pw_region *region) {
     }
 }
 
+bool pw_region_contains(const struct pw_region *region, const void *address) {
+    return readable_from(region, (uintptr_t)address) > 0;
+}
+
 void pw_region_free_all(struct pw_region *region) {
     note_peak(region);
     if (region->options.flags & PW_HEAP_RETURN_EMPTY) {

@@ -142,6 +142,9 @@ void pw_large_release(struct pw_heap_whole *heap, void *block);
 size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
 // Make the block `size` bytes large where it is. False: it is as before.
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
+// A block larger than a chunk, made larger without a copy: its new address. NULL: it is as before.
+// Programs that append to a large string ask for little more at a time, and often.
+void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size);
 void pw_giants_free_all(struct pw_heap_whole *heap);
 void pw_giants_unmap(struct pw_heap_whole *heap);
 

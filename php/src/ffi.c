@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// FFI::free() asks is_zend_ptr() whether a block is of a request or of the C library, and for a
+// heap with custom handlers the answer is always no: it would give our blocks to free(). ffi.so
+// reaches that function through its table of addresses; we put our own into that one place. Where
+// that fails, FFI::free() of a request's memory ends the process, as it does under any other such
+// heap.
+#include "php_pagewise.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static bool is_of_request(const void *address) {
+    if (pw_php.mode == &pw_php_transaction) {
+        return pw_heap_contains(pw_php.heap, address);
+    }
+    if (pw_php.mode == &pw_php_region) {
+        return pw_region_contains(pw_php.region, address);
+    }
+    zend_mm_heap *hooked = zend_mm_set_heap(pw_php.own_heap);
+    bool own = is_zend_ptr(address);
+    zend_mm_set_heap(hooked);
+    return own;
+}
+
+#if defined(__x86_64__)
+#define IS_FUNCTION(type) ((type) == R_X86_64_JUMP_SLOT || (type) == R_X86_64_GLOB_DAT)
+#elif defined(__aarch64__)
+#define IS_FUNCTION(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT)
+#else
+#define IS_FUNCTION(type) false
+#endif
+
+// The table may be read-only by now (RELRO); it is again afterwards.
+static void replace(void **place) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)place & ~(page - 1);
+    if (mprotect((void *)start, page, PROT_READ | PROT_WRITE) == 0) {
+        *(bool (**)(const void *))place = is_of_request;
+        mprotect((void *)start, page, PROT_READ);
+    }
+}
+
+static void replace_in(const struct link_map *module, const ElfW(Rela) * entries, size_t size,
+                       const ElfW(Sym) * symbols, const char *names) {
+    for (size_t i = 0; entries && symbols && names && i < size / sizeof *entries; i++) {
+        const ElfW(Sym) *symbol = &symbols[ELF64_R_SYM(entries[i].r_info)];
+        if (IS_FUNCTION(ELF64_R_TYPE(entries[i].r_info)) &&
+            !strcmp(names + symbol->st_name, "is_zend_ptr")) {
+            replace((void **)(module->l_addr + entries[i].r_offset));
+        }
+    }
+}
+
+void pw_php_take_over_ffi(void) {
+    const zend_module_entry *ffi = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("ffi"));
+    if (!ffi || !ffi->handle || pw_php.mode == &pw_php_foreign) {
+        return; // not there, or part of PHP itself
+    }
+    const struct link_map *module = ffi->handle;
+    const ElfW(Sym) *symbols = NULL;
+    const ElfW(Rela) *calls = NULL, *others = NULL;
+    const char *names = NULL;
+    size_t calls_size = 0, others_size = 0;
+    for (const ElfW(Dyn) *entry = module->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
+        const void *address = (const void *)entry->d_un.d_ptr;
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            symbols = address;
+            break;
+        case DT_STRTAB:
+            names = address;
+            break;
+        case DT_JMPREL:
+            calls = address;
+            break;
+        case DT_PLTRELSZ:
+            calls_size = entry->d_un.d_val;
+            break;
+        case DT_RELA:
+            others = address;
+            break;
+        case DT_RELASZ:
+            others_size = entry->d_un.d_val;
+            break;
+        default:
+            break;
+        }
+    }
+    replace_in(module, calls, calls_size, symbols, names);
+    replace_in(module, others, others_size, symbols, names);
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+//
+// The module: options, who may switch, phpinfo() and pagewise_status().
+#include "php_pagewise.h"
+
+#include "ext/standard/info.h"
+#include "php_ini.h"
+
+#include <pagewise.h>
+
+struct pw_php pw_php;
+
+static const struct pw_php_mode *const modes[] = {&pw_php_transaction, &pw_php_region,
+                                                  &pw_php_pass_through, &pw_php_foreign};
+
+#define MODES (sizeof modes / sizeof *modes)
+
+void pw_php_log(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(pw_php.reason, sizeof pw_php.reason, format, arguments);
+    va_end(arguments);
+    char line[sizeof pw_php.reason + 16];
+    snprintf(line, sizeof line, "pagewise: %s", pw_php.reason);
+    php_log_err(line);
+}
+
+// --- options -------------------------------------------------------------------------
+
+static ZEND_INI_MH(take_string) {
+    (void)entry;
+    (void)mh_arg2;
+    (void)mh_arg3;
+    (void)stage;
+    *(char **)mh_arg1 = new_value && ZSTR_LEN(new_value) ? ZSTR_VAL(new_value) : NULL;
+    return SUCCESS;
+}
+
+static ZEND_INI_MH(take_flag) {
+    (void)entry;
+    (void)mh_arg2;
+    (void)mh_arg3;
+    (void)stage;
+    *(bool *)mh_arg1 = new_value && zend_ini_parse_bool(new_value);
+    return SUCCESS;
+}
+
+static ZEND_INI_MH(take_size) {
+    (void)mh_arg2;
+    (void)mh_arg3;
+    (void)stage;
+    *(zend_long *)mh_arg1 = new_value ? zend_ini_parse_quantity_warn(new_value, entry->name) : 0;
+    return SUCCESS;
+}
+
+PHP_INI_BEGIN()
+ZEND_INI_ENTRY1("pagewise.mode", "transaction", PHP_INI_SYSTEM, take_string, &pw_php.mode_name)
+ZEND_INI_ENTRY1("pagewise.huge_pages", "0", PHP_INI_SYSTEM, take_flag, &pw_php.huge_pages)
+ZEND_INI_ENTRY1("pagewise.segment_size", "0", PHP_INI_SYSTEM, take_size, &pw_php.segment_size)
+ZEND_INI_ENTRY1("pagewise.return_memory", "0", PHP_INI_SYSTEM, take_flag, &pw_php.return_memory)
+ZEND_INI_ENTRY1("pagewise.checked", "0", PHP_INI_SYSTEM, take_flag, &pw_php.checked)
+ZEND_INI_ENTRY1("pagewise.malloc", "", PHP_INI_SYSTEM, take_string, &pw_php.malloc_library)
+ZEND_INI_ENTRY1("pagewise.trust_version", "", PHP_INI_SYSTEM, take_string, &pw_php.trusted_version)
+PHP_INI_END()
+
+struct pw_heap_options pw_php_heap_options(void) {
+    return (struct pw_heap_options){
+        .segment_bytes = (size_t)pw_php.segment_size,
+        .on_limit = pw_php_on_limit,
+        .flags = (pw_php.huge_pages ? PW_HEAP_HUGE_PAGES : 0) |
+                 (pw_php.return_memory ? PW_HEAP_RETURN_EMPTY : 0) |
+                 (pw_php.checked ? PW_HEAP_CHECKED : 0),
+    };
+}
+
+// --- may we? -------------------------------------------------------------------------
+
+// Null: "off".
+static bool choose_mode(const struct pw_php_mode **mode) {
+    const char *name = getenv("PAGEWISE_PHP_MODE");
+    name = name && *name ? name : pw_php.mode_name;
+    *mode = NULL;
+    if (!name || !strcmp(name, "off")) {
+        snprintf(pw_php.reason, sizeof pw_php.reason, "pagewise.mode is off");
+        return true;
+    }
+    for (size_t i = 0; i < MODES; i++) {
+        if (!strcmp(name, modes[i]->name)) {
+            *mode = modes[i];
+            return true;
+        }
+    }
+    pw_php_log("pagewise.mode is '%s', not transaction, region, pass-through, malloc or off. PHP "
+               "keeps its own allocator",
+               name);
+    return false;
+}
+
+// The version of the PHP that runs, which need not be the one whose headers we were built with.
+static bool version_is_known(void) {
+    zval *number = zend_get_constant_str(ZEND_STRL("PHP_VERSION_ID"));
+    zval *text = zend_get_constant_str(ZEND_STRL("PHP_VERSION"));
+    zend_long version = number && Z_TYPE_P(number) == IS_LONG ? Z_LVAL_P(number) : 0;
+    const char *name =
+        text && Z_TYPE_P(text) == IS_STRING ? Z_STRVAL_P(text) : "of an unknown version";
+    if (version >= PW_PHP_FIRST_VERSION && version <= PW_PHP_LAST_VERSION) {
+        return true;
+    }
+    if (pw_php.trusted_version && !strcmp(pw_php.trusted_version, name)) {
+        return true;
+    }
+    pw_php_log("PHP %s is not one that this extension knows (%d.%d.%d to %d.%d.%d). PHP keeps its "
+               "own allocator; "
+               "pagewise.trust_version=%s tries it all the same",
+               name, PW_PHP_FIRST_VERSION / 10000, PW_PHP_FIRST_VERSION / 100 % 100,
+               PW_PHP_FIRST_VERSION % 100, PW_PHP_LAST_VERSION / 10000,
+               PW_PHP_LAST_VERSION / 100 % 100, PW_PHP_LAST_VERSION % 100, name);
+    return false;
+}
+
+static bool may_switch(int module_type) {
+#ifdef ZTS
+    pw_php_log("PHP was built with ZTS, which this extension does not support. PHP keeps its own "
+               "allocator");
+    return false;
+#endif
+    if (module_type != MODULE_PERSISTENT) {
+        pw_php_log("loaded by dl(), in the middle of a request. PHP keeps its own allocator; put "
+                   "extension=pagewise.so into php.ini");
+        return false;
+    }
+    if (zend_mm_is_custom_heap(zend_mm_get_heap())) {
+        pw_php_log("PHP's allocator has been replaced already (USE_ZEND_ALLOC=0, or another "
+                   "extension). Nothing is changed");
+        return false;
+    }
+    if (getenv("ZEND_MM_MAX_ALLOCS")) {
+        pw_php_log("ZEND_MM_MAX_ALLOCS is set, which is for PHP's own allocator. PHP keeps it");
+        return false;
+    }
+    return version_is_known();
+}
+
+static void switch_heap(int module_type) {
+    const struct pw_php_mode *mode;
+    if (!choose_mode(&mode) || !mode || !may_switch(module_type)) {
+        return;
+    }
+    if (!mode->start()) {
+        return;
+    }
+    pw_php.mode = mode;
+    if (!pw_php_hook()) {
+        pw_php.mode = NULL;
+        return;
+    }
+    pw_php_take_over_limit();
+}
+
+// --- what users see ------------------------------------------------------------------
+
+static void add_statistics(zval *array) {
+    struct pw_heap_statistics now;
+    pw_php.mode->statistics(&now);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } fields[] = {
+        {"live_blocks", now.live_blocks},       {"live_bytes", now.live_bytes},
+        {"free_bytes", now.free_bytes},         {"empty_segment_bytes", now.empty_segment_bytes},
+        {"fresh_bytes", now.fresh_bytes},       {"segment_bytes", now.segment_bytes},
+        {"mapped_bytes", now.mapped_bytes},     {"bookkeeping_bytes", now.bookkeeping_bytes},
+        {"returned_bytes", now.returned_bytes},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        add_assoc_long(array, fields[i].name, (zend_long)fields[i].value);
+    }
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(status_arguments, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+static PHP_FUNCTION(pagewise_status) {
+    ZEND_PARSE_PARAMETERS_NONE();
+    array_init(return_value);
+    add_assoc_string(return_value, "mode", pw_php.mode ? pw_php.mode->name : "off");
+    if (!pw_php.mode) {
+        add_assoc_string(return_value, "reason", pw_php.reason);
+        return;
+    }
+    add_assoc_bool(return_value, "huge_pages", pw_php.huge_pages);
+    add_assoc_bool(return_value, "checked", pw_php.checked);
+    // The start of PHP was the first.
+    add_assoc_long(return_value, "requests", (zend_long)pw_php.transactions);
+    if (pw_php.mode->statistics) {
+        add_statistics(return_value);
+    }
+}
+
+static PHP_MINFO_FUNCTION(pagewise) {
+    (void)zend_module;
+    char number[32];
+    php_info_print_table_start();
+    php_info_print_table_row(2, "Pagewise", PAGEWISE_VERSION);
+    php_info_print_table_row(2, "Requests on",
+                             pw_php.mode ? pw_php.mode->text : "PHP's own allocator");
+    if (pw_php.mode) {
+        snprintf(number, sizeof number, "%" PRIu64, pw_php.transactions);
+        php_info_print_table_row(2, "Requests of this process", number);
+    } else {
+        php_info_print_table_row(2, "Why", pw_php.reason);
+    }
+    php_info_print_table_end();
+    DISPLAY_INI_ENTRIES();
+}
+
+// --- the module ----------------------------------------------------------------------
+
+static PHP_MINIT_FUNCTION(pagewise) {
+    pw_php = (struct pw_php){0};
+    REGISTER_INI_ENTRIES();
+    switch_heap(type);
+    if (pw_php.mode) {
+        pw_php_register_end(module_number);
+    }
+    return SUCCESS;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(pagewise) {
+    (void)type;
+    if (pw_php.mode) {
+        pw_php_give_back_limit();
+        pw_php_unhook();
+    }
+    UNREGISTER_INI_ENTRIES();
+    return SUCCESS;
+}
+
+static PHP_RSHUTDOWN_FUNCTION(pagewise) {
+    (void)type;
+    (void)module_number;
+    if (pw_php.mode) {
+        pw_php_prepare_end();
+    }
+    return SUCCESS;
+}
+
+static const zend_function_entry functions[] = {PHP_FE(pagewise_status, status_arguments)
+                                                    PHP_FE_END};
+
+// What of it is read is read by PHP, as ZEND_GET_MODULE gives it out.
+static zend_module_entry pagewise_module_entry = {
+    STANDARD_MODULE_HEADER,
+    "pagewise",
+    functions,
+    PHP_MINIT(pagewise),
+    PHP_MSHUTDOWN(pagewise),
+    NULL,
+    PHP_RSHUTDOWN(pagewise),
+    PHP_MINFO(pagewise),
+    PAGEWISE_VERSION,
+    STANDARD_MODULE_PROPERTIES,
+};
+
+ZEND_GET_MODULE(pagewise)

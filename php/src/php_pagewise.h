@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// The PHP extension: what emalloc and efree get their memory from.
+//
+//     pagewise.c      the module: options, phpinfo(), pagewise_status(), who may switch and who not
+//     request.c       the heap that PHP sees, its handlers, and where a request ends
+//     shutdown.c      PHP's fast shutdown, which it leaves out for heaps that are not its own
+//     limit.c         memory_limit, memory_get_usage() and their like
+//     ffi.c           FFI::free(), which asks PHP's own heap whose a block is
+//     transaction.c region.c pass_through.c foreign.c     one way to serve the handlers each
+//
+// PHP's heap has a place for three functions, without an argument of ours: what they need is in one
+// struct. That is right without ZTS only, and with ZTS the extension does not switch.
+#ifndef PHP_PAGEWISE_H
+#define PHP_PAGEWISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "php.h"
+
+#include "pagewise_heap.h"
+
+// The PHP versions whose allocator this was written for and tested with. 8.2.35 brought delayed
+// errors at the memory limit (zend_mm_delayed_error_or_panic), without which we cannot do.
+#ifndef PW_PHP_FIRST_VERSION
+#define PW_PHP_FIRST_VERSION 80235
+#endif
+#ifndef PW_PHP_LAST_VERSION
+#define PW_PHP_LAST_VERSION 80236
+#endif
+
+// A way to serve allocations.
+struct pw_php_mode {
+    const char *name;
+    const char *text; // for phpinfo()
+    // Make it ready; false: why was logged.
+    bool (*start)(void);
+    void *(*alloc)(size_t size);
+    void (*free)(void *block);
+    void *(*realloc)(void *block, size_t size);
+    // The request is over. NULL: blocks must be freed one by one, PHP's fast shutdown is not for
+    // this mode.
+    void (*free_all)(void);
+    // Bytes of blocks in use, or (real) of memory taken for them; and the most of it in this
+    // request.
+    size_t (*used)(bool real);
+    size_t (*peak)(bool real);
+    void (*reset_peak)(void);
+    void (*set_limit)(size_t bytes); // 0: none
+    // NULL: there are none.
+    void (*statistics)(struct pw_heap_statistics *out);
+};
+
+extern const struct pw_php_mode pw_php_transaction, pw_php_region, pw_php_pass_through,
+    pw_php_foreign;
+
+// The extension's state: all of it.
+struct pw_php {
+    // Hot, first: transaction.c.
+    struct pw_heap *heap;
+    size_t live[PW_HEAP_CLASSES]; // blocks in use, by class
+    size_t large_bytes;           // of blocks that have no class
+    size_t seen_segment_bytes;    // when peaks were last looked at
+    size_t peak_live_bytes, peak_segment_bytes;
+
+    // The large block that was resized last, and the sizes for which it stays as it is.
+    void *grown;
+    size_t grown_least, grown_most;
+
+    struct pw_region *region;                 // region.c
+    size_t peak_region_bytes;                 //
+    void *(*foreign_malloc)(size_t size);     // foreign.c
+    void (*foreign_free)(void *block);        //
+    void *(*foreign_realloc)(void *, size_t); //
+
+    const struct pw_php_mode *mode;             // NULL: PHP has its own allocator
+    zend_mm_heap *own_heap;                     // PHP's, from before the switch
+    zend_mm_heap *hooked_heap;                  // the one with our handlers
+    bool starting;                              // PHP is: blocks of own_heap are still in use
+    bool in_transaction;                        // since the last free-all, something was allocated
+    void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
+    size_t requested;                           // by the allocation that goes on, for messages
+    uint64_t transactions;                      // ended so far
+    char reason[256];                           // why there was no switch
+    int end_resource;                           // shutdown.c: the type of resource
+    int (*sapi_deactivate)(void);               // request.c: the SAPI's own function
+    ZEND_INI_MH((*change_memory_limit));        // limit.c: PHP's own function
+
+    // Options.
+    char *mode_name, *malloc_library, *trusted_version;
+    zend_long segment_size;
+    bool huge_pages, return_memory, checked;
+};
+
+// Hidden: reached without a table of addresses.
+extern struct pw_php pw_php __attribute__((visibility("hidden")));
+
+// --- pagewise.c ------------------------------------------------------------------
+
+// One line to PHP's error log.
+void pw_php_log(const char *format, ...) ZEND_ATTRIBUTE_FORMAT(printf, 1, 2);
+// What the options say, for pw_heap_new and pw_region_new.
+struct pw_heap_options pw_php_heap_options(void);
+
+// --- request.c -------------------------------------------------------------------
+
+bool pw_php_hook(void);
+void pw_php_unhook(void);
+
+// --- shutdown.c ------------------------------------------------------------------
+
+void pw_php_register_end(int module_number);
+// To be called when the request's shutdown has begun.
+void pw_php_prepare_end(void);
+
+// --- limit.c ---------------------------------------------------------------------
+
+void pw_php_take_over_limit(void);
+void pw_php_give_back_limit(void);
+// memory_limit as it is now, to be set at the start of a request.
+void pw_php_limit_request(void);
+// For pw_heap_options.
+bool pw_php_on_limit(struct pw_heap *heap, size_t needed, void *context);
+// An allocation was refused. NULL where PHP can live with that, else the end of the process.
+void *pw_php_refused(size_t size);
+
+// --- ffi.c -----------------------------------------------------------------------
+
+void pw_php_take_over_ffi(void);
+
+#endif

@@ -1,0 +1,2 @@
+<?php
+echo pagewise_status()['mode'];

@@ -85,6 +85,20 @@ static bool wants_huge(uint32_t pages, bool zeroed) {
     return pw_huge_wanted(&pw_process.huge, pages) && (!zeroed || pw_process.huge.always);
 }
 
+// Who wishes for large pages (`always`) gets them; else they must be worth their price.
+static void back_with_large_pages(struct pw_extent *extent) {
+    struct pw_huge_price *price = &pw_process.huge_price;
+    enum pw_huge_answer answer =
+        pw_process.huge.always ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages);
+    if (answer != PW_HUGE_LEAVE) {
+        pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
+    }
+    uint64_t cost = answer == PW_HUGE_TRY ? pw_huge_touch(&pw_process.arena, extent) : 0;
+    if (cost) {
+        pw_huge_report(price, cost);
+    }
+}
+
 static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     struct pw_arena *arena = &pw_process.arena;
     bool huge = wants_huge(pages, zeroed) && pw_mappings_may_rise(arena);
@@ -105,7 +119,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
             pw_arena_gather(arena, extent);
         }
         if (huge && extent->warm_pages == 0) {
-            pw_huge_back(&pw_process.huge, arena, extent);
+            back_with_large_pages(extent);
         }
         PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }

@@ -10,6 +10,7 @@
 #include "pagewise.h"
 #include "policy/copy.h"
 #include "policy/options.h"
+#include "policy/huge.h"
 #include "policy/relief.h"
 #include "policy/zero.h"
 #include "share/share.h"
@@ -30,6 +31,7 @@ struct pw_process {
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
     struct pw_relief relief;
+    struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
 

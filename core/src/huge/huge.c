@@ -92,6 +92,12 @@ void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_
     }
 }
 
+uint64_t pw_huge_touch(const struct pw_arena *arena, const struct pw_extent *extent) {
+    uint64_t before = pw_os_thread_cpu_ns();
+    bool touched = extent->huge && pw_os_populate(units_start(arena, extent), PW_HUGE_PAGE);
+    return touched ? pw_os_thread_cpu_ns() - before : 0;
+}
+
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     if (extent->huge) {
         extent->huge = false;

@@ -255,7 +255,8 @@ int pw_os_thread_id(void);
 int pw_os_parent_pid(void);
 uint64_t pw_os_stack_limit(void); // bytes
 uint64_t pw_os_monotonic_ns(void);
-uint64_t pw_os_real_ns(void); // since 1970
+uint64_t pw_os_real_ns(void);
+uint64_t pw_os_thread_cpu_ns(void); // since 1970
 void pw_os_warn(const char *text, const char *detail);
 
 // A descriptor that poll finds ready under memory pressure; none where the kernel offers none.

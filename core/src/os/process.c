@@ -82,6 +82,10 @@ uint64_t pw_os_monotonic_ns(void) {
     return nanoseconds(CLOCK_MONOTONIC);
 }
 
+uint64_t pw_os_thread_cpu_ns(void) {
+    return nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t pw_os_real_ns(void) {
     return nanoseconds(CLOCK_REALTIME);
 }

@@ -98,7 +98,10 @@ extern "C" {
     X(collections_asked_bytes, "memory that these gave back")                                      \
     X(hugetlb_bytes, "pages of live blocks taken from the hugetlb pool")                           \
     X(fallback_hugetlb, "the hugetlb pool could not serve a block: other pages were used")         \
-    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")
+    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")                     \
+    X(mmapcopy_used, "1: the kernel has mmapcopy(2), and copies are shared by it")                 \
+    X(copies_by_mmapcopy, "shared copies that mmapcopy(2) made, without a snapshot")               \
+    X(fallback_mmapcopy, "mmapcopy(2) could not make a copy")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

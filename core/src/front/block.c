@@ -227,7 +227,7 @@ static void report_zero_pages(const struct pw_extent *extent) {
 static enum pw_extent_state release_state(struct pw_extent *extent) {
     pw_fate_ends(extent);
     report_zero_pages(extent);
-    if (extent->snapshot) {
+    if (pw_extent_is_shared(extent)) {
         return pw_share_drop_block(&pw_process.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
     if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
@@ -312,7 +312,7 @@ void pw_block_reject_dead(const void *block, const char *function) {
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (extent->snapshot || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
+    if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
         pages > LARGEST_PAGES || !pw_mappings_may_rise(arena)) {
         return NULL;
     }

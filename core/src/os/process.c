@@ -62,7 +62,10 @@ bool pw_os_is_filtered(void) {
     ssize_t length = pw_os_read_text("/proc/self/status", text, sizeof text);
     const char *line = length > 0 ? strstr(text, "\nSeccomp:\t") : NULL;
     errno = saved;
-    return !line || strncmp(line, "\nSeccomp:\t0\n", strlen("\nSeccomp:\t0\n")) != 0;
+    if (!line) { // a kernel without filters says nothing about them
+        return length <= 0 || length == (ssize_t)sizeof text - 1;
+    }
+    return strncmp(line, "\nSeccomp:\t0\n", strlen("\nSeccomp:\t0\n")) != 0;
 }
 
 unsigned pw_os_thread_count(void) {

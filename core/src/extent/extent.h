@@ -167,6 +167,14 @@ bool pw_mappings_relieve(struct pw_arena *arena);
 // New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
+// After a failed call that may have left a hole there: make the place memory again, whatever it
+// takes. The next block that is put there would find the hole.
+void pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
+
+// Move pages to a place in the arena whose contents are dead. False: they are where they were, the
+// place is blank, and the fall-back has been counted.
+bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
+
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
 uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp);

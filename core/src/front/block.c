@@ -58,10 +58,7 @@ static void repair(struct pw_extent *extent) {
     if (held >= all || held % PW_PAGE != 0 || held == 0) {
         return;
     }
-    while (!pw_arena_blank(&pw_process.arena, start + held, all - held) &&
-           !pw_os_is_mapped(start + held, all - held)) {
-        PW_COUNT(&pw_process.stats, fallback_map, 1);
-    }
+    pw_arena_mend(&pw_process.arena, start + held, all - held);
     write_header(extent);
     extent->user_size = held - extent->data_offset;
     extent->sparse = true;
@@ -323,8 +320,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
-    if (!pw_os_move(from, moved, to)) {
-        PW_COUNT(&pw_process.stats, fallback_move, 1);
+    if (!pw_arena_move(arena, from, moved, to)) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }

@@ -87,23 +87,12 @@ static void save_warm_pages(const struct copy *copy) {
     if (!saved) {
         return;
     }
-    if (saved->pages == pages &&
-        pw_os_move(copy->whole, (size_t)pages * PW_PAGE, pw_extent_address(arena, saved))) {
+    if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
+                                               pw_extent_address(arena, saved))) {
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {
-        PW_COUNT(&pw_process.stats, fallback_move, 1);
         pw_arena_release(arena, saved, PW_EXTENT_COLD);
-    }
-}
-
-// After a failed mapping the destination may have a hole: it must be memory again, whatever it
-// takes.
-static void repair_destination(const struct copy *copy) {
-    size_t size = (size_t)copy->pages * PW_PAGE;
-    while (!pw_arena_blank(&pw_process.arena, copy->whole, size) &&
-           !pw_os_is_mapped(copy->whole, size)) {
-        PW_COUNT(&pw_process.stats, fallback_map, 1);
     }
 }
 
@@ -113,7 +102,7 @@ static bool attach(const struct copy *copy) {
     bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
         &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
     if (!attached) {
-        repair_destination(copy);
+        pw_arena_mend(&pw_process.arena, copy->whole, (size_t)copy->pages * PW_PAGE);
         return false;
     }
     copy->destination->copied = true;

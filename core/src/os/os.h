@@ -63,7 +63,9 @@ void *pw_os_map_table(size_t size);
 void *pw_os_map_aligned(size_t size, size_t alignment);
 
 // Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
-// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
+// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole. False: `from`
+// is as before, and `to` may be unmapped: kernels (6.12 among them) unmap it before they look
+// whether `from` lies in one mapping.
 bool pw_os_move(void *from, size_t size, void *to);
 
 // Drop the contents of private anonymous pages: they read zero afterwards.

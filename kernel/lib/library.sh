@@ -23,7 +23,7 @@ guest_libraries() { # root program...
 
 # --- the core's tests ------------------------------------------------------------------------------
 
-library_tests=(mmapcopy snapshot statistics collection fate stress faults)
+library_tests=(mmapcopy snapshot statistics collection stress faults)
 
 guest_library() { # programs root
     local name

@@ -31,6 +31,7 @@ CASES = {
     "lda": "linear discriminant analysis, 3000 x 40, 2 folds",
     "rpart": "classification tree, 3000 x 24, 2 folds",
 }
+NO_WORSE = 1.01
 SHARING = ["keep-copies", "modified-argument", "modified-chain", "frame-versions"]
 
 
@@ -95,7 +96,7 @@ def table(runs, value, digits):
         yield f"| {case}: {title} | " + " | ".join(cell(value, digits) for value in values) + f" | {cell(ratio, 2)} |"
 
 
-def verdict(ratio, bar=1.0):
+def verdict(ratio, bar=NO_WORSE):
     return "not measured" if ratio is None else f"{ratio:.3f} ({'met' if ratio <= bar else 'missed'})"
 
 
@@ -168,7 +169,7 @@ def page(runs, arguments):
     yield ""
     yield "## Bars"
     yield ""
-    yield "Geometric means of mmapcopy / published; met: at most 1."
+    yield f"Geometric means of mmapcopy / published, over the cases; met: no worse, that is at most {NO_WORSE}."
     yield ""
     yield "| | the four cases that keep copies | all |"
     yield "|---|---|---|"

@@ -83,7 +83,7 @@ guest_r() { # programs root
 }
 
 bench_r() { # [--rounds N] [--cases NAME,...] [--configurations NAME,...] [--report]
-    local rounds=1 cases='' configurations='' log=$cache/logs/bench-r.log only_report=''
+    local rounds=1 cases='' configurations='' log=$cache/logs/r-bench.log only_report=''
     while [ $# -gt 0 ]; do
         case $1 in
         --rounds) rounds=$2 ;;

@@ -183,7 +183,7 @@ struct pw_block_info {
     const void *address;   // of its first byte
     size_t size;           // bytes asked for
     size_t page_bytes;     // bytes of its pages
-    uint64_t snapshot;     // blocks with the same number, not 0, share pages
+    uint64_t snapshot;     // blocks with the same number, not 0, share pages (by a snapshot)
     uint32_t huge_shift;   // log2 of the size of the large pages it was laid out for; 0: none
     uint32_t from_hugetlb; // 1: pages of the hugetlb pool
     uint32_t locked;       // 1: its pages are neither shared nor moved: locked, or of the pool

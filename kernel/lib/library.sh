@@ -40,7 +40,8 @@ test_library() {
     fi
     image release
     initrd library
-    machine "library's tests, release" release 2400 1024 library pagewise.run=library
+    machine "library's tests, release" release 2400 1024 library pagewise.run=library \
+        "pagewise.tests=${quick:-all}"
     local line
     while read -r line; do
         case $line in
@@ -68,6 +69,7 @@ guest_r() { # programs root
     cp -r /usr/share/R "$2/usr/share/"
     cp -L "$libraries"/libpagewise.so.0 "$libraries/libpagewise-preload.so" "$2/pagewise/"
     mkdir -p "$2/usr/lib/pagewise" "$2/bin"
+    ln -s /bin/busybox "$2/usr/bin/which" # what package utils looks for when it is loaded
     cp /usr/bin/true "$2/bin/" # what doctor tries the library on; busybox's is static
     cp "$root/build/bin/pagewise" "$2/usr/bin/"
     cp -L "$libraries"/libpagewise.so.0 "$libraries/libpagewise-preload.so" "$2/usr/lib/pagewise/"

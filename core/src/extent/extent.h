@@ -51,7 +51,7 @@ struct pw_extent {
     uint32_t next_member; // of the same snapshot
     // Of a copy made by mmapcopy(2), page copy_first on: which pages of which block it is a copy
     // of.
-    uint32_t origin, origin_generation, origin_first, copy_first, copy_pages;
+    uint32_t origin, origin_generation, copy_first, copy_pages;
     uint64_t site; // who asked for the copy
 };
 

@@ -62,7 +62,6 @@ bool pw_share_call(struct pw_share *share, struct pw_extent *destination, uint32
     mark(share, destination, to, pages);
     destination->origin = pw_extent_number(share->arena, source);
     destination->origin_generation = source->generation;
-    destination->origin_first = from;
     destination->copy_first = to;
     destination->copy_pages = pages;
     PW_COUNT(share->stats, copies_by_mmapcopy, 1);

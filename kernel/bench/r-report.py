@@ -132,7 +132,7 @@ def page(runs, arguments):
     said = doctor(arguments.log)
     yield "# R on a kernel with mmapcopy(2)"
     yield ""
-    yield f"Written by `kernel/run bench-r`: R in a virtual machine, {arguments.source} with the series of kernel/patches, {rounds} run(s) of"
+    yield f"Written by `make bench-kernel-r` (`kernel/run bench-r`): R in a virtual machine, {arguments.source} with the series of kernel/patches, {rounds} run(s) of"
     yield "each. What the call itself costs, beside fork and memcpy, is in [mmapcopy.md](mmapcopy.md)."
     yield ""
     yield "**The machine's processor is emulated in software, and its time is the number of instructions it executed** (one a"

@@ -136,7 +136,7 @@ def page(runs, arguments):
     yield "each. What the call itself costs, beside fork and memcpy, is in [mmapcopy.md](mmapcopy.md)."
     yield ""
     yield "**The machine's processor is emulated in software, and its time is the number of instructions it executed** (one a"
-    yield "nanosecond; `-icount`): figures do not depend on what else the host did, and know nothing of caches, TLBs and memory"
+    yield "nanosecond; `-icount`): figures hardly depend on what else the host did, and know nothing of caches, TLBs and memory"
     yield "bandwidth. A copy of memory, which real processors make fast, costs as much as its instructions, and so does a page"
     yield "fault. Only columns of one table are to be compared. Sizes are small, so that a pass takes minutes: R itself is"
     yield "taken off the memory table (the peak of an R that does nothing)."

@@ -20,7 +20,7 @@ PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
 .PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
-        bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
+        bench-large-pages bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -113,6 +113,11 @@ bench-trace: ## what recording traces costs redis and ruby, beside heaptrack; pr
 
 bench-kernel: ## mmapcopy(2), fork, memcpy and mappings, in a virtual machine, into docs/results/mmapcopy.md
 	@kernel/run bench
+
+bench-kernel-r: ## R on a kernel with mmapcopy(2), in a virtual machine, into docs/results/mmapcopy-r.md
+	@$(ENSURE) build run
+	@$(MAKE) --no-print-directory build
+	@kernel/run bench-r
 
 bench-transaction: ## the transaction heap against other allocators, into docs/results/transaction.md
 	@$(ENSURE) build bench-transaction

@@ -80,6 +80,9 @@ pub const FIELDS: &[&str] = &[
     "hugetlb_bytes",
     "fallback_hugetlb",
     "fallback_lock",
+    "mmapcopy_used",
+    "copies_by_mmapcopy",
+    "fallback_mmapcopy",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

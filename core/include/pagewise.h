@@ -98,7 +98,10 @@ extern "C" {
     X(collections_asked_bytes, "memory that these gave back")                                      \
     X(hugetlb_bytes, "pages of live blocks taken from the hugetlb pool")                           \
     X(fallback_hugetlb, "the hugetlb pool could not serve a block: other pages were used")         \
-    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")
+    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")                     \
+    X(mmapcopy_used, "1: the kernel has mmapcopy(2), and copies are shared by it")                 \
+    X(copies_by_mmapcopy, "shared copies that mmapcopy(2) made, without a snapshot")               \
+    X(fallback_mmapcopy, "mmapcopy(2) could not make a copy")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator
@@ -180,7 +183,7 @@ struct pw_block_info {
     const void *address;   // of its first byte
     size_t size;           // bytes asked for
     size_t page_bytes;     // bytes of its pages
-    uint64_t snapshot;     // blocks with the same number, not 0, share pages
+    uint64_t snapshot;     // blocks with the same number, not 0, share pages (by a snapshot)
     uint32_t huge_shift;   // log2 of the size of the large pages it was laid out for; 0: none
     uint32_t from_hugetlb; // 1: pages of the hugetlb pool
     uint32_t locked;       // 1: its pages are neither shared nor moved: locked, or of the pool

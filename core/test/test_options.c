@@ -27,7 +27,7 @@ static bool same(const struct pw_options *one, const struct pw_options *other) {
            one->share == other->share && one->zero == other->zero &&
            one->collect == other->collect && one->modules == other->modules &&
            one->pool == other->pool && one->huge == other->huge && one->verbose == other->verbose &&
-           one->slack_percent == other->slack_percent &&
+           one->mmapcopy == other->mmapcopy && one->slack_percent == other->slack_percent &&
            one->decay_seconds == other->decay_seconds &&
            !strcmp(one->statistics, other->statistics);
 }
@@ -45,6 +45,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_int_equal(options.modules, PW_MODULES_R);
         assert_true(options.pool);
         assert_true(options.huge);
+        assert_true(options.mmapcopy);
         assert_false(options.verbose);
         assert_int_equal(options.slack_percent, 1);
         assert_int_equal(options.decay_seconds, 10);
@@ -83,7 +84,8 @@ static void every_documented_value_is_taken(void **state) {
         "huge=off",         "modules=r",         "modules=all",    "statistics=/x",
         "verbose=0",        "verbose=1",         "huge=always",    "huge-min=1M",
         "huge-max=4G",      "pages=transparent", "pages=ordinary", "pages=hugetlb",
-        "pages=hugetlb-1g", "lock=on",           "lock=off"};
+        "pages=hugetlb-1g", "lock=on",           "lock=off",       "mmapcopy=on",
+        "mmapcopy=off"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         read_options(good[i]);
         if (warnings) {

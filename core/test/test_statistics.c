@@ -16,7 +16,8 @@ static const char *own_path;
 static char options[160];
 
 static void start(void) {
-    snprintf(options, sizeof options, "modules=all,share=always,statistics=%s", folder);
+    snprintf(options, sizeof options, "modules=all,share=always,mmapcopy=off,statistics=%s",
+             folder);
     CHECK(pw_start(options));
 }
 

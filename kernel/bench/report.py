@@ -91,6 +91,7 @@ def page(times, options):
     yield f"{len({key[1] for key in times if key[0] == 'release' and key[3] == 'mmapcopy'})} virtual machines a kernel, " \
           f"{options.source}, " \
           f"QEMU with `{options.accelerator}`."
+    yield "What the call does for R is in [mmapcopy-r.md](mmapcopy-r.md)."
     yield ""
     if "tcg" in options.accelerator:
         yield "**The machine's processor is emulated in software.** An access to memory, a page fault and a system call"

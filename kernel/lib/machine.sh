@@ -57,24 +57,36 @@ guest_mm_programs() { # folder
 }
 
 # A file system in memory with busybox, the guest's first process and the programs of a folder.
-make_initrd() { # programs initrd
+make_initrd() { # programs initrd [root]
     local layout
     layout=$(mktemp -d)
+    [ $# -lt 3 ] || cp -a "$3/." "$layout/"
     mkdir -p "$layout"/{bin,dev,proc,sys,test,tmp}
     cp "$(command -v busybox)" "$layout/bin/busybox"
     cp "$here/test/init" "$layout/init"
     cp -r "$1/." "$layout/test/"
-    (cd "$layout" && find . | cpio --quiet --create --format=newc --owner=0:0 | gzip -1) >"$2"
+    # Not compressed: an emulated processor would take longer to unpack than the host to read it.
+    (cd "$layout" && find . | cpio --quiet --create --format=newc --owner=0:0) >"$2"
     rm -rf "$layout"
 }
 
-initrd() { # ours|mm
+initrd() { # ours|mm|library|r
     local programs=$cache/programs-$1
     rm -rf "$programs"
     mkdir -p "$programs" "$cache/logs"
-    set_tree "${series[@]}"
-    if [ "$1" = mm ]; then guest_mm_programs "$programs"; else guest_programs "$programs"; fi
-    make_initrd "$programs" "$cache/initrd-$1.gz"
+    case $1 in
+    ours | mm)
+        set_tree "${series[@]}"
+        if [ "$1" = mm ]; then guest_mm_programs "$programs"; else guest_programs "$programs"; fi
+        make_initrd "$programs" "$cache/initrd-$1"
+        ;;
+    *)
+        rm -rf "$programs-root"
+        "guest_$1" "$programs" "$programs-root"
+        make_initrd "$programs" "$cache/initrd-$1" "$programs-root"
+        rm -rf "$programs-root"
+        ;;
+    esac
 }
 
 # Emulation, unless a short run shows that the processor's own virtualisation works.
@@ -94,7 +106,7 @@ qemu() { # seconds kernel accelerator megabytes initrd append...
     # shellcheck disable=SC2086 # two lists of arguments
     timeout --kill-after=5 "$limit" ${PAGEWISE_KERNEL_NICE:-} qemu-system-x86_64 -nodefaults \
         -no-user-config -no-reboot -display none -serial stdio $accel -m "$memory" -smp "$processors" \
-        -kernel "$kernel" -initrd "$cache/initrd-$initrd.gz" \
+        -kernel "$kernel" -initrd "$cache/initrd-$initrd" \
         -append "console=ttyS0 panic=-1 oops=panic loglevel=6 $patience numa=fake=2 $*" </dev/null
 }
 
@@ -112,7 +124,7 @@ machine() { # title kernel-name seconds megabytes initrd append...
         sleep 0.5
         if ((SECONDS - begin >= next)); then
             next=$((next + 30))
-            echo "   $((SECONDS - begin)) s: $(grep -a '^#  RUN\|^# test\|^BENCH' "$machine_log" | tail -n 1 | tr -d '\r')"
+            echo "   $((SECONDS - begin)) s: $(grep -a '^#  RUN\|^# test\|^BENCH\|^RUN' "$machine_log" | tail -n 1 | tr -d '\r')"
         fi
     done
     wait "$process" || status=$?

@@ -94,7 +94,7 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<Ending> {
 }
 
 fn examine(files: &Files) -> Vec<Finding> {
-    let mut findings = probes::library();
+    let mut findings = probes::library(files);
     findings.extend(machine::findings(files));
     findings.extend(probes::findings());
     findings.extend(large_pages::findings(files));

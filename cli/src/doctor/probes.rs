@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{Finding, State};
+use super::{Files, Finding, State};
 use crate::launch::library as lookup;
 use crate::measure::page_map;
 use crate::statistics_block::Statistics;
@@ -12,29 +12,55 @@ pub fn findings() -> Vec<Finding> {
     vec![scan(), frame_numbers(), memory_file(), write_faults()]
 }
 
-/// Found, and loaded into a program that does nothing.
-pub fn library() -> Vec<Finding> {
+/// Found, and loaded into a program that does nothing; and what it found there.
+pub fn library(files: &Files) -> Vec<Finding> {
     let why = "it is preloaded into the command";
-    let finding = match lookup::PRELOAD.find() {
+    let path = match lookup::PRELOAD.find() {
         Err(failure) => {
-            Finding::new("library", State::Bad, failure.what, why).command(failure.next)
+            return vec![
+                Finding::new("library", State::Bad, failure.what, why).command(failure.next),
+            ];
         }
-        Ok(path) => match try_preloading(&path) {
-            Ok(()) => {
-                let found = format!("{} works", path.display());
-                Finding::new("library", State::Good, found, why)
-            }
-            Err(problem) => {
-                let found = format!("{}: {problem}", path.display());
-                Finding::new("library", State::Bad, found, why)
-                    .command(format!("LD_PRELOAD={} /bin/true", path.display()))
-            }
-        },
+        Ok(path) => path,
     };
-    vec![finding]
+    match try_preloading(&path) {
+        Ok(statistics) => {
+            let found = format!("{} works", path.display());
+            vec![
+                Finding::new("library", State::Good, found, why),
+                copies_by_the_kernel(&statistics, files),
+            ]
+        }
+        Err(problem) => {
+            let found = format!("{}: {problem}", path.display());
+            vec![
+                Finding::new("library", State::Bad, found, why)
+                    .command(format!("LD_PRELOAD={} /bin/true", path.display())),
+            ]
+        }
+    }
 }
 
-fn try_preloading(library: &Path) -> Result<(), String> {
+/// The library knows how to ask for mmapcopy(2), and when not to.
+fn copies_by_the_kernel(statistics: &Statistics, files: &Files) -> Finding {
+    let why = "pages of copies are shared by one system call, without snapshots";
+    if statistics.get("mmapcopy_used") > 0 {
+        return Finding::new("mmapcopy", State::Good, "works", why);
+    }
+    let is_filtered = files.text("/proc/self/status").is_some_and(|text| {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("Seccomp:"))
+            .any(|mode| mode.trim() != "0")
+    });
+    let found = if is_filtered {
+        "not asked for: system calls are filtered here; copies share snapshots"
+    } else {
+        "this kernel does not have it; copies share snapshots"
+    };
+    Finding::new("mmapcopy", State::Note, found, why)
+}
+
+fn try_preloading(library: &Path) -> Result<Statistics, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let options = format!("policy=auto,statistics={}", folder.path().display());
     lookup::try_loading(library, &options)?;
@@ -42,7 +68,7 @@ fn try_preloading(library: &Path) -> Result<(), String> {
     if statistics.processes == 0 {
         return Err("loaded, but it left no statistics".into());
     }
-    Ok(())
+    Ok(statistics)
 }
 
 fn scan() -> Finding {
@@ -96,4 +122,29 @@ fn write_faults() -> Finding {
     // SAFETY: the descriptor was opened just now and nobody else knows it.
     unsafe { libc::close(file as libc::c_int) };
     Finding::new("userfaultfd", State::Good, "works", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::fake;
+    use super::*;
+    use crate::statistics_block::tests::bytes;
+
+    #[test]
+    fn mmapcopy_is_what_the_library_says() {
+        let (_root, open) = fake(&[("proc/self/status", "Name:\tx\nSeccomp:\t0\n")]);
+        let (_other, filtered) = fake(&[("proc/self/status", "Name:\tx\nSeccomp:\t2\n")]);
+        let without = Statistics::default();
+        let finding = copies_by_the_kernel(&without, &open);
+        assert_eq!(finding.state, State::Note);
+        assert!(finding.found.contains("does not have it"));
+        let finding = copies_by_the_kernel(&without, &filtered);
+        assert!(finding.found.contains("filtered"));
+        let folder = tempfile::tempdir().expect("folder");
+        let block = bytes(&[("mmapcopy_used", 1)]);
+        std::fs::write(folder.path().join("pagewise-1.stats"), block).expect("block");
+        let with = Statistics::read_folder(folder.path()).expect("statistics");
+        let finding = copies_by_the_kernel(&with, &open);
+        assert_eq!(finding.state, State::Good);
+    }
 }

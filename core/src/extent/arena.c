@@ -481,8 +481,7 @@ void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
         char *from = pw_extent_address(arena, piece);
         char *to = pw_extent_address(arena, extent) + (size_t)done * PW_PAGE;
         tag(arena, pw_extent_number(arena, piece));
-        if (!pw_os_move(from, (size_t)pages * PW_PAGE, to)) {
-            PW_COUNT(arena->stats, fallback_move, 1);
+        if (!pw_arena_move(arena, from, (size_t)pages * PW_PAGE, to)) {
             coalesce_into_pool(arena, piece, PW_EXTENT_WARM);
             break;
         }

@@ -33,6 +33,7 @@ struct pw_extent {
     bool judged;             // the predictor has seen what became of this copy
     bool copied;             // its shared pages came by a copy into it, not out of it
     bool watched;            // a plain copy that the predictor watches
+    bool called;             // mmapcopy(2) has copied pages of it, from it or to it
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
     uint16_t data_offset; // of the block's first byte in the extent, at most one page
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
@@ -44,10 +45,14 @@ struct pw_extent {
     size_t user_size;       // bytes asked for
 
     // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
-    // from its page share_offset on. snapshot 0: not shared.
+    // from its page share_offset on. snapshot 0: not mapped onto one; of a block with `called` the
+    // same pages may be shared all the same, with blocks of which the kernel alone keeps account.
     uint32_t snapshot, share_first, share_pages, share_offset;
     uint32_t next_member; // of the same snapshot
-    uint64_t site;        // who asked for the copy
+    // Of a copy made by mmapcopy(2), page copy_first on: which pages of which block it is a copy
+    // of.
+    uint32_t origin, origin_generation, copy_first, copy_pages;
+    uint64_t site; // who asked for the copy
 };
 
 #define PW_ARENA_STEP_PAGES 4096u      // grows by 16 MB
@@ -110,6 +115,11 @@ static inline struct pw_extent *pw_extent_at(struct pw_arena *arena, uint32_t nu
     return &arena->extents[number / PW_EXTENT_CHUNK][number % PW_EXTENT_CHUNK];
 }
 
+// Do pages of it cost nothing until they are written? Then they are not warm when it is freed.
+static inline bool pw_extent_is_shared(const struct pw_extent *extent) {
+    return extent->snapshot || extent->called;
+}
+
 uint32_t pw_extent_number(const struct pw_arena *arena, const struct pw_extent *extent);
 
 static inline char *pw_extent_address(const struct pw_arena *arena,
@@ -156,6 +166,14 @@ bool pw_mappings_relieve(struct pw_arena *arena);
 
 // New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
+
+// After a failed call that may have left a hole there: make the place memory again, whatever it
+// takes. The next block that is put there would find the hole.
+void pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
+
+// Move pages to a place in the arena whose contents are dead. False: they are where they were, the
+// place is blank, and the fall-back has been counted.
+bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
 
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);

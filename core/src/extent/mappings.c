@@ -98,3 +98,18 @@ bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
     return pw_os_map_blank(address, size) ||
            (pw_mappings_relieve(arena) && pw_os_map_blank(address, size));
 }
+
+void pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
+    while (!pw_arena_blank(arena, address, size) && !pw_os_is_mapped(address, size)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+    }
+}
+
+bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
+    if (pw_os_move(from, size, to)) {
+        return true;
+    }
+    PW_COUNT(arena->stats, fallback_move, 1);
+    pw_arena_mend(arena, to, size);
+    return false;
+}

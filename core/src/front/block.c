@@ -58,10 +58,7 @@ static void repair(struct pw_extent *extent) {
     if (held >= all || held % PW_PAGE != 0 || held == 0) {
         return;
     }
-    while (!pw_arena_blank(&pw_process.arena, start + held, all - held) &&
-           !pw_os_is_mapped(start + held, all - held)) {
-        PW_COUNT(&pw_process.stats, fallback_map, 1);
-    }
+    pw_arena_mend(&pw_process.arena, start + held, all - held);
     write_header(extent);
     extent->user_size = held - extent->data_offset;
     extent->sparse = true;
@@ -241,7 +238,7 @@ static void report_zero_pages(const struct pw_extent *extent) {
 static enum pw_extent_state release_state(struct pw_extent *extent) {
     pw_fate_ends(extent);
     report_zero_pages(extent);
-    if (extent->snapshot) {
+    if (pw_extent_is_shared(extent)) {
         return pw_share_drop_block(&pw_process.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
     if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
@@ -326,7 +323,7 @@ void pw_block_reject_dead(const void *block, const char *function) {
 static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (extent->snapshot || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
+    if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
         pages > LARGEST_PAGES || !pw_mappings_may_rise(arena)) {
         return NULL;
     }
@@ -337,8 +334,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
-    if (!pw_os_move(from, moved, to)) {
-        PW_COUNT(&pw_process.stats, fallback_move, 1);
+    if (!pw_arena_move(arena, from, moved, to)) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }

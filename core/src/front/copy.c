@@ -12,6 +12,7 @@ struct copy {
     uint32_t from, to, pages;
     char *whole;        // destination of the first whole page
     const char *origin; // its source
+    bool by_call;       // mmapcopy(2) can make it
 };
 
 // Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its
@@ -39,6 +40,7 @@ static bool find_pages(struct copy *copy, char *to, const char *from, size_t siz
     }
     copy->whole = to + lead;
     copy->origin = from + lead;
+    copy->by_call = false;
     bool to_the_end =
         ends_block(copy->source, from, size) && ends_block(copy->destination, to, size);
     copy->pages = (uint32_t)((size - lead + (to_the_end ? PW_PAGE - 1 : 0)) / PW_PAGE);
@@ -76,7 +78,8 @@ static void save_warm_pages(const struct copy *copy) {
     struct pw_extent *destination = copy->destination;
     uint32_t end = copy->to + copy->pages;
     uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
-    if (!pw_process.options.pool || warm_end < copy->to + 16) {
+    // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
+    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16) {
         return;
     }
     uint32_t pages = warm_end - copy->to;
@@ -84,32 +87,22 @@ static void save_warm_pages(const struct copy *copy) {
     if (!saved) {
         return;
     }
-    if (saved->pages == pages &&
-        pw_os_move(copy->whole, (size_t)pages * PW_PAGE, pw_extent_address(arena, saved))) {
+    if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
+                                               pw_extent_address(arena, saved))) {
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {
-        PW_COUNT(&pw_process.stats, fallback_move, 1);
         pw_arena_release(arena, saved, PW_EXTENT_COLD);
     }
 }
 
-// After a failed mapping the destination may have a hole: it must be memory again, whatever it
-// takes.
-static void repair_destination(const struct copy *copy) {
-    size_t size = (size_t)copy->pages * PW_PAGE;
-    while (!pw_arena_blank(&pw_process.arena, copy->whole, size) &&
-           !pw_os_is_mapped(copy->whole, size)) {
-        PW_COUNT(&pw_process.stats, fallback_map, 1);
-    }
-}
-
-// Map the destination onto the source's snapshot.
+// Map the destination onto the source's snapshot, or onto its pages.
 static bool attach(const struct copy *copy) {
     save_warm_pages(copy);
-    if (!pw_share_attach(&pw_process.share, copy->destination, copy->to, copy->source, copy->from,
-                         copy->pages)) {
-        repair_destination(copy);
+    bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
+        &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
+    if (!attached) {
+        pw_arena_mend(&pw_process.arena, copy->whole, (size_t)copy->pages * PW_PAGE);
         return false;
     }
     copy->destination->copied = true;
@@ -136,7 +129,7 @@ static bool free_destination(struct copy *copy) {
 }
 
 // What the policy needs to know. False: a shape that cannot be shared.
-static bool ask(const struct copy *copy, const void *site, bool by_extension,
+static bool ask(struct copy *copy, const void *site, bool by_extension,
                 struct pw_copy_question *question) {
     struct pw_extent *source = copy->source;
     *question = (struct pw_copy_question){
@@ -147,6 +140,8 @@ static bool ask(const struct copy *copy, const void *site, bool by_extension,
         .by_extension = by_extension,
     };
     if (!source->snapshot) {
+        // As cheap as a copy of pages that are published already.
+        copy->by_call = question->published = pw_share_calls(&pw_process.share, source);
         return true;
     }
     uint32_t shared_end = source->share_first + source->share_pages;
@@ -161,8 +156,9 @@ static bool ask(const struct copy *copy, const void *site, bool by_extension,
 
 static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
-    return pw_share_ready(&pw_process.share, publishing) && free_destination(copy) &&
-           (!publishing || publish(copy)) && attach(copy);
+    bool ready = copy->by_call ? pw_share_ready_to_call(&pw_process.share)
+                               : pw_share_ready(&pw_process.share, publishing);
+    return ready && free_destination(copy) && (!publishing || publish(copy)) && attach(copy);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
@@ -271,18 +267,24 @@ static bool zero_existing(char *start, char *end, uint64_t *skipped) {
     return done;
 }
 
+// Shared pages would be copied by the kernel only to be overwritten: they become blank first. Those
+// on a snapshot must, because they look absent and do not read zero.
+static bool blank_shared(struct pw_extent *extent, char *start, char *end) {
+    uint32_t first = (uint32_t)((start - pw_extent_address(&pw_process.arena, extent)) / PW_PAGE);
+    uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
+    if (extent->snapshot) {
+        return covers(first, pages, extent) && pw_share_drop(&pw_process.share, extent);
+    }
+    return pw_share_blank_called(&pw_process.share, extent, first, pages);
+}
+
 // Whole pages of the fill, for which the extent's own knowledge pays.
 static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     struct pw_arena *arena = &pw_process.arena;
     uint64_t skipped = 0;
-    if (extent->snapshot) {
-        uint32_t first = (uint32_t)((start - pw_extent_address(arena, extent)) / PW_PAGE);
-        uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
-        // Pages on a snapshot look absent, but do not read zero: they must become blank first.
-        if (!covers(first, pages, extent) || !pw_share_drop(&pw_process.share, extent)) {
-            return false;
-        }
-    } else if (!extent->untouched) {
+    bool published = extent->snapshot != 0;
+    bool blank = pw_extent_is_shared(extent) && blank_shared(extent, start, end);
+    if (!blank && (published || !extent->untouched)) {
         return false;
     }
     char *warm_end = pw_extent_address(arena, extent) + (size_t)extent->warm_pages * PW_PAGE;

@@ -64,15 +64,28 @@ static void judge_plain(struct pw_prediction *prediction) {
 
 // --- shared copies -----------------------------------------------------------
 
+static bool is_shared_copy(const struct pw_extent *extent) {
+    return extent->copied && pw_extent_is_shared(extent);
+}
+
+static uint32_t copied_pages(const struct pw_extent *copy) {
+    return copy->snapshot ? copy->share_pages : copy->copy_pages;
+}
+
+// How many of its pages a shared copy no longer shares. False: not known.
+static bool count_written(const struct pw_extent *copy, uint64_t *written) {
+    return copy->snapshot ? pw_share_count_private(&pw_process.share, copy, copy->share_first,
+                                                   copy->share_pages, written)
+                          : pw_share_estimate_private(&pw_process.share, copy, written);
+}
+
 static void judge_shared(struct pw_prediction *prediction) {
     struct pw_extent *last = pw_extent_at(&pw_process.arena, prediction->watched);
     uint64_t written = 0;
-    if (!last->snapshot || last->judged) {
+    if (!is_shared_copy(last) || last->judged) {
         prediction->watched = 0;
-    } else if (pw_share_count_private(&pw_process.share, last, last->share_first, last->share_pages,
-                                      &written) &&
-               written * 2 > last->share_pages) {
-        pw_predictor_report(prediction, written, last->share_pages, false);
+    } else if (count_written(last, &written) && written * 2 > copied_pages(last)) {
+        pw_predictor_report(prediction, written, copied_pages(last), false);
         PW_COUNT(&pw_process.stats, predictor_misses, 1);
         last->judged = true;
         prediction->watched = 0;
@@ -96,12 +109,11 @@ void pw_fate_look(struct pw_prediction *prediction) {
 
 static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *prediction) {
     uint64_t written = 0;
-    if (extent->judged || !pw_share_count_private(&pw_process.share, extent, extent->share_first,
-                                                  extent->share_pages, &written)) {
+    if (extent->judged || !count_written(extent, &written)) {
         return;
     }
     PW_COUNT(&pw_process.stats, private_copy_bytes, written * PW_PAGE);
-    if (pw_predictor_report(prediction, written, extent->share_pages, true)) {
+    if (pw_predictor_report(prediction, written, copied_pages(extent), true)) {
         PW_COUNT(&pw_process.stats, predictor_misses, 1);
     } else {
         PW_COUNT(&pw_process.stats, predictor_hits, 1);
@@ -109,7 +121,7 @@ static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *pre
 }
 
 void pw_fate_ends(struct pw_extent *extent) {
-    bool shared = extent->snapshot && extent->copied;
+    bool shared = is_shared_copy(extent);
     if (!shared && !extent->watched) {
         return;
     }

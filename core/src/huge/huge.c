@@ -49,9 +49,7 @@ static bool take_from_pool(struct pw_arena *arena, struct pw_extent *extent, uns
         return true;
     }
     // The refused mapping may have left a hole.
-    while (!pw_arena_blank(arena, start, size) && !pw_os_is_mapped(start, size)) {
-        PW_COUNT(arena->stats, fallback_map, 1);
-    }
+    pw_arena_mend(arena, start, size);
     PW_COUNT(arena->stats, fallback_hugetlb, 1);
     return false;
 }
@@ -126,7 +124,13 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
         return;
     }
     pw_os_copy(pages, start, size);
-    if (pw_os_move(pages, size, start)) {
+    bool moved = pw_os_move(pages, size, start);
+    if (!moved && !pw_os_is_mapped(start, size)) { // the pool's pages are gone all the same
+        pw_arena_mend(arena, start, size);
+        pw_os_copy(start, pages, size);
+        moved = true;
+    }
+    if (moved) {
         PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)size);
         extent->hugetlb = 0;
     }

@@ -15,7 +15,7 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "pagemap_read", "fork_marker", "witness",      "threads",    "pressure",     "keeper",
     "peek",         "room",        "spool_create", "spool_stat", "spool_room",   "spool_map",
     "spool_keep",   "protect",     "hugetlb",      "collapse",   "lock",         "file_seal",
-    "file_open",    "file_read",
+    "file_open",    "file_read",   "mmapcopy",
 };
 
 static struct {

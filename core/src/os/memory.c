@@ -136,10 +136,12 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
 
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
-    void *got =
-        PW_OS_FAULT(PW_SITE_MOVE)
-            ? MAP_FAILED
-            : mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    if (PW_OS_FAULT(PW_SITE_MOVE)) {
+        munmap(to, size); // as such a kernel would
+        errno = saved;
+        return false;
+    }
+    void *got = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
     errno = saved;
     return got == to;
 }

@@ -32,6 +32,19 @@ bool pw_os_map_blank(void *address, size_t size);
 // A private, copy-on-write mapping of file `fd` at `offset`, in place of whatever is mapped.
 bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset);
 
+// mmapcopy(2) (kernel/man/mmapcopy.2): pages appear a second time in this process, shared
+// copy-on-write. Does this kernel have it? Asks by calling it, which harms nothing whatever the
+// kernel does: mmapcopy.c says why.
+bool pw_os_has_mmapcopy(void);
+
+// Make [to, to + size), whatever is mapped there, a copy of the pages at `from`.
+enum pw_os_copied {
+    PW_OS_COPIED,
+    PW_OS_COPY_FAILED, // `to` may be unmapped, or hold a part of the copy
+    PW_OS_COPY_DENIED, // the kernel no longer offers the call to this process
+};
+enum pw_os_copied pw_os_mmapcopy(void *to, const void *from, size_t size);
+
 // Give address space back.
 bool pw_os_unmap(void *address, size_t size);
 
@@ -54,7 +67,9 @@ void *pw_os_map_aligned(size_t size, size_t alignment);
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment);
 
 // Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
-// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole.
+// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole. False: `from`
+// is as before, and `to` may be unmapped: kernels (6.12 among them) unmap it before they look
+// whether `from` lies in one mapping.
 bool pw_os_move(void *from, size_t size, void *to);
 
 // Drop the contents of private anonymous pages: they read zero afterwards.
@@ -232,6 +247,10 @@ bool pw_os_address_space_is_limited(void);
 
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
 void pw_os_include_files_in_core(void);
+
+// Is a filter in force that may end the process for a system call it does not know? True when in
+// doubt.
+bool pw_os_is_filtered(void);
 
 unsigned pw_os_thread_count(void); // 0: unknown
 uint64_t pw_os_now_ms(void);       // monotonic

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 enum pw_copy_answer {
-    PW_COPY_SHARE,           // map the destination onto the source's snapshot
+    PW_COPY_SHARE,           // map the destination onto the source's snapshot, or call mmapcopy(2)
     PW_COPY_PUBLISH,         // publish the source first, then share
     PW_COPY_PLAIN_WARM,      // copy: warm pages are there to be used
     PW_COPY_PLAIN_PREDICTED, // copy: the predictor expects an overwrite
@@ -27,7 +27,8 @@ struct pw_copy_question {
     uint32_t pages;             // to be shared
     uint32_t destination_pages; // of the whole destination block
     uint32_t destination_warm;  // of these, warm when it was allocated
-    bool published;             // the source shares all of these pages already
+    bool published;             // all of these pages can be shared as they are: the source shares
+                                // them already, or mmapcopy(2) makes the copy
     uint64_t written;           // of these, how many the source has replaced since
     uint64_t site;              // the caller
     bool by_extension;          // who is the library of a package, not the runtime

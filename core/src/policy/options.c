@@ -77,6 +77,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         .policy = policy,
         .threshold = DEFAULT_THRESHOLD,
         .slack_percent = 1,
+        .mmapcopy = true,
         .decay_seconds = 10,
     };
     switch (policy) {
@@ -121,6 +122,7 @@ static const struct option known_options[] = {
     {"slack", KIND_UNSIGNED, AT(slack_percent), NULL, 0, 100},
     {"decay", KIND_UNSIGNED, AT(decay_seconds), NULL, 0, 3600},
     {.name = "share", .kind = KIND_WORD, .offset = AT(share), .words = share_modes},
+    {.name = "mmapcopy", .kind = KIND_SWITCH, .offset = AT(mmapcopy), .words = switches},
     {.name = "zero", .kind = KIND_WORD, .offset = AT(zero), .words = zero_modes},
     {.name = "collect", .kind = KIND_WORD, .offset = AT(collect), .words = collect_modes},
     {.name = "modules", .kind = KIND_WORD, .offset = AT(modules), .words = module_sets},

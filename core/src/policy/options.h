@@ -38,7 +38,7 @@ struct pw_options {
     int huge;                  // enum pw_huge_mode
     int pages;                 // enum pw_page_source, of large blocks
     size_t huge_min, huge_max; // bytes; 0: by mode
-    bool pool, lock, verbose;
+    bool pool, lock, mmapcopy, verbose;
     unsigned slack_percent, decay_seconds;
     char statistics[256]; // folder; empty: none
 };

@@ -135,6 +135,7 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
         pw_snapshot_release(share, number);
         return 0;
     }
+    pw_call_forget(share, source);
     source->share_first = first;
     source->share_pages = done;
     source->share_offset = 0;
@@ -178,6 +179,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
         PW_COUNT(share->stats, fallback_pagemap, 1);
         return false;
     }
+    pw_call_forget(share, destination);
     destination->share_first = to;
     destination->share_pages = pages;
     destination->share_offset = offset;
@@ -191,7 +193,10 @@ static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t firs
         PW_COUNT(share->stats, fallback_map, 1);
         return false;
     }
-    pw_snapshot_remove_owner(share, extent);
+    if (extent->snapshot) {
+        pw_snapshot_remove_owner(share, extent);
+    }
+    pw_call_forget(share, extent);
     return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Snapshots and the files that hold them: allocation, ownership, release. Private to share.
+// Snapshots and the files that hold them: allocation, ownership, release; and what is known of
+// copies made without. Private to share.
 #ifndef PW_SHARE_SNAPSHOT_H
 #define PW_SHARE_SNAPSHOT_H
 
@@ -28,5 +29,8 @@ bool pw_snapshot_may_punch(struct pw_share *share, struct pw_snapshot_file *file
 
 // Is there, or can there be, a file to publish into?
 bool pw_snapshot_file_ready(struct pw_share *share);
+
+// Forget that mmapcopy(2) has copied pages of the extent: they are its own again, or on a snapshot.
+void pw_call_forget(struct pw_share *share, struct pw_extent *extent);
 
 #endif

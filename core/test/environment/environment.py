@@ -41,6 +41,8 @@ class Bench:
         self.basics = os.path.join(arguments.folder, "environment_basics")
         self.linked = os.path.join(arguments.folder, "environment_linked")
         self.library = os.path.join(os.path.dirname(self.preload), "libpagewise.so")
+        self.double = os.path.join(arguments.folder, "libmmapcopy-double.so")
+        self.kernel = None  # which one the double plays (mmapcopy_double.c); None: the real one
         self.count = 0
 
     def environment(self, options, statistics):
@@ -49,6 +51,9 @@ class Bench:
         environment["LC_ALL"] = "C"
         if options is not None:
             environment["LD_PRELOAD"] = self.preload
+            if self.kernel:
+                environment["LD_PRELOAD"] = f"{self.double}:{self.preload}"
+                environment["PAGEWISE_TEST_MMAPCOPY"] = self.kernel
             environment["PAGEWISE_OPTIONS"] = f"{options},statistics={statistics}"
         return environment
 
@@ -579,6 +584,28 @@ def r(bench):
             raise Failure(f"without /sys: {status} {error}")
 
 
+# --- mmapcopy(2) ------------------------------------------------------------------------------------------------------
+
+
+def mmapcopy(bench):
+    """The library as it is installed, and R, on a kernel that has the call: played by a double in front of it."""
+    by_call = ["copies_by_mmapcopy"]
+    for bench.kernel in ("emulated", "hole"):
+        for case in ("work", "signals", "threads", "fork-in-threads"):
+            bench.work(case, counters=by_call, every_options=(ALWAYS, LAZY))
+    bench.kernel = "emulated"
+    sums = bench.work("work", counters=SHARED, every_options=(ALWAYS + ",mmapcopy=off",))
+    if sums["copies_by_mmapcopy"] or not sums["publishes"]:
+        raise Failure(f"switched off, {sums['copies_by_mmapcopy']} copies were made by the call")
+    if shutil.which("Rscript"):
+        script = os.path.join(bench.folder, "script.R")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(R_SCRIPT)
+        sums = bench.same(["Rscript", "--vanilla", script], by_call, every_options=("policy=auto", "policy=share"))
+        if sums["publishes"] or sums["fallback_mmapcopy"]:
+            raise Failure(f"{sums['publishes']} snapshots were written, {sums['fallback_mmapcopy']} calls failed")
+
+
 CASES = {
     "basics": basics,
     "linked": linked,
@@ -592,6 +619,7 @@ CASES = {
     "map-count-none": map_count_none,
     "many-copies": many_copies,
     "denied": denied,
+    "mmapcopy": mmapcopy,
     "no-proc": no_proc,
     "core-dump": core_dump,
     "spawn": spawn,

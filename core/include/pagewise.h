@@ -98,7 +98,11 @@ extern "C" {
     X(collections_asked_bytes, "memory that these gave back")                                      \
     X(hugetlb_bytes, "pages of live blocks taken from the hugetlb pool")                           \
     X(fallback_hugetlb, "the hugetlb pool could not serve a block: other pages were used")         \
-    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")
+    X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")                     \
+    X(segments_taken, "segments of small blocks made (policy general)")                            \
+    X(segments_returned, "of these, released because they had become empty")                       \
+    X(segment_idle_bytes, "pages inside segments given back because they held no block")           \
+    X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

@@ -6,6 +6,7 @@
 #define PW_FRONT_PROCESS_H
 
 #include "extent/extent.h"
+#include "general/general.h"
 #include "huge/huge.h"
 #include "pagewise.h"
 #include "policy/copy.h"
@@ -33,6 +34,9 @@ struct pw_process {
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
 
+    struct pw_general general; // policy general
+    pthread_key_t thread_end;  // of a thread with a cache
+
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t freed_since;     // managed blocks freed since the last collection end
@@ -56,6 +60,10 @@ struct pw_gate {
     bool map_directly;     // policies direct and ksm: the C library maps each large block
     bool mergeable;        // and marks it for KSM
     bool preloaded;        // the whole program's malloc family is ours already
+    bool serves_all;       // and it can serve small blocks as well: policy general
+    bool general;          // it does
+    size_t largest_small;  // up to this size from segments
+    uint8_t *classes;      // of the pages from `base` on
 };
 
 PW_API extern struct pw_gate pw_gate;

@@ -188,7 +188,7 @@ static struct pw_extent *take_aligned(uint32_t pages, size_t alignment) {
 
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bool collected) {
     uint16_t offset = data_offset_for(alignment);
-    size_t pages = pw_pages_for(size + offset);
+    size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
         return NULL;
     }

@@ -135,6 +135,12 @@ void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
     return zeroed ? pw_c_calloc(1, size) : pw_c_malloc(size);
 }
 
+void pw_general_free_large(void *block) {
+    if (!pw_block_free(block)) {
+        __libc_free(block);
+    }
+}
+
 // The first class whose blocks hold `size` bytes and are multiples of the alignment: segments start
 // at a page. PW_GENERAL_CLASSES: none.
 static unsigned aligned_class(size_t alignment, size_t size) {

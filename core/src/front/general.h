@@ -22,6 +22,7 @@ bool pw_general_open(const struct pw_options *options);
 PW_API void *pw_general_refill(unsigned class_number);
 PW_API void pw_general_flush(unsigned class_number, void *block);
 PW_API void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed);
+PW_API void pw_general_free_large(void *block);
 PW_API void *pw_general_resize(void *block, size_t size);
 PW_API size_t pw_general_usable(const void *block);
 
@@ -54,9 +55,7 @@ static inline void pw_general_free(void *block) {
     }
     unsigned class_and_one = pw_general_class_at(pw_gate.classes, offset);
     if (PW_UNLIKELY(class_and_one == 0)) {
-        if (!pw_block_free(block)) {
-            __libc_free(block);
-        }
+        pw_general_free_large(block);
         return;
     }
     if (PW_UNLIKELY(!pw_cache_push(class_and_one - 1, block))) {

@@ -80,6 +80,10 @@ pub const FIELDS: &[&str] = &[
     "hugetlb_bytes",
     "fallback_hugetlb",
     "fallback_lock",
+    "segments_taken",
+    "segments_returned",
+    "segment_idle_bytes",
+    "fallback_general",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 //
 // Threads allocate, resize, hand to each other and release blocks of all sizes, beside a model of
 // what each must contain, while others of them end, begin, fork and trim.
-//     test_general_stress [--seed N] [--steps N] [--threads N] [--forks 0|1] [--options STRING]
+//     test_general_stress [--seed N] [--steps N] [--threads N] [--forks 0|1] [--options STRING] [--faults 1]
+// With --faults, the same in a child for each system call that can fail, and each way of failing.
 #include "front/general.h"
+#include "os/fault.h"
 #include "pagewise.h"
 #include "support.h"
 
@@ -29,9 +31,9 @@ static struct {
 static struct {
     uint64_t seed, steps;
     unsigned threads;
-    bool forks;
+    bool forks, faults;
     const char *options;
-} setting = {1, 20000, 4, true, "policy=general"};
+} setting = {1, 20000, 4, true, false, "policy=general"};
 
 // --- contents ----------------------------------------------------------------------------
 
@@ -45,8 +47,8 @@ static size_t next_place(const struct block *block, size_t at) {
     return inside ? at + 509 : at + 1;
 }
 
-static void write_from(const struct block *block, size_t from) {
-    for (size_t at = from ? 0 : 0; at < block->size; at = next_place(block, at)) {
+static void fill(const struct block *block) {
+    for (size_t at = 0; at < block->size; at = next_place(block, at)) {
         block->data[at] = byte_at(block, at);
     }
 }
@@ -98,7 +100,7 @@ static struct block allocate(struct random *noise) {
     if (random_chance(noise, 10)) { // a program may use all of it
         block.size = usable;
     }
-    write_from(&block, 0);
+    fill(&block);
     return block;
 }
 
@@ -127,7 +129,7 @@ static void resize(struct block *block, struct random *noise) {
         CHECK(moved[at] == byte_at(block, at));
     }
     block->size = size;
-    write_from(block, 0);
+    fill(block);
 }
 
 static void trade(struct block *own, struct random *noise) {
@@ -249,6 +251,59 @@ static void run_generation(unsigned generation) {
     }
 }
 
+// --- faults ------------------------------------------------------------------------------
+
+struct fault {
+    enum pw_os_site site;
+    unsigned long first, period;
+};
+
+static void run_all(void) {
+    for (unsigned generation = 0; generation < 3; generation++) {
+        run_generation(generation);
+    }
+    for (int i = 0; i < SHARED_BLOCKS; i++) {
+        release(&shared[i].block);
+    }
+    pw_trim();
+}
+
+static void run_fault(void *argument) {
+    const struct fault *fault = argument;
+    alarm(100);
+    pw_os_fault_plan(fault->site, ENOMEM, fault->first, fault->period);
+    pw_start(setting.options); // or not: then the C library serves
+    run_all();
+    struct pw_statistics now;
+    pw_statistics_read(&now, sizeof now);
+    bool reached = pw_os_fault_calls(fault->site) >= fault->first;
+    bool serves_none = fault->first == 1 && fault->period == 1 &&
+                       (fault->site == PW_SITE_MAP_NEW || fault->site == PW_SITE_RESERVE ||
+                        fault->site == PW_SITE_PROTECT || fault->site == PW_SITE_MAP_TABLE);
+    CHECK(!reached || !serves_none || now.fallback_general > 0);
+}
+
+static int run_faults(void) {
+    static const enum pw_os_site sites[] = {
+        PW_SITE_MAP_NEW, PW_SITE_MAP_BLANK, PW_SITE_MAP_TABLE, PW_SITE_RESERVE,
+        PW_SITE_UNMAP,   PW_SITE_MOVE,      PW_SITE_DISCARD,   PW_SITE_PROTECT,
+        PW_SITE_KEEPER,  PW_SITE_FORK_MARKER};
+    static const unsigned long shapes[][2] = {{1, 1}, {1, 0}, {2, 0}, {2, 1}, {3, 2}, {7, 5}};
+    int failures = 0;
+    for (size_t site = 0; site < sizeof sites / sizeof *sites; site++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            struct fault fault = {sites[site], shapes[i][0], shapes[i][1]};
+            int status = run_in_child(run_fault, &fault);
+            if (status != 0) {
+                fprintf(stderr, "%s, first %lu, period %lu: status %x\n",
+                        pw_os_site_names[fault.site], fault.first, fault.period, (unsigned)status);
+                failures++;
+            }
+        }
+    }
+    return failures > 0;
+}
+
 int main(int count, char **arguments) {
     for (int i = 1; i + 1 < count; i += 2) {
         const char *value = arguments[i + 1];
@@ -260,6 +315,8 @@ int main(int count, char **arguments) {
             setting.threads = (unsigned)strtoul(value, NULL, 10) % (MOST_THREADS + 1);
         } else if (!strcmp(arguments[i], "--forks")) {
             setting.forks = *value == '1';
+        } else if (!strcmp(arguments[i], "--faults")) {
+            setting.faults = *value == '1';
         } else if (!strcmp(arguments[i], "--options")) {
             setting.options = value;
         }
@@ -267,17 +324,14 @@ int main(int count, char **arguments) {
     printf("seed %llu\n", (unsigned long long)setting.seed);
     fflush(stdout);
     pw_gate.serves_all = true;
-    CHECK(pw_start(setting.options) && pw_gate.general);
     for (int i = 0; i < SHARED_BLOCKS; i++) {
         pthread_mutex_init(&shared[i].lock, NULL);
     }
-    for (unsigned generation = 0; generation < 3; generation++) {
-        run_generation(generation);
+    if (setting.faults) {
+        return run_faults();
     }
-    for (int i = 0; i < SHARED_BLOCKS; i++) {
-        release(&shared[i].block);
-    }
-    pw_trim();
+    CHECK(pw_start(setting.options) && pw_gate.general);
+    run_all();
     // The threads have ended, and nothing of theirs is left behind.
     struct pw_general_usage usage;
     pw_general_usage(&pw_process.general, &usage);

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test test-r check-r test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
+.PHONY: help build core cli jvm run test test-r check-r test-programs test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
         bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -58,12 +58,17 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg kernel lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench programs ruby r rpkg kernel lint
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
 	@test/r/run
+
+test-programs: ## other programs and the tests of Python and Ruby, all their memory from Pagewise
+	@$(ENSURE) build test programs
+	@$(MAKE) --no-print-directory build
+	@test/programs/run --all
 
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test

@@ -172,6 +172,10 @@ PW_API void *pw_zero(void *to, size_t size);
 // of ours until this returns: all-zero pages are given back. Returns the bytes given back.
 PW_API size_t pw_collection_ended(void);
 
+// The same for a caller that cannot speak for other threads: all-zero pages are given back only if
+// no other thread runs that could be writing to one.
+PW_API size_t pw_collection_noticed(void);
+
 // Give back every warm page, and what the C library released without our knowledge. Returns the
 // bytes given back.
 PW_API size_t pw_trim(void);

@@ -113,7 +113,7 @@ void *pw_general_refill(unsigned class_number) {
     if (block) {
         return block;
     }
-    if (pw_gate.general) {
+    if (pw_gate.general && !pw_general_thread.inside) {
         PW_COUNT(&pw_process.stats, fallback_general, 1);
     }
     return pw_c_malloc(pw_class_size(class_number));

@@ -20,7 +20,7 @@ PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
 .PHONY: help build core cli jvm run test test-r check-r test-programs test-sanitize test-kernel bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction \
-        bench-large-pages bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
+        bench-large-pages bench-rails bench-kernel bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -121,6 +121,11 @@ bench-metis: ## the Metis paper's table and figures on seven Java workloads, int
 	@$(MAKE) --no-print-directory build
 	@if ! ls build/metis/*.trace >/dev/null 2>&1; then $(MAKE) --no-print-directory record-jvm-workloads; fi
 	@bench/metis/run --workloads "$(WORKLOADS)" $(if $(SEEDS),--seeds $(SEEDS))
+
+bench-rails: ## Rails on puma under seven allocators, into docs/results/rails.md (resumable)
+	@$(ENSURE) build bench-rails
+	@$(MAKE) --no-print-directory build
+	@bench/rails/run --runs $(RUNS) $(if $(REQUESTS),--requests $(REQUESTS))
 
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test

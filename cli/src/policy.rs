@@ -50,7 +50,9 @@ impl Policy {
             Self::Ksm | Self::KsmAggressive => {
                 Some("the kernel merges equal pages, and freed blocks go back to it at once")
             }
-            Self::General => Some("all its blocks were ours, and empty memory went back to the kernel"),
+            Self::General => {
+                Some("all its blocks were ours, and empty memory went back to the kernel")
+            }
             _ => None,
         }
     }

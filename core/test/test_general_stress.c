@@ -2,7 +2,8 @@
 //
 // Threads allocate, resize, hand to each other and release blocks of all sizes, beside a model of
 // what each must contain, while others of them end, begin, fork and trim.
-//     test_general_stress [--seed N] [--steps N] [--threads N] [--forks 0|1] [--options STRING] [--faults 1]
+//     test_general_stress [--seed N] [--steps N] [--threads N] [--forks 0|1] [--options STRING]
+//     [--faults 1]
 // With --faults, the same in a child for each system call that can fail, and each way of failing.
 #include "front/general.h"
 #include "os/fault.h"
@@ -116,8 +117,8 @@ static void release(struct block *block) {
 }
 
 static void resize(struct block *block, struct random *noise) {
-    size_t size = random_chance(noise, 3) ? block->size + random_below(noise, 100)
-                                          : choose_size(noise) + 1;
+    size_t size =
+        random_chance(noise, 3) ? block->size + random_below(noise, 100) : choose_size(noise) + 1;
     size += size == 0;
     verify(block, block->size);
     unsigned char *moved = pw_general_realloc(block->data, size);
@@ -285,8 +286,8 @@ static void run_fault(void *argument) {
 
 static int run_faults(void) {
     static const enum pw_os_site sites[] = {
-        PW_SITE_MAP_NEW, PW_SITE_MAP_BLANK, PW_SITE_MAP_TABLE, PW_SITE_RESERVE,
-        PW_SITE_UNMAP,   PW_SITE_MOVE,      PW_SITE_DISCARD,   PW_SITE_PROTECT,
+        PW_SITE_MAP_NEW, PW_SITE_MAP_BLANK,  PW_SITE_MAP_TABLE, PW_SITE_RESERVE,
+        PW_SITE_UNMAP,   PW_SITE_MOVE,       PW_SITE_DISCARD,   PW_SITE_PROTECT,
         PW_SITE_KEEPER,  PW_SITE_FORK_MARKER};
     static const unsigned long shapes[][2] = {{1, 1}, {1, 0}, {2, 0}, {2, 1}, {3, 2}, {7, 5}};
     int failures = 0;
@@ -337,9 +338,10 @@ int main(int count, char **arguments) {
     pw_general_usage(&pw_process.general, &usage);
     struct pw_statistics now;
     pw_statistics_read(&now, sizeof now);
-    printf("segments %zu bytes, blocks %zu bytes, live %llu; segments taken %llu, fall-backs %llu\n",
-           usage.segment_bytes, usage.block_bytes, (unsigned long long)now.live_bytes,
-           (unsigned long long)now.segments_taken, (unsigned long long)now.fallback_general);
+    printf(
+        "segments %zu bytes, blocks %zu bytes, live %llu; segments taken %llu, fall-backs %llu\n",
+        usage.segment_bytes, usage.block_bytes, (unsigned long long)now.live_bytes,
+        (unsigned long long)now.segments_taken, (unsigned long long)now.fallback_general);
     CHECK(usage.block_bytes == 0 && usage.segment_bytes == 0 && now.live_bytes == 0);
     return 0;
 }

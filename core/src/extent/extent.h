@@ -11,12 +11,12 @@
 #include "stats/stats.h"
 
 enum pw_extent_state {
-    PW_EXTENT_NONE, // not an extent, or one between two states
-    PW_EXTENT_USED, // a block
-    PW_EXTENT_WARM, // free and backed by memory
-    PW_EXTENT_COLD, // free, reads zero, costs nothing
+    PW_EXTENT_NONE,    // not an extent, or one between two states
+    PW_EXTENT_USED,    // a block
+    PW_EXTENT_WARM,    // free and backed by memory
+    PW_EXTENT_COLD,    // free, reads zero, costs nothing
     PW_EXTENT_SEGMENT, // small blocks of one size: not found as a block
-    PW_EXTENT_LOST, // a failed system call left it in a state that must not be reused
+    PW_EXTENT_LOST,    // a failed system call left it in a state that must not be reused
 };
 
 struct pw_extent {
@@ -81,8 +81,8 @@ struct pw_mappings {
 };
 
 struct pw_arena {
-    char *base;   // NULL: not started
-    uint32_t end; // pages in the arena so far
+    char *base;          // NULL: not started
+    uint32_t end;        // pages in the arena so far
     uint32_t most_steps; // it grows to so many
     struct pw_stats *stats;
     uint32_t *index[PW_ARENA_STEPS]; // page -> extent, a leaf a step
@@ -142,7 +142,8 @@ struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages);
 // header page; 0: anywhere.
 struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uint32_t unit);
 
-// An extent whose first page is at a multiple of `unit` pages, a power of two; warm rather than cold.
+// An extent whose first page is at a multiple of `unit` pages, a power of two; warm rather than
+// cold.
 struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, uint32_t unit);
 
 // Call `visit` with each block, in no order.

@@ -30,7 +30,7 @@ PW_API void free(void *block) {
 PW_API void *calloc(size_t count, size_t size) {
     size_t total;
     return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total)) ? refuse()
-                                                                  : pw_general_calloc(total);
+                                                                    : pw_general_calloc(total);
 }
 
 PW_API void *realloc(void *block, size_t size) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "front/general.h"
 #include "front/process.h"
+#include "front/general.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +203,8 @@ static bool start(const char *text) {
         break;
     }
     if ((options->policy == PW_POLICY_GENERAL) != pw_gate.serves_all) {
-        warn("blocks are left to the C library: policy=general, and no other that serves blocks, is for "
+        warn("blocks are left to the C library: policy=general, and no other that serves blocks, "
+             "is for "
              "libpagewise-general.so (pagewise run preloads the right one): policy=",
              policy);
         return false;

@@ -130,7 +130,8 @@ static void shrink_idle(struct pw_general *general, struct pw_cache *cache) {
         void **bottom = bottom_of(general, cache, i);
         unsigned room = (unsigned)(stack->limit - bottom), held = (unsigned)(stack->top - bottom);
         if (!cache->busy[i] && room > general->info[i].cache_least) {
-            room = room / 2 > general->info[i].cache_least ? room / 2 : general->info[i].cache_least;
+            room =
+                room / 2 > general->info[i].cache_least ? room / 2 : general->info[i].cache_least;
             if (held > room) {
                 give_oldest(general, cache, i, held - room);
             }

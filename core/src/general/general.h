@@ -5,7 +5,8 @@
 // blocks that it uses most in a cache of its own, which needs no lock. docs/notes/general.md says
 // what was chosen over what.
 //
-//   malloc, free  ->  cache of the thread  ->  bin of the class  ->  segments  ->  arena of the caller
+//   malloc, free  ->  cache of the thread  ->  bin of the class  ->  segments  ->  arena of the
+//   caller
 //
 // A block is in one of three places: with the program, in one cache, or marked free in its segment.
 #ifndef PW_GENERAL_GENERAL_H
@@ -36,11 +37,11 @@ struct pw_segment {
 };
 
 struct pw_class_info {
-    uint32_t size;       // bytes of a block
-    uint32_t reciprocal; // 2^32 / size, rounded up: divides offsets in a segment
-    uint16_t blocks;     // of a segment
-    uint16_t pages;      // of a segment
-    uint32_t quarter;    // 4 * 65536 / blocks: blocks in use to list
+    uint32_t size;                    // bytes of a block
+    uint32_t reciprocal;              // 2^32 / size, rounded up: divides offsets in a segment
+    uint16_t blocks;                  // of a segment
+    uint16_t pages;                   // of a segment
+    uint32_t quarter;                 // 4 * 65536 / blocks: blocks in use to list
     uint16_t cache_least, cache_most; // blocks in a thread's cache
     uint32_t slots_at;                // in a cache's slots
 };
@@ -60,9 +61,9 @@ struct pw_stack {
 
 struct pw_cache {
     struct pw_stack stacks[PW_GENERAL_CLASSES];
-    struct pw_cache *next; // spare one
-    uint32_t operations;   // that did not end in a cache
-    uint32_t epoch;        // of the last emptying that this thread has seen
+    struct pw_cache *next;            // spare one
+    uint32_t operations;              // that did not end in a cache
+    uint32_t epoch;                   // of the last emptying that this thread has seen
     uint8_t busy[PW_GENERAL_CLASSES]; // stack ran empty or full since the last tick
     void *slots[];
 };
@@ -98,12 +99,12 @@ struct pw_general {
     struct pw_arena *arena;
     struct pw_general_host host;
     struct pw_stats *stats;
-    uint8_t *classes;        // page of the arena -> class + 1; 0: no segment's
-    uint32_t *fork_marker;   // reads zero in a fork's child that has not noticed yet; may be NULL
-    unsigned decay_ms;       // 0: idle pages are never given back
-    bool orphaned;           // a lock is held by a thread that this process does not have
-    uint32_t epoch;          // raised to have all threads empty their caches
-    uint64_t looked_ms;      // when idle pages were last looked for
+    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's
+    uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
+    unsigned decay_ms;     // 0: idle pages are never given back
+    bool orphaned;         // a lock is held by a thread that this process does not have
+    uint32_t epoch;        // raised to have all threads empty their caches
+    uint64_t looked_ms;    // when idle pages were last looked for
     uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
     struct pw_class_info info[PW_GENERAL_CLASSES];
     struct pw_bin bins[PW_GENERAL_CLASSES];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Pages that hold no block: inside segments that others of whose pages do, and whole segments. Which
-// blocks are free is not written into the blocks, so such pages can go and come back (as zero, which
-// nobody relies on) without anything else being changed.
+// Pages that hold no block: inside segments that others of whose pages do, and whole segments.
+// Which blocks are free is not written into the blocks, so such pages can go and come back (as
+// zero, which nobody relies on) without anything else being changed.
 #include "general/general.h"
 
 // Are blocks [first, last] all free?
@@ -78,7 +78,8 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
         while (segment) {
             struct pw_segment *next = segment->next;
             given += look_at(general, info, segment);
-            if (segment->free == segment->blocks && segment->idle == 0) { // kept, and not used since
+            if (segment->free == segment->blocks &&
+                segment->idle == 0) { // kept, and not used since
                 pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
                 bin->segments--;
                 bin->empties--;

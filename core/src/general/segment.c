@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define TABLE_CHUNK       ((size_t)64 << 10)
-#define SEGMENT_PAGES     16u  // 64 KB, but at most 512 blocks
-#define KEEP_EMPTY_OF     4u   // of so many segments, an empty one may stay
+#define SEGMENT_PAGES     16u                // 64 KB, but at most 512 blocks
+#define KEEP_EMPTY_OF     4u                 // of so many segments, an empty one may stay
 #define CACHE_BYTES       ((size_t)32 << 10) // of one class in one cache, at most
 #define CACHE_MOST_BLOCKS 128u
 #define CACHE_LEAST       4u

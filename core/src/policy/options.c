@@ -10,8 +10,8 @@
 #define SMALLEST_THRESHOLD ((size_t)8 << 10) // two pages: the papers'
 #define LARGEST_THRESHOLD  ((size_t)1 << 30)
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
-#define GENERAL_THRESHOLD  ((size_t)32 << 10)  // smaller blocks come from segments
-#define GENERAL_SLACK      4u // segments come and go more often than R's vectors
+#define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
+#define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
 #define LONGEST_ITEM       320
 
 struct word {
@@ -20,10 +20,14 @@ struct word {
 };
 
 static const struct word policies[] = {
-    {"plain", PW_POLICY_PLAIN}, {"direct", PW_POLICY_DIRECT},
-    {"ksm", PW_POLICY_KSM},     {"ksm-aggressive", PW_POLICY_KSM_AGGRESSIVE},
-    {"share", PW_POLICY_SHARE}, {"huge", PW_POLICY_HUGE},
-    {"auto", PW_POLICY_AUTO},   {"general", PW_POLICY_GENERAL},
+    {"plain", PW_POLICY_PLAIN},
+    {"direct", PW_POLICY_DIRECT},
+    {"ksm", PW_POLICY_KSM},
+    {"ksm-aggressive", PW_POLICY_KSM_AGGRESSIVE},
+    {"share", PW_POLICY_SHARE},
+    {"huge", PW_POLICY_HUGE},
+    {"auto", PW_POLICY_AUTO},
+    {"general", PW_POLICY_GENERAL},
     {NULL, 0},
 };
 static const struct word share_modes[] = {

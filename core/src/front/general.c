@@ -81,6 +81,14 @@ static void misuse(void *unused) {
 
 // --- start -------------------------------------------------------------------------------
 
+// libpagewise-general.so is initialized before the C library has its environment, and only says
+// that it is there.
+__attribute__((constructor)) static void start_where_all_is_ours(void) {
+    if (pw_gate.serves_all) {
+        pw_start(NULL);
+    }
+}
+
 bool pw_general_open(const struct pw_options *options) {
     struct pw_general *general = &pw_process.general;
     static const struct pw_general_host host = {take_pages, release_pages, thread_began, misuse,

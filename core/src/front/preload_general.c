@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 __attribute__((constructor)) static void start_preload(void) {
-    pw_gate.preloaded = pw_gate.serves_all = true;
-    pw_start(NULL);
+    pw_gate.preloaded = pw_gate.serves_all = true; // general.c starts when it can
+    pw_process_watch_forks();
 }
 
 static void *refuse(void) {

@@ -113,6 +113,13 @@ static void after_fork_child(void) {
     }
 }
 
+void pw_process_watch_forks(void) {
+    if (!pw_process.watches_forks) {
+        pw_process.watches_forks = true;
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    }
+}
+
 // A mistake in the options is said by the first process that meets it, not by each of its children.
 static void warn(const char *problem, const char *item) {
     static bool here;
@@ -146,7 +153,7 @@ static bool start_arena(const struct pw_options *options) {
         *pw_process.fork_marker = 1;
     }
     pw_share_start(&pw_process.share, &pw_process.arena);
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    pw_process_watch_forks();
     return true;
 }
 

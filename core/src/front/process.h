@@ -20,6 +20,7 @@
 struct pw_process {
     pthread_mutex_t lock;
     bool started;          // options were read; never undone
+    bool watches_forks;    // handlers are registered
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
     bool orphaned;         // the lock is held by a thread that this process does not have
     int pid;               // used where the kernel has no such marker
@@ -72,6 +73,10 @@ PW_API extern struct pw_gate pw_gate;
 // middle of our own work): do without Pagewise then.
 bool pw_process_enter(void);
 void pw_process_leave(void);
+
+// Have forks take the lock. Handlers that were registered earlier are called later before a fork,
+// and must find it free if they wait for other threads.
+PW_API void pw_process_watch_forks(void);
 
 // Serve blocks by `options` from now on, whatever was so far. NULL, or why not: nothing is changed
 // then.

@@ -603,6 +603,7 @@ def general(bench):
                  ["pthread-exit"], ["small-stack"], ["close-all"]):
         bench.work(*case, counters=SEGMENTS, every_options=GENERAL)
     bench.same([bench.program, "dlclose", bench.library], SEGMENTS, every_options=GENERAL)
+    bench.same([bench.program.replace("_program", "_joined")], SEGMENTS, every_options=GENERAL)
 
 
 def general_limits(bench):

@@ -2,7 +2,8 @@
 //
 // Loops of malloc and free, for comparing allocators that are preloaded:
 //     loops replace|pairs|hand-over THREADS OPERATIONS [BLOCKS]
-// THREADS 0: in the first thread, without starting any. Prints seconds, CPU seconds, MB at the peak.
+// THREADS 0: in the first thread, without starting any. Prints seconds, CPU seconds, MB at the
+// peak.
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

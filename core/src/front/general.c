@@ -110,7 +110,7 @@ bool pw_general_open(const struct pw_options *options) {
     pw_gate.classes = general->classes;
     pw_gate.largest_small =
         options->threshold <= PW_GENERAL_LARGEST ? options->threshold - 1 : PW_GENERAL_LARGEST;
-    pw_gate.general = true;
+    __atomic_store_n(&pw_gate.general, true, __ATOMIC_RELEASE);
     return true;
 }
 

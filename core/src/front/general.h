@@ -79,7 +79,7 @@ static inline void *pw_general_realloc(void *block, size_t size) {
     if (PW_UNLIKELY(held == 0)) {
         return block ? pw_general_resize(block, size) : pw_general_malloc(size);
     }
-    if (size <= held && size > held / 2) {
+    if (size - 1 < held && (size > held / 2 || held == PW_CLASS_GRAIN)) { // and not of no bytes
         return block;
     }
     if (PW_UNLIKELY(size == 0)) {

@@ -141,7 +141,7 @@ static void shrink_idle(struct pw_general *general, struct pw_cache *cache) {
     }
 }
 
-static void look_when_due(struct pw_general *general) {
+void pw_general_look_when_due(struct pw_general *general) {
     uint64_t now = pw_os_now_ms(), last = __atomic_load_n(&general->looked_ms, __ATOMIC_RELAXED);
     // Two looks in a decay time: what held no block at both was idle for half of it at least.
     if (general->decay_ms == 0 || now - last < general->decay_ms / 2 + 1) {
@@ -166,7 +166,7 @@ static void tick(struct pw_general *general, struct pw_cache *cache) {
         shrink_idle(general, cache);
     }
     if (cache->operations % CLOCK_OPERATIONS == 0) {
-        look_when_due(general);
+        pw_general_look_when_due(general);
     }
 }
 

@@ -136,6 +136,9 @@ size_t pw_general_trim(struct pw_general *general);
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
 
+// A look, if the last one was half a decay time ago.
+void pw_general_look_when_due(struct pw_general *general);
+
 // Around a fork. False from the first: this thread was interrupted in the middle of our own work,
 // and holds no locks for the fork.
 bool pw_general_before_fork(struct pw_general *general);

@@ -122,7 +122,7 @@ bench-metis: ## the Metis paper's table and figures on seven Java workloads, int
 	@if ! ls build/metis/*.trace >/dev/null 2>&1; then $(MAKE) --no-print-directory record-jvm-workloads; fi
 	@bench/metis/run --workloads "$(WORKLOADS)" $(if $(SEEDS),--seeds $(SEEDS))
 
-bench-rails: ## Rails on puma under seven allocators, into docs/results/rails.md (resumable)
+bench-rails: ## Rails on puma under six allocators, into docs/results/rails.md (resumable)
 	@$(ENSURE) build bench-rails
 	@$(MAKE) --no-print-directory build
 	@bench/rails/run --runs $(RUNS) $(if $(REQUESTS),--requests $(REQUESTS))

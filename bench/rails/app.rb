@@ -40,6 +40,7 @@ end
 
 def create_database(people)
   ActiveRecord::Schema.verbose = false
+  ActiveRecord::Base.connection.execute('pragma journal_mode = wal') # readers do not wait for writers
   ActiveRecord::Schema.define do
     create_table(:people) { |t| t.string :name, index: true; t.string :city; t.string :phone }
     create_table(:notes) { |t| t.references :person; t.text :body }
@@ -60,6 +61,10 @@ end
 
 class PeopleController < ActionController::Base
   prepend_view_path File.expand_path('views', __dir__)
+  around_action :alone, only: %i[create update destroy]
+
+  # While it waits for another writer, sqlite keeps Ruby's lock, without which that one cannot end.
+  WRITING = Mutex.new
 
   def index
     people = params[:q] ? Person.search(params[:q]) : Person.all
@@ -106,6 +111,12 @@ class PeopleController < ActionController::Base
     rows = JSON.parse(request.raw_post)
     words = rows.flat_map { |row| row['body'].split }.tally
     render json: { rows: rows.size, words: words.sort_by { |word, count| [-count, word] }.first(20) }
+  end
+
+  private
+
+  def alone(&action)
+    WRITING.synchronize(&action)
   end
 end
 

@@ -15,7 +15,7 @@ class AddressBook < Rails::Application
   config.load_defaults 6.1
   config.eager_load = true
   config.cache_classes = true
-  config.consider_all_requests_local = true
+  config.consider_all_requests_local = false
   config.secret_key_base = 'x' * 64
   config.log_level = :fatal
   config.logger = Logger.new(File::NULL)

@@ -268,6 +268,28 @@ static void a_page_with_a_part_of_a_block_stays(void **state) {
     }
 }
 
+static void a_page_that_was_used_since_the_last_look_stays(void **state) {
+    (void)state;
+    struct pw_general *general = &pw_process.general;
+    unsigned class_number = pw_class_of(PW_PAGE);
+    void *blocks[16], *used;
+    assert_int_equal(pw_bin_take(general, class_number, blocks, 1), 1); // of a new segment
+    assert_int_equal(pw_bin_take(general, class_number, blocks + 1, 15), 15);
+    for (int i = 0; i < 16; i++) {
+        memset(blocks[i], 1, PW_PAGE);
+    }
+    pw_bin_give(general, class_number, blocks + 1, 15);
+    pw_general_look(general);
+    assert_int_equal(pw_bin_take(general, class_number, &used, 1), 1);
+    assert_ptr_equal(used, blocks[1]); // the lowest
+    pw_bin_give(general, class_number, &used, 1);
+    pw_general_look(general);
+    assert_true(in_memory(blocks[0]) && in_memory(blocks[1]) && !in_memory(blocks[2]));
+    pw_general_look(general);
+    assert_true(in_memory(blocks[0]) && !in_memory(blocks[1]));
+    pw_bin_give(general, class_number, blocks, 1);
+}
+
 static void idle_pages_go_back_by_themselves(void **state) {
     (void)state;
     static void *blocks[MANY];
@@ -560,6 +582,7 @@ int main(void) {
         TEST(whole_segments_go_back),
         TEST(pages_without_blocks_go_back_and_come_again),
         TEST(a_page_with_a_part_of_a_block_stays),
+        TEST(a_page_that_was_used_since_the_last_look_stays),
         TEST(idle_pages_go_back_by_themselves),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),

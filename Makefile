@@ -19,8 +19,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
-        bench-large-pages bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
+        bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -63,7 +63,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench r rpkg php kernel lint
+	@JOBS=$(JOBS) scripts/test-all core cli jvm bench programs ruby r rpkg php kernel lint
 
 test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
 	@$(ENSURE) php
@@ -74,6 +74,11 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
 	@test/r/run
+
+test-programs: ## other programs and the tests of Python and Ruby, all their memory from Pagewise
+	@$(ENSURE) build test programs
+	@$(MAKE) --no-print-directory build
+	@test/programs/run --all
 
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
@@ -146,6 +151,11 @@ bench-php: ## real PHP applications on each allocator, into docs/results/php.md 
 	@bench/php/run serve --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run count $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run report
+
+bench-rails: ## Rails on puma under six allocators, into docs/results/rails.md (resumable)
+	@$(ENSURE) build bench-rails
+	@$(MAKE) --no-print-directory build
+	@bench/rails/run --runs $(RUNS) $(if $(REQUESTS),--requests $(REQUESTS))
 
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test

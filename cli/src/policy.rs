@@ -21,6 +21,8 @@ pub enum Policy {
     Huge,
     /// What pays, decided as the program runs
     Auto,
+    /// Every block of the program, small ones as well: for servers with threads
+    General,
 }
 
 impl Policy {
@@ -33,6 +35,7 @@ impl Policy {
             Self::Share => "share",
             Self::Huge => "huge",
             Self::Auto => "auto",
+            Self::General => "general",
         }
     }
 
@@ -46,6 +49,9 @@ impl Policy {
             Self::Direct => Some("large blocks go back to the kernel as soon as they are freed"),
             Self::Ksm | Self::KsmAggressive => {
                 Some("the kernel merges equal pages, and freed blocks go back to it at once")
+            }
+            Self::General => {
+                Some("all its blocks were ours, and empty memory went back to the kernel")
             }
             _ => None,
         }
@@ -90,7 +96,8 @@ mod tests {
                 "ksm-aggressive",
                 "share",
                 "huge",
-                "auto"
+                "auto",
+                "general"
             ]
         );
         for policy in Policy::value_variants() {

@@ -16,7 +16,7 @@ use crate::measure::SamplerKind;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Destination, RunReport, SCHEMA};
 use crate::report::{savings, units};
-use crate::trial::{self, Setting, Streams, Trial};
+use crate::trial::{self, Setting, Streams, Trial, library_of};
 use crate::{Ending, tell};
 
 pub fn run(arguments: &RunArguments) -> Result<Ending> {
@@ -71,11 +71,20 @@ pub fn prepare<'a>(
     gate: &'a Gate,
 ) -> Result<Setting<'a>, Failure> {
     let program = executable::find(&common.command[0])?;
-    let wants_library = policies.iter().any(|policy| policy.is_preloaded());
-    let mut library = None;
-    if wants_library {
+    let mut wanted: Vec<&library::Library> = Vec::new();
+    for library in policies.iter().filter_map(|policy| library_of(*policy)) {
+        if !wanted.iter().any(|one| one.file_name == library.file_name) {
+            wanted.push(library);
+        }
+    }
+    let mut libraries = Vec::new();
+    if !wanted.is_empty() {
         match preload::check(&program) {
-            Ok(()) => library = Some(library::PRELOAD.find_working()?),
+            Ok(()) => {
+                for library in wanted {
+                    libraries.push((library.file_name, library.find_working()?));
+                }
+            }
             Err(refusal) => tell(&format!(
                 "{refusal}: it cannot be preloaded and runs as plain"
             )),
@@ -83,7 +92,7 @@ pub fn prepare<'a>(
     }
     Ok(Setting {
         command: &common.command,
-        library,
+        libraries,
         options: format!("{inherited_options},{}", common.options),
         sampler: common.sampler.unwrap_or_else(SamplerKind::best),
         period: Duration::from_millis(common.sample_ms),

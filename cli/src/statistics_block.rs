@@ -83,6 +83,10 @@ pub const FIELDS: &[&str] = &[
     "mmapcopy_used",
     "copies_by_mmapcopy",
     "fallback_mmapcopy",
+    "segments_taken",
+    "segments_returned",
+    "segment_idle_bytes",
+    "fallback_general",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

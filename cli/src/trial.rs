@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
 use crate::ksm::{self, Ksm};
 use crate::launch::environment::{merge_options, preload_list};
-use crate::launch::library::PRELOAD;
+use crate::launch::library::{GENERAL, Library, PRELOAD};
 use crate::launch::signals::Gate;
 use crate::launch::supervise::{Ended, Running};
 use crate::measure::SamplerKind;
@@ -25,14 +25,32 @@ use crate::statistics_block::Statistics;
 /// What is the same for all runs of one command.
 pub struct Setting<'a> {
     pub command: &'a [OsString],
-    /// None when the command cannot be preloaded.
-    pub library: Option<PathBuf>,
+    /// For each library that a policy needs, where it is. None when the command cannot be preloaded.
+    pub libraries: Vec<(&'static str, PathBuf)>,
     pub options: String,
     pub sampler: SamplerKind,
     pub period: Duration,
     pub timeout: Option<Duration>,
     pub keeps_curve: bool,
     pub gate: &'a Gate,
+}
+
+/// What a policy needs to have preloaded.
+pub fn library_of(policy: Policy) -> Option<&'static Library> {
+    match policy {
+        Policy::Plain => None,
+        Policy::General => Some(&GENERAL),
+        _ => Some(&PRELOAD),
+    }
+}
+
+impl Setting<'_> {
+    /// None: the policy needs no library, or the command cannot be preloaded.
+    fn library_for(&self, policy: Policy) -> Option<&Path> {
+        let wanted = library_of(policy)?.file_name;
+        let found = self.libraries.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, path)| path.as_path())
+    }
 }
 
 /// Where the command reads and writes.
@@ -66,7 +84,7 @@ impl Trial {
 }
 
 pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial, Failure> {
-    let library = setting.library.as_deref().filter(|_| policy.is_preloaded());
+    let library = setting.library_for(policy);
     let folder = library.map(|_| statistics_folder()).transpose()?;
     let ksm = start_merging(policy)?;
     let cgroup = Cgroup::create();
@@ -114,7 +132,8 @@ fn prepare(
         .stdout(streams.stdout)
         .stderr(streams.stderr);
     let existing = std::env::var_os("LD_PRELOAD");
-    let preload = preload_list(&PRELOAD, library, existing.as_deref());
+    let ours = library_of(policy).unwrap_or(&PRELOAD);
+    let preload = preload_list(ours, library, existing.as_deref());
     // Set only where it differs: an unset variable and an empty one are not the same to a program.
     if preload != existing.unwrap_or_default() {
         command.env("LD_PRELOAD", preload);

@@ -75,6 +75,28 @@ fn plain_drops_an_inherited_library_of_ours() {
 }
 
 #[test]
+fn policy_general_preloads_its_own_library_and_no_other_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libpagewise-general.so");
+    std::fs::copy(common::stand_in(), &library).unwrap();
+    let output = pagewise()
+        .args(["run", "--quiet", "--policy", "general", "--", "sh", "-c"])
+        .arg("echo $LD_PRELOAD; echo $PAGEWISE_OPTIONS")
+        .env("PAGEWISE_GENERAL_LIBRARY", &library)
+        .env("LD_PRELOAD", "/nowhere/libpagewise-preload.so libm.so.6")
+        .output()
+        .unwrap();
+    let said = text(&output);
+    let (preload, options) = said.split_once('\n').unwrap();
+    let expected = format!("{}:libm.so.6", library.canonicalize().unwrap().display());
+    assert_eq!(preload, expected);
+    assert!(
+        options.starts_with("policy=general,statistics=/"),
+        "{options}"
+    );
+}
+
+#[test]
 fn options_are_merged_and_the_command_line_wins() {
     let output = pagewise()
         .args([

@@ -101,7 +101,11 @@ extern "C" {
     X(fallback_lock, "a block could not be locked in memory (RLIMIT_MEMLOCK)")                     \
     X(mmapcopy_used, "1: the kernel has mmapcopy(2), and copies are shared by it")                 \
     X(copies_by_mmapcopy, "shared copies that mmapcopy(2) made, without a snapshot")               \
-    X(fallback_mmapcopy, "mmapcopy(2) could not make a copy")
+    X(fallback_mmapcopy, "mmapcopy(2) could not make a copy")                                      \
+    X(segments_taken, "segments of small blocks made (policy general)")                            \
+    X(segments_returned, "of these, released because they had become empty")                       \
+    X(segment_idle_bytes, "pages inside segments given back because they held no block")           \
+    X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator
@@ -170,6 +174,10 @@ PW_API void *pw_zero(void *to, size_t size);
 // Tell Pagewise that a garbage collection has just ended and that no other thread writes to blocks
 // of ours until this returns: all-zero pages are given back. Returns the bytes given back.
 PW_API size_t pw_collection_ended(void);
+
+// The same for a caller that cannot speak for other threads: all-zero pages are given back only if
+// no other thread runs that could be writing to one.
+PW_API size_t pw_collection_noticed(void);
 
 // Give back every warm page, and what the C library released without our knowledge. Returns the
 // bytes given back.

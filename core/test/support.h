@@ -90,7 +90,7 @@ static inline int run_in_child(void (*body)(void *), void *argument) {
 #define MB ((size_t)1 << 20)
 
 // Is there memory behind an address?
-static inline bool in_memory(void *address) {
+static inline bool in_memory(const void *address) {
     unsigned char resident = 0;
     void *page = (void *)((uintptr_t)address & ~(uintptr_t)4095);
     assert_int_equal(mincore(page, 4096, &resident), 0);

@@ -18,7 +18,7 @@ static struct pw_options read_options(const char *text) {
     struct pw_options options;
     memset(&options, 0xaa, sizeof options);
     warnings = 0;
-    pw_options_read(&options, text, collect_warning);
+    pw_options_read(&options, text, PW_POLICY_AUTO, collect_warning);
     return options;
 }
 

@@ -13,7 +13,7 @@ option_forms <- c(
   relieve = '"off", "short" or "always"', huge = '"off", "on" or "always"',
   "huge-min" = 'a size from 8K on, such as "1M"', "huge-max" = 'a size from 8K on, such as "4G"',
   pages = '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"', lock = "TRUE or FALSE",
-  modules = '"r" or "all"', verbose = "TRUE or FALSE"
+  mmapcopy = "TRUE or FALSE", modules = '"r" or "all"', verbose = "TRUE or FALSE"
 )
 option_names <- names(option_forms)
 

@@ -5,6 +5,7 @@ What is downloaded or made once stays in a cache outside the clone: $XDG_CACHE_H
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -12,7 +13,8 @@ import tempfile
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pagewise")
 
-DEB_SRC = "deb-src http://deb.debian.org/debian {release} main\n"
+DEB_SRC = ("deb-src http://deb.debian.org/debian {release} main\n",
+           "deb-src http://deb.debian.org/debian-security {release}-security main\n")
 
 
 def apt(folder, *arguments):
@@ -46,33 +48,40 @@ def installed_version(package):
 
 def r_tests():
     """(folder with R's tests, None) or (None, why not). The version is the installed R's."""
-    version = installed_version("r-base-core")
+    folder, problem = tests_of("r-base-core", "r-base", ("tests",))
+    return (os.path.join(folder, "tests") if folder else None), problem
+
+
+def tests_of(package, source, folders):
+    """(folder with these folders of the source package, None) or (None, why not). The version is the installed one's."""
+    version = installed_version(package)
     if not version:
-        return None, "R is not Debian's r-base-core, so its test sources are not known"
-    target = os.path.join(CACHE, "r-base-" + version, "tests")
-    if os.path.isdir(target):
+        return None, f"{package} is not Debian's, so its test sources are not known"
+    version = re.sub(r"^\d+:", "", version)  # an epoch is in no file name
+    target = os.path.join(CACHE, f"{source}-{version}")
+    if all(os.path.isdir(os.path.join(target, name)) for name in folders):
         return target, None
     os.makedirs(CACHE, exist_ok=True)
-    print(f"# downloading the tests of r-base {version} to {CACHE} (34 MB, once)", flush=True)
+    print(f"# downloading the tests of {source} {version} to {CACHE} (tens of MB, once)", flush=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         for name in ("lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(folder, name))
         with open(os.path.join(folder, "sources.list"), "w", encoding="utf-8") as file:
-            file.write(DEB_SRC.format(release=release()))
-        for arguments in (("update",), ("source", "--download-only", f"r-base={version}")):
+            file.write("".join(line.format(release=release()) for line in DEB_SRC))
+        for arguments in (("update",), ("source", "--download-only", f"{source}={installed_version(package)}")):
             result = apt(folder, *arguments)
             if result.returncode != 0:
                 return None, f"apt-get {' '.join(arguments)} failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}"
-        archives = glob.glob(os.path.join(folder, "r-base_*.orig.tar.*"))
+        archives = glob.glob(os.path.join(folder, f"{source}_*.orig.tar.*"))
         if not archives:
             return None, "the source package has no .orig.tar"
         with tarfile.open(archives[0]) as archive:
             wanted = [member for member in archive.getmembers()
-                      if len(member.name.split("/")) > 1 and member.name.split("/")[1] == "tests"]
+                      if len(member.name.split("/")) > 1 and member.name.split("/")[1] in folders]
             archive.extractall(folder, wanted)
-        tests = os.path.join(folder, wanted[0].name.split("/")[0], "tests")
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.move(tests, target)
+        os.makedirs(target, exist_ok=True)
+        for name in folders:
+            shutil.move(os.path.join(folder, wanted[0].name.split("/")[0], name), os.path.join(target, name))
     return target, None
 
 

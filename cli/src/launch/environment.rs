@@ -6,14 +6,21 @@ use std::path::Path;
 
 use super::library::Library;
 
-/// LD_PRELOAD with the library at `path` before what is there already; another copy of it is replaced.
+/// LD_PRELOAD with the library at `path` before what is there already; another copy of it is replaced, as is
+/// what cannot be there beside it.
 pub fn preload_list(library: &Library, path: Option<&Path>, existing: Option<&OsStr>) -> OsString {
     let existing = existing.unwrap_or_default().as_bytes();
     let mut parts: Vec<&[u8]> = path.iter().map(|p| p.as_os_str().as_bytes()).collect();
     parts.extend(
         existing
             .split(|byte| b" :\t".contains(byte))
-            .filter(|part| !part.is_empty() && !part.ends_with(library.file_name.as_bytes())),
+            .filter(|part| !part.is_empty())
+            .filter(|part| {
+                !library
+                    .replaces
+                    .iter()
+                    .any(|name| part.ends_with(name.as_bytes()))
+            }),
     );
     OsString::from_vec(parts.join(&b':'))
 }
@@ -78,6 +85,8 @@ mod tests {
         let inherited = Some("/old/libpagewise-preload.so:/x.so");
         assert_eq!(list(None, inherited), "/x.so");
         assert_eq!(list(Some("/n.so"), inherited), "/n.so:/x.so");
+        let other = Some("/old/libpagewise-general.so /x.so");
+        assert_eq!(list(Some("/n.so"), other), "/n.so:/x.so");
     }
 
     #[test]

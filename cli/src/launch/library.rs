@@ -14,6 +14,8 @@ pub struct Library {
     variable: &'static str,
     /// What builds it.
     made_by: &'static str,
+    /// Libraries that must not be preloaded beside it: they replace the same functions.
+    pub replaces: &'static [&'static str],
 }
 
 /// What `run` and `compare` preload.
@@ -21,6 +23,15 @@ pub const PRELOAD: Library = Library {
     file_name: "libpagewise-preload.so",
     variable: "PAGEWISE_LIBRARY",
     made_by: "make build",
+    replaces: &["libpagewise-preload.so", "libpagewise-general.so"],
+};
+
+/// The same, under policy general.
+pub const GENERAL: Library = Library {
+    file_name: "libpagewise-general.so",
+    variable: "PAGEWISE_GENERAL_LIBRARY",
+    made_by: "make build",
+    replaces: PRELOAD.replaces,
 };
 
 /// What `trace record` preloads.
@@ -28,6 +39,7 @@ pub const RECORD: Library = Library {
     file_name: "libpagewise-record.so",
     variable: "PAGEWISE_RECORD_LIBRARY",
     made_by: "make build",
+    replaces: &["libpagewise-record.so"],
 };
 
 /// The agent that `trace record --jvm` adds to JVMs.
@@ -35,6 +47,7 @@ pub const JVM_RECORDER: Library = Library {
     file_name: "pagewise-jvm-recorder.jar",
     variable: "PAGEWISE_JVM_RECORDER",
     made_by: "make jvm",
+    replaces: &[],
 };
 
 impl Library {

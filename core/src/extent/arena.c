@@ -318,6 +318,7 @@ bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned sla
     arena->stats = stats;
     arena->slack_percent = slack_percent;
     arena->extent_count = 1; // 0 means none
+    arena->most_steps = PW_ARENA_STEPS;
     arena->return_address_space = pw_os_address_space_is_limited();
     uint64_t place = (pw_os_random() >> 8) % ARENA_PLACES;
     arena->base = (char *)(ARENA_LOWEST + place * ARENA_SPACING);
@@ -338,7 +339,7 @@ static bool grow(struct pw_arena *arena, uint32_t pages) {
     uint32_t steps = (pages + PW_ARENA_STEP_PAGES - 1) / PW_ARENA_STEP_PAGES;
     for (int attempt = 0; attempt < 8; attempt++) {
         uint32_t first = arena->end / PW_ARENA_STEP_PAGES;
-        if (steps > PW_ARENA_STEPS || first > PW_ARENA_STEPS - steps) {
+        if (steps > arena->most_steps || first > arena->most_steps - steps) {
             return false;
         }
         for (uint32_t i = 0; i < steps; i++) {
@@ -423,10 +424,10 @@ struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages) {
     return extent;
 }
 
-// Split off the pages before the first one that is right before a multiple of `unit`.
-static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent *extent,
-                                        uint32_t unit) {
-    uint32_t lead = (unit - 1 - extent->page % unit) % unit;
+// Split off the first `lead` pages (into the pool as `state`), where there is a table entry for the
+// rest.
+static struct pw_extent *cut_head(struct pw_arena *arena, struct pw_extent *extent, uint32_t lead,
+                                  enum pw_extent_state state) {
     if (lead == 0) {
         return extent;
     }
@@ -440,8 +441,14 @@ static struct pw_extent *align_for_huge(struct pw_arena *arena, struct pw_extent
     aligned->pages = extent->pages - lead;
     extent->pages = lead;
     tag(arena, number);
-    bin_insert(arena, lead_number, PW_EXTENT_COLD);
+    aligned->stamp = extent->stamp;
+    bin_insert(arena, lead_number, state);
     return aligned;
+}
+
+// The pages before the first one that is right before a multiple of `unit`.
+static uint32_t lead_for_huge(const struct pw_extent *extent, uint32_t unit) {
+    return (unit - 1 - extent->page % unit) % unit;
 }
 
 struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uint32_t unit) {
@@ -455,10 +462,40 @@ struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uin
     }
     bin_remove(arena, extent);
     if (unit) {
-        extent = align_for_huge(arena, extent, unit);
+        extent = cut_head(arena, extent, lead_for_huge(extent, unit), PW_EXTENT_COLD);
     }
     cut_tail(arena, extent, pages, PW_EXTENT_COLD);
     extent->warm_pages = 0;
+    return extent;
+}
+
+struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, uint32_t unit) {
+    if (pages > UINT32_MAX / 2 || unit > UINT32_MAX / 2) {
+        return NULL;
+    }
+    uint32_t needed = pages + unit - 1;
+    enum pw_extent_state state = PW_EXTENT_WARM;
+    struct pw_extent *extent = best_fit(arena, state, needed);
+    if (!extent) {
+        state = PW_EXTENT_COLD;
+        extent = best_fit(arena, state, needed);
+    }
+    if (!extent && grow(arena, needed)) {
+        extent = best_fit(arena, state, needed);
+    }
+    if (!extent) {
+        return NULL;
+    }
+    bin_remove(arena, extent);
+    // The arena starts at a multiple of more than any unit.
+    uint32_t lead = (unit - extent->page % unit) % unit;
+    extent = cut_head(arena, extent, lead, state);
+    if (extent->page % unit != 0) { // the table is full
+        bin_insert(arena, pw_extent_number(arena, extent), state);
+        return NULL;
+    }
+    cut_tail(arena, extent, pages, state);
+    extent->warm_pages = state == PW_EXTENT_WARM ? extent->pages : 0;
     return extent;
 }
 

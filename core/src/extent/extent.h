@@ -11,11 +11,12 @@
 #include "stats/stats.h"
 
 enum pw_extent_state {
-    PW_EXTENT_NONE, // not an extent, or one between two states
-    PW_EXTENT_USED, // a block
-    PW_EXTENT_WARM, // free and backed by memory
-    PW_EXTENT_COLD, // free, reads zero, costs nothing
-    PW_EXTENT_LOST, // a failed system call left it in a state that must not be reused
+    PW_EXTENT_NONE,    // not an extent, or one between two states
+    PW_EXTENT_USED,    // a block
+    PW_EXTENT_WARM,    // free and backed by memory
+    PW_EXTENT_COLD,    // free, reads zero, costs nothing
+    PW_EXTENT_SEGMENT, // small blocks of one size: not found as a block
+    PW_EXTENT_LOST,    // a failed system call left it in a state that must not be reused
 };
 
 struct pw_extent {
@@ -42,7 +43,10 @@ struct pw_extent {
     uint32_t zero_given_at; // the last of them at this collection
     uint32_t zero_due;      // collection at which the next zero scan is due
     uint32_t stamp;         // of a warm extent: when it was freed, in units of 256 ms
-    size_t user_size;       // bytes asked for
+    union {
+        size_t user_size;           // of a block: bytes asked for
+        struct pw_segment *segment; // the general room's
+    };
 
     // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
     // from its page share_offset on. snapshot 0: not mapped onto one; of a block with `called` the
@@ -82,8 +86,9 @@ struct pw_mappings {
 };
 
 struct pw_arena {
-    char *base;   // NULL: not started
-    uint32_t end; // pages in the arena so far
+    char *base;          // NULL: not started
+    uint32_t end;        // pages in the arena so far
+    uint32_t most_steps; // it grows to so many
     struct pw_stats *stats;
     uint32_t *index[PW_ARENA_STEPS]; // page -> extent, a leaf a step
     struct pw_extent *extents[PW_EXTENT_CHUNKS];
@@ -127,6 +132,12 @@ static inline char *pw_extent_address(const struct pw_arena *arena,
     return arena->base + (size_t)extent->page * PW_PAGE;
 }
 
+// The extent of a page that is in use and stays so meanwhile. Needs no lock.
+static inline struct pw_extent *pw_arena_extent_of_page(struct pw_arena *arena, uint32_t page) {
+    uint32_t *leaf = arena->index[page / PW_ARENA_STEP_PAGES];
+    return pw_extent_at(arena, leaf[page % PW_ARENA_STEP_PAGES]);
+}
+
 // The block that contains `address` in any of its pages; NULL when there is none.
 struct pw_extent *pw_arena_find(struct pw_arena *arena, const void *address);
 
@@ -140,6 +151,10 @@ struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages);
 // `unit`: the extent's second page starts at a multiple of so many pages, for huge pages behind the
 // header page; 0: anywhere.
 struct pw_extent *pw_arena_take_cold(struct pw_arena *arena, uint32_t pages, uint32_t unit);
+
+// An extent whose first page is at a multiple of `unit` pages, a power of two; warm rather than
+// cold.
+struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, uint32_t unit);
 
 // Call `visit` with each block, in no order.
 typedef void pw_arena_visit(void *context, struct pw_arena *arena, struct pw_extent *extent);

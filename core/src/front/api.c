@@ -5,6 +5,7 @@
 #include "front/block.h"
 #include "front/c_library.h"
 #include "front/copy.h"
+#include "front/general.h"
 #include "front/process.h"
 
 #include <errno.h>
@@ -20,6 +21,9 @@ bool pw_is_preloaded(void) {
 }
 
 void *pw_allocate(size_t size) {
+    if (pw_gate.general) {
+        return pw_general_malloc(size);
+    }
     void *block = size >= pw_gate.threshold
                       ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
                       : NULL;
@@ -32,6 +36,9 @@ void *pw_allocate_zeroed(size_t count, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
+    if (pw_gate.general) {
+        return pw_general_calloc(total);
+    }
     void *block = total >= pw_gate.threshold
                       ? pw_block_allocate(total, 1, true, __builtin_return_address(0))
                       : NULL;
@@ -39,6 +46,9 @@ void *pw_allocate_zeroed(size_t count, size_t size) {
 }
 
 void *pw_allocate_aligned(size_t alignment, size_t size) {
+    if (pw_gate.general && alignment && (alignment & (alignment - 1)) == 0) {
+        return pw_general_memalign(alignment, size);
+    }
     void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
                       ? pw_block_allocate(size, alignment, false, __builtin_return_address(0))
                       : NULL;
@@ -46,6 +56,9 @@ void *pw_allocate_aligned(size_t alignment, size_t size) {
 }
 
 void *pw_resize(void *block, size_t size) {
+    if (pw_gate.general) {
+        return pw_general_realloc(block, size);
+    }
     if (!block) {
         void *fresh = size >= pw_gate.threshold
                           ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
@@ -66,16 +79,26 @@ void *pw_resize(void *block, size_t size) {
 }
 
 void pw_free(void *block) {
+    if (pw_gate.general) {
+        pw_general_free(block);
+        return;
+    }
     if (!block || !pw_gate_contains(block) || !pw_block_free(block)) {
         __libc_free(block);
     }
 }
 
 size_t pw_usable_size(const void *block) {
+    if (pw_gate.general) {
+        return pw_general_usable(block);
+    }
     return pw_owns(block) ? pw_block_usable(block) : malloc_usable_size((void *)(uintptr_t)block);
 }
 
 bool pw_owns(const void *address) {
+    if (pw_gate.general && pw_general_small_size(address)) {
+        return true;
+    }
     if (!pw_gate_contains(address) || !pw_process_enter()) {
         return false;
     }
@@ -100,13 +123,14 @@ void *pw_zero(void *to, size_t size) {
 }
 
 size_t pw_trim(void) {
+    size_t inside_segments = pw_gate.general ? pw_general_trim(&pw_process.general) : 0;
     pw_block_recover();
     if (!pw_is_on() || !pw_process_enter()) {
-        return 0;
+        return inside_segments;
     }
     uint64_t pages = pw_arena_purge(&pw_process.arena, pw_process.arena.warm_pages);
     pw_process_leave();
-    return pages * PW_PAGE;
+    return pages * PW_PAGE + inside_segments;
 }
 
 size_t pw_statistics_read(struct pw_statistics *out, size_t size) {

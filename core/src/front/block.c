@@ -22,7 +22,11 @@
 
 // --- header ------------------------------------------------------------------
 
+// Where every block of the program is ours, none can be released without us: no header is needed.
 static uint16_t data_offset_for(size_t alignment) {
+    if (pw_gate.general) {
+        return 0;
+    }
     if (alignment <= CHUNK_HEADER) {
         return CHUNK_HEADER;
     }
@@ -38,7 +42,14 @@ static size_t capacity_of(const struct pw_extent *extent) {
     return (size_t)extent->pages * PW_PAGE - extent->data_offset;
 }
 
+static bool has_header(const struct pw_extent *extent) {
+    return extent->data_offset != 0;
+}
+
 static void write_header(const struct pw_extent *extent) {
+    if (!has_header(extent)) {
+        return;
+    }
     size_t *chunk = (size_t *)(data_of(extent) - CHUNK_HEADER);
     size_t lead = extent->data_offset - CHUNK_HEADER;
     chunk[0] = lead;
@@ -51,6 +62,9 @@ static void write_header(const struct pw_extent *extent) {
 // again before anything else is done with the block. Blocks cannot grow in place: what follows is
 // ours.
 static void repair(struct pw_extent *extent) {
+    if (!has_header(extent)) {
+        return;
+    }
     const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
     size_t lead = extent->data_offset - CHUNK_HEADER;
     size_t held = (chunk[1] & ~(size_t)7) + lead, all = (size_t)extent->pages * PW_PAGE;
@@ -70,7 +84,7 @@ static struct pw_extent *block_at(const void *data) {
     return extent && data_of(extent) == (const char *)data ? extent : NULL;
 }
 
-static void reject(const char *function) {
+void pw_block_reject(const char *function) {
     pw_os_warn(function, ": the address is not that of a live block (freed twice, or never "
                          "allocated); the program is stopped as the C library would");
     abort();
@@ -145,7 +159,7 @@ static struct pw_extent *take(uint32_t pages, bool zeroed) {
     return take_fresh(pages, zeroed);
 }
 
-static void count_live(int64_t pages) {
+void pw_block_count_live(int64_t pages) {
     pw_process.arena.live_pages += (uint64_t)pages;
     uint64_t bytes = pw_process.arena.live_pages * PW_PAGE;
     PW_GAUGE(&pw_process.stats, live_bytes, bytes);
@@ -168,20 +182,36 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->user_size = size;
 }
 
+// Only without headers: a block at a multiple of more than a page.
+static struct pw_extent *take_aligned(uint32_t pages, size_t alignment) {
+    size_t unit = alignment >> PW_PAGE_SHIFT;
+    struct pw_extent *extent = NULL;
+    if (pw_gate.general && unit <= PW_ARENA_STEP_PAGES) {
+        extent = pw_arena_take_aligned(&pw_process.arena, pages, (uint32_t)unit);
+    }
+    if (extent) {
+        PW_COUNT(&pw_process.stats, allocated_warm, extent->warm_pages > 0);
+        PW_COUNT(&pw_process.stats, allocated_fresh, extent->warm_pages == 0);
+        pw_arena_keep_rule(&pw_process.arena, extent->pages - extent->warm_pages);
+    }
+    return extent;
+}
+
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bool collected) {
     uint16_t offset = data_offset_for(alignment);
-    size_t pages = pw_pages_for(size + offset);
+    size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
         return NULL;
     }
-    struct pw_extent *extent = take((uint32_t)pages, zeroed);
+    struct pw_extent *extent = alignment > PW_PAGE ? take_aligned((uint32_t)pages, alignment)
+                                                   : take((uint32_t)pages, zeroed);
     if (!extent) {
         PW_COUNT(&pw_process.stats, fallback_arena, 1);
         return NULL;
     }
     pw_arena_use(&pw_process.arena, extent);
     reset(extent, size, offset, collected);
-    count_live(extent->pages);
+    pw_block_count_live(extent->pages);
     write_header(extent);
     PW_COUNT(&pw_process.stats, blocks_allocated, 1);
     return extent;
@@ -195,7 +225,7 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
 }
 
 void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
-    bool collected = pw_module_is_safe(site);
+    bool collected = pw_gate.general || pw_module_is_safe(site);
     if (!pw_process_enter()) {
         return NULL;
     }
@@ -251,7 +281,7 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
 }
 
 static void release(struct pw_extent *extent) {
-    count_live(-(int64_t)extent->pages);
+    pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, blocks_freed, 1);
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
@@ -275,7 +305,7 @@ bool pw_block_free(void *block) {
     bool keeper_is_due = pw_keeper_is_due();
     pw_process_leave();
     if (!extent && !foreign) {
-        reject("free");
+        pw_block_reject("free");
     }
     if (keeper_is_due) {
         pw_keeper_start();
@@ -312,7 +342,7 @@ void pw_block_reject_dead(const void *block, const char *function) {
         !pw_arena_is_foreign(&pw_process.arena, block) && !pw_arena_find(&pw_process.arena, block);
     pw_process_leave();
     if (dead) {
-        reject(function);
+        pw_block_reject(function);
     }
 }
 
@@ -342,7 +372,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     larger->warm_pages = extent->pages;
     reset(larger, size, extent->data_offset, extent->collected);
     write_header(larger);
-    count_live((int64_t)larger->pages - extent->pages);
+    pw_block_count_live((int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);
     pw_arena_release(arena, extent, PW_EXTENT_COLD);
     return larger;
@@ -374,7 +404,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     char *data = resized ? data_of(resized) : NULL;
     pw_process_leave();
     if (!extent) {
-        reject("realloc");
+        pw_block_reject("realloc");
     }
     if (data) {
         return data;

@@ -17,6 +17,12 @@ PW_API bool pw_block_free(void *block);
 // Blocks that the C library has released without us (it unmaps them): make their pages ours again.
 void pw_block_recover(void);
 
+// So many pages more are in use, or fewer.
+void pw_block_count_live(int64_t pages);
+
+// Say that `function` was handed what is no live block, and end the program.
+void pw_block_reject(const char *function) __attribute__((noreturn));
+
 // End the program when `block` points into our pages: it is no live block then, and the C library
 // must not have it.
 PW_API void pw_block_reject_dead(const void *block, const char *function);

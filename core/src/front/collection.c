@@ -122,6 +122,15 @@ size_t pw_collection_ended(void) {
     return freed;
 }
 
+size_t pw_collection_noticed(void) {
+    if (!pw_is_on() || !pw_process_enter()) {
+        return 0;
+    }
+    uint64_t freed = collect(threads_are_quiet());
+    pw_process_leave();
+    return freed;
+}
+
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
 void pw_collection_getrusage(const void *site) {
     if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||

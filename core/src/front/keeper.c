@@ -42,6 +42,9 @@ static void *keep(void *unused) {
         more = decay(pressed);
         pw_process.keeper_runs = more;
         pw_process_leave();
+        if (pw_gate.general) { // also while nobody allocates
+            pw_general_look_when_due(&pw_process.general);
+        }
     }
     pw_os_close(&pressure);
     pw_quiet_thread_ends();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "front/process.h"
+#include "front/general.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,9 @@ void pw_process_leave(void) {
 
 // A fork in another thread must not catch our tables half-changed.
 static void before_fork(void) {
+    if (pw_gate.general) {
+        pw_general_before_fork(&pw_process.general);
+    }
     // A fork out of a signal handler in the middle of our own work: waiting would be for ever.
     if (!inside) {
         lock_is_orphaned();
@@ -92,6 +96,9 @@ static void after_fork_parent(void) {
         forking = false;
         pthread_mutex_unlock(&pw_process.lock);
     }
+    if (pw_gate.general) {
+        pw_general_after_fork_parent(&pw_process.general);
+    }
 }
 
 static void after_fork_child(void) {
@@ -101,6 +108,16 @@ static void after_fork_child(void) {
     }
     if (pw_process.started && is_new_process()) {
         notice_fork();
+    }
+    if (pw_gate.general) {
+        pw_general_after_fork_child(&pw_process.general);
+    }
+}
+
+void pw_process_watch_forks(void) {
+    if (!pw_process.watches_forks) {
+        pw_process.watches_forks = true;
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     }
 }
 
@@ -127,6 +144,9 @@ static void open_gate(const struct pw_options *options) {
     pw_gate.base = (uintptr_t)pw_process.arena.base;
     pw_gate.copy_threshold =
         options->share == PW_SHARE_ALWAYS ? SMALLEST_COPY_ALWAYS : SMALLEST_COPY;
+    if (options->policy == PW_POLICY_GENERAL) {
+        pw_gate.copy_threshold = SIZE_MAX; // other programs' copies stay theirs
+    }
     pw_gate.threshold = threshold_of(options);
 }
 
@@ -143,7 +163,7 @@ static bool start_arena(const struct pw_options *options) {
         *pw_process.fork_marker = 1;
     }
     pw_share_start(&pw_process.share, &pw_process.arena);
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    pw_process_watch_forks();
     return true;
 }
 
@@ -179,7 +199,7 @@ static bool serve(const struct pw_options *options) {
 static bool start(const char *text) {
     struct pw_options *options = &pw_process.options;
     pw_stats_start(&pw_process.stats);
-    pw_options_read(options, text, warn);
+    pw_options_read(options, text, pw_gate.serves_all ? PW_POLICY_GENERAL : PW_POLICY_AUTO, warn);
     const char *policy = pw_policy_name(options->policy);
     if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {
         pw_os_warn("statistics stay in the process: cannot create a file in ", options->statistics);
@@ -200,7 +220,14 @@ static bool start(const char *text) {
     default:
         break;
     }
-    return serve(options);
+    if ((options->policy == PW_POLICY_GENERAL) != pw_gate.serves_all) {
+        warn("blocks are left to the C library: policy=general, and no other that serves blocks, "
+             "is for "
+             "libpagewise-general.so (pagewise run preloads the right one): policy=",
+             policy);
+        return false;
+    }
+    return serve(options) && (options->policy != PW_POLICY_GENERAL || pw_general_open(options));
 }
 
 bool pw_start(const char *text) {
@@ -249,7 +276,7 @@ static bool change_options(struct pw_options *options) {
 const char *pw_heap_switch_on(const char *text) {
     struct pw_options options;
     *refused = 0;
-    pw_options_read(&options, text, refuse);
+    pw_options_read(&options, text, PW_POLICY_AUTO, refuse);
     if (*refused) {
         return refused;
     }

@@ -6,11 +6,12 @@
 #define PW_FRONT_PROCESS_H
 
 #include "extent/extent.h"
+#include "general/general.h"
 #include "huge/huge.h"
 #include "pagewise.h"
 #include "policy/copy.h"
-#include "policy/options.h"
 #include "policy/huge.h"
+#include "policy/options.h"
 #include "policy/relief.h"
 #include "policy/zero.h"
 #include "share/share.h"
@@ -20,6 +21,7 @@
 struct pw_process {
     pthread_mutex_t lock;
     bool started;          // options were read; never undone
+    bool watches_forks;    // handlers are registered
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
     bool orphaned;         // the lock is held by a thread that this process does not have
     int pid;               // used where the kernel has no such marker
@@ -34,6 +36,9 @@ struct pw_process {
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
+
+    struct pw_general general; // policy general
+    pthread_key_t thread_end;  // of a thread with a cache
 
     bool serves_r;            // the program is R, or has it as a library
     size_t first_break;       // program break at the start
@@ -59,6 +64,10 @@ struct pw_gate {
     bool map_directly;     // policies direct and ksm: the C library maps each large block
     bool mergeable;        // and marks it for KSM
     bool preloaded;        // the whole program's malloc family is ours already
+    bool serves_all;       // and it can serve small blocks as well: policy general
+    bool general;          // it does
+    size_t largest_small;  // up to this size from segments
+    uint8_t *classes;      // of the pages from `base` on
 };
 
 PW_API extern struct pw_gate pw_gate;
@@ -70,6 +79,10 @@ void pw_process_leave(void);
 
 // R is in this process: where no threshold was asked for, its vectors are served from two pages on.
 void pw_process_found_r(void);
+
+// Have forks take the lock. Handlers that were registered earlier are called later before a fork,
+// and must find it free if they wait for other threads.
+PW_API void pw_process_watch_forks(void);
 
 // Serve blocks by `options` from now on, whatever was so far. NULL, or why not: nothing is changed
 // then.

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gnu/lib-names.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -199,9 +200,11 @@ bool pw_os_is_mapped(const void *address, size_t size) {
 
 typedef void *(*copy_function)(void *, const void *, size_t);
 typedef void *(*fill_function)(void *, int, size_t);
+typedef size_t (*usable_size_function)(void *);
 
 static _Atomic(copy_function) next_copy;
 static _Atomic(fill_function) next_fill;
+static _Atomic(usable_size_function) next_usable_size;
 
 // RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
 // library in the order of loading and finds nothing next. Then the C library itself is asked.
@@ -215,6 +218,8 @@ void pw_os_find_functions(void) {
     void *copy = next_function("memmove"), *fill = next_function("memset");
     next_copy = copy ? (copy_function)copy : memmove;
     next_fill = fill ? (fill_function)fill : memset;
+    void *usable_size = next_function("malloc_usable_size");
+    next_usable_size = usable_size ? (usable_size_function)usable_size : malloc_usable_size;
 }
 
 void pw_os_copy(void *to, const void *from, size_t size) {
@@ -229,6 +234,13 @@ void pw_os_fill_zero(void *to, size_t size) {
         pw_os_find_functions();
     }
     next_fill(to, 0, size);
+}
+
+size_t pw_os_c_usable_size(const void *block) {
+    if (!next_usable_size) {
+        pw_os_find_functions();
+    }
+    return next_usable_size((void *)(uintptr_t)block);
 }
 
 int pw_os_same_pages(const char *one, const char *other, const uint32_t *pages, unsigned count) {

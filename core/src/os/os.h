@@ -106,6 +106,9 @@ void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 
+// The C library's malloc_usable_size, for a block of its own; found likewise.
+size_t pw_os_c_usable_size(const void *block);
+
 // How many of `pages` pages read the same at `one` and at `other`, judged by PW_OS_PEEK bytes in
 // the middle of each? Read by the kernel: a page that may not be read is an answer, not a crash.
 // -1: not known.
@@ -244,6 +247,9 @@ void pw_os_witness_release(void *witness);
 // Does address space that is mapped but unused cost the program something (RLIMIT_AS, strict
 // overcommit)?
 bool pw_os_address_space_is_limited(void);
+
+// RLIMIT_AS in bytes; UINT64_MAX: none.
+uint64_t pw_os_address_space_limit(void);
 
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
 void pw_os_include_files_in_core(void);

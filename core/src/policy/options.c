@@ -10,6 +10,8 @@
 #define SMALLEST_THRESHOLD ((size_t)8 << 10) // two pages: the papers'
 #define LARGEST_THRESHOLD  ((size_t)1 << 30)
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
+#define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
+#define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
 #define LONGEST_ITEM       320
 
 struct word {
@@ -18,10 +20,15 @@ struct word {
 };
 
 static const struct word policies[] = {
-    {"plain", PW_POLICY_PLAIN}, {"direct", PW_POLICY_DIRECT},
-    {"ksm", PW_POLICY_KSM},     {"ksm-aggressive", PW_POLICY_KSM_AGGRESSIVE},
-    {"share", PW_POLICY_SHARE}, {"huge", PW_POLICY_HUGE},
-    {"auto", PW_POLICY_AUTO},   {NULL, 0},
+    {"plain", PW_POLICY_PLAIN},
+    {"direct", PW_POLICY_DIRECT},
+    {"ksm", PW_POLICY_KSM},
+    {"ksm-aggressive", PW_POLICY_KSM_AGGRESSIVE},
+    {"share", PW_POLICY_SHARE},
+    {"huge", PW_POLICY_HUGE},
+    {"auto", PW_POLICY_AUTO},
+    {"general", PW_POLICY_GENERAL},
+    {NULL, 0},
 };
 static const struct word share_modes[] = {
     {"off", PW_SHARE_OFF}, {"lazy", PW_SHARE_LAZY}, {"always", PW_SHARE_ALWAYS}, {NULL, 0}};
@@ -96,6 +103,12 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         options->relieve = PW_RELIEVE_SHORT;
         options->huge = PW_HUGE_ON;
         options->pool = true;
+        break;
+    case PW_POLICY_GENERAL:
+        options->threshold = GENERAL_THRESHOLD;
+        options->zero = PW_ZERO_BACKOFF; // only when pw_collection_ended is called
+        options->pool = true;
+        options->slack_percent = GENERAL_SLACK;
         break;
     default: // plain; direct and ksm leave blocks to the C library's own mapping of large ones
         options->threshold = SMALLEST_THRESHOLD;
@@ -238,8 +251,9 @@ static void visit_other(struct pw_options *options, const char *name, const char
     }
 }
 
-void pw_options_read(struct pw_options *options, const char *text, pw_options_warn *warn) {
-    set_defaults(options, PW_POLICY_AUTO);
+void pw_options_read(struct pw_options *options, const char *text, enum pw_policy policy,
+                     pw_options_warn *warn) {
+    set_defaults(options, policy);
     visit_items(options, text, visit_policy, warn);
     visit_items(options, text, visit_other, warn);
 }

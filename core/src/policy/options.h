@@ -16,6 +16,7 @@ enum pw_policy {
     PW_POLICY_SHARE,
     PW_POLICY_HUGE,
     PW_POLICY_AUTO,
+    PW_POLICY_GENERAL,
 };
 
 enum pw_share_mode { PW_SHARE_OFF, PW_SHARE_LAZY, PW_SHARE_ALWAYS };
@@ -46,9 +47,10 @@ struct pw_options {
 // Called for each value that was not understood, with the offending `name=value`.
 typedef void pw_options_warn(const char *problem, const char *item);
 
-// The options of `text` (NULL: none given), defaults filled in by policy. Items for the policy are
-// read first, so that their order does not matter.
-void pw_options_read(struct pw_options *options, const char *text, pw_options_warn *warn);
+// The options of `text` (NULL: none given), defaults filled in by policy (`policy` where the text
+// names none). Items for the policy are read first, so that their order does not matter.
+void pw_options_read(struct pw_options *options, const char *text, enum pw_policy policy,
+                     pw_options_warn *warn);
 
 const char *pw_policy_name(enum pw_policy policy);
 

@@ -606,7 +606,73 @@ def mmapcopy(bench):
             raise Failure(f"{sums['publishes']} snapshots were written, {sums['fallback_mmapcopy']} calls failed")
 
 
+# --- policy general ---------------------------------------------------------------------------------------------------
+
+GENERAL = ("policy=general", "policy=general,threshold=8K,decay=1,slack=0")
+SEGMENTS = ["segments_taken"]
+
+
+def general_bench(bench):
+    bench.preload = os.path.join(os.path.dirname(bench.preload), "libpagewise-general.so")
+    return bench
+
+
+def general(bench):
+    """The same programs, with all blocks from us."""
+    general_bench(bench)
+    bench.same([bench.basics, "replaced"], SEGMENTS, every_options=GENERAL)
+    for wrong in ("double-free", "inside-free", "inside-realloc", "double-realloc"):
+        status, output, error, _ = bench.run([bench.basics, wrong], "policy=general")
+        if status != -signal.SIGABRT or b"went on" in output or not error.startswith("pagewise: "):
+            raise Failure(f"{wrong}: status {status}, {output}, {error}")
+    for case in (["work"], ["lock-everything"], ["lock-limit"], ["spawn"], ["signals"], ["small-signal-stack"],
+                 ["fork-in-handler"], ["jump-out"], ["threads"], ["fork-in-threads"], ["exit-in-thread"],
+                 ["pthread-exit"], ["small-stack"], ["close-all"]):
+        bench.work(*case, counters=SEGMENTS, every_options=GENERAL)
+    bench.same([bench.program, "dlclose", bench.library], SEGMENTS, every_options=GENERAL)
+    bench.same([bench.program.replace("_program", "_joined")], SEGMENTS, every_options=GENERAL)
+
+
+def general_limits(bench):
+    """Where there is no address space, no mapping or no system call left, the C library serves."""
+    general_bench(bench)
+    sums = {}
+    for room in (60, 120):
+        more = bench.work("address-space", str(room), counters=["segments_taken", "fallback_general"],
+                          every_options=GENERAL)
+        sums = {name: sums.get(name, 0) + value for name, value in more.items()}
+    if not sums["fallback_arena"]:
+        raise Failure("the limit was not reached")
+
+    def small():
+        resource.setrlimit(resource.RLIMIT_AS, (48 << 20, 48 << 20))
+
+    bench.work("work", counters=["segments_taken", "fallback_general"], prepare=small, every_options=GENERAL)
+    few_mappings_allowed()
+    for spare in (2, 3, 5, 20):
+        bench.work("mappings", str(spare), counters=["segments_taken", "fallback_general"], every_options=GENERAL)
+    for call in ("mremap", "madvise", "mlock"):
+        bench.work("denied", call, "1", counters=SEGMENTS, every_options=GENERAL)
+
+
+def general_refused(bench):
+    """A policy for the other library, and plain: the C library serves, and a mistake is said once."""
+    general_bench(bench)
+    plain = bench.run([bench.program, "work"])
+    for options, words in (("policy=plain", ""), ("policy=share", "blocks are left to the C library")):
+        status, output, error, sums = bench.run([bench.program, "work"], options)
+        if (status, output) != plain[:2] or sums["segments_taken"] or words not in error or error.count("\n") > 1:
+            raise Failure(f"{options}: {status} {error!r} {sums['segments_taken']}")
+    bench.preload = bench.preload.replace("general", "preload")
+    status, output, error, sums = bench.run([bench.program, "work"], "policy=general")
+    if (status, output) != plain[:2] or "libpagewise-general.so" not in error or error.count("\n") != 1:
+        raise Failure(f"general in the other library: {status} {error!r}")
+
+
 CASES = {
+    "general": general,
+    "general-limits": general_limits,
+    "general-refused": general_refused,
     "basics": basics,
     "linked": linked,
     "own-functions": own_functions,

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+//
+// general: blocks of up to 32 KB for any program. Segments (runs of pages with blocks of one size
+// class, no headers) are shared by all threads, behind a lock for each class; a thread keeps the
+// blocks that it uses most in a cache of its own, which needs no lock. docs/notes/general.md says
+// what was chosen over what.
+//
+//   malloc, free  ->  cache of the thread  ->  bin of the class  ->  segments  ->  arena of the
+//   caller
+//
+// A block is in one of three places: with the program, in one cache, or marked free in its segment.
+#ifndef PW_GENERAL_GENERAL_H
+#define PW_GENERAL_GENERAL_H
+
+#include "extent/extent.h"
+#include "general/classes.h"
+#include "pagewise.h"
+
+#include <pthread.h>
+
+// --- segments --------------------------------------------------------------------------
+
+#define PW_SEGMENT_MOST_BLOCKS 512u
+#define PW_SEGMENT_MOST_PAGES  32u
+#define PW_SEGMENT_LISTS       4u // by how full they are, in quarters
+
+struct pw_segment {
+    struct pw_segment *next, *previous; // of its bin's list
+    char *start;
+    struct pw_extent *extent;
+    uint8_t class_number;
+    uint8_t list; // which of its bin's lists; PW_SEGMENT_LISTS: none, it is full
+    uint16_t blocks, free;
+    uint32_t absent; // pages without memory: never touched, or given back
+    uint32_t idle;   // pages that held no block at the last look, and since
+    uint64_t map[PW_SEGMENT_MOST_BLOCKS / 64]; // 1: free
+};
+
+struct pw_class_info {
+    uint32_t size;                    // bytes of a block
+    uint32_t reciprocal;              // 2^32 / size, rounded up: divides offsets in a segment
+    uint16_t blocks;                  // of a segment
+    uint16_t pages;                   // of a segment
+    uint32_t quarter;                 // 4 * 65536 / blocks: blocks in use to list
+    uint16_t cache_least, cache_most; // blocks in a thread's cache
+    uint32_t slots_at;                // in a cache's slots
+};
+
+struct pw_bin {
+    _Alignas(64) pthread_mutex_t lock;
+    struct pw_segment *lists[PW_SEGMENT_LISTS];
+    uint32_t segments, empties;
+};
+
+// --- caches ----------------------------------------------------------------------------
+
+// A stack of blocks. Under the lowest one lies NULL, so that `top` always points to something.
+struct pw_stack {
+    void **top, **limit;
+};
+
+struct pw_cache {
+    struct pw_stack stacks[PW_GENERAL_CLASSES];
+    struct pw_cache *next;            // spare one
+    uint32_t operations;              // that did not end in a cache
+    uint32_t epoch;                   // of the last emptying that this thread has seen
+    uint8_t busy[PW_GENERAL_CLASSES]; // stack ran empty or full since the last tick
+    void *slots[];
+};
+
+// What a thread knows. `cache` is never NULL: where there is none yet, or no longer, it is one that
+// is empty and full at once.
+struct pw_general_thread {
+    struct pw_cache *cache;
+    bool inside;    // in the middle of our own work
+    bool ended;     // its cache was given back at the thread's end
+    bool holds_all; // all locks, for a fork
+};
+
+PW_API extern __thread struct pw_general_thread pw_general_thread
+    __attribute__((tls_model("initial-exec")));
+
+// --- the heap --------------------------------------------------------------------------
+
+// What the room needs of its caller. All are called with no lock of ours that they could need.
+struct pw_general_host {
+    // Pages for a segment, in state PW_EXTENT_SEGMENT; NULL: none.
+    struct pw_extent *(*take)(void *context, uint32_t pages);
+    // `absent` of its pages have no memory.
+    void (*release)(void *context, struct pw_extent *extent, uint32_t absent);
+    // This thread has a cache now: pw_cache_end is to be called when it ends.
+    void (*thread_began)(void *context);
+    // The program has released what was no live block. Does not return.
+    void (*misuse)(void *context);
+    void *context;
+};
+
+struct pw_general {
+    struct pw_arena *arena;
+    struct pw_general_host host;
+    struct pw_stats *stats;
+    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's
+    uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
+    unsigned decay_ms;     // 0: idle pages are never given back
+    bool orphaned;         // a lock is held by a thread that this process does not have
+    uint32_t epoch;        // raised to have all threads empty their caches
+    uint64_t looked_ms;    // when idle pages were last looked for
+    uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
+    struct pw_class_info info[PW_GENERAL_CLASSES];
+    struct pw_bin bins[PW_GENERAL_CLASSES];
+
+    pthread_mutex_t tables; // guards what follows
+    struct pw_segment *spare_segments;
+    struct pw_cache *spare_caches;
+    char *table, *table_end;
+    size_t cache_size; // bytes
+};
+
+// False: no address space for the table of classes. The arena must have been started.
+bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
+                      const struct pw_general_host *host);
+
+// The slow halves of allocation and release, for a thread whose cache is empty or full. NULL: there
+// are no pages, or this thread is in the middle of our own work.
+void *pw_cache_refill(struct pw_general *general, unsigned class_number);
+void pw_cache_flush(struct pw_general *general, unsigned class_number, void *block);
+
+// Give the thread's cache back, at its end.
+void pw_cache_end(struct pw_general *general);
+
+// Give back what holds no block: this thread's cache at once, other threads' when they next come
+// here; pages inside segments; empty segments (to the arena). Returns bytes of pages given back to
+// the kernel.
+size_t pw_general_trim(struct pw_general *general);
+
+// The same for pages and segments that held no block at the last look either.
+size_t pw_general_look(struct pw_general *general);
+
+// A look, if the last one was half a decay time ago.
+void pw_general_look_when_due(struct pw_general *general);
+
+// Around a fork. False from the first: this thread was interrupted in the middle of our own work,
+// and holds no locks for the fork.
+bool pw_general_before_fork(struct pw_general *general);
+void pw_general_after_fork_parent(struct pw_general *general);
+void pw_general_after_fork_child(struct pw_general *general);
+
+// Bytes of segments, and of their blocks that are with the program or in a cache.
+struct pw_general_usage {
+    size_t segment_bytes, block_bytes;
+};
+void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage);
+
+// --- the fast halves -------------------------------------------------------------------
+
+// The class of the page at `offset` bytes from the arena's base, plus one; 0: no segment's.
+static inline unsigned pw_general_class_at(const uint8_t *classes, uintptr_t offset) {
+    return __atomic_load_n(&classes[offset >> PW_PAGE_SHIFT], __ATOMIC_RELAXED);
+}
+
+// NULL: the cache is empty.
+static inline void *pw_cache_pop(unsigned class_number) {
+    struct pw_stack *stack = &pw_general_thread.cache->stacks[class_number];
+    void *block = *stack->top;
+    if (__builtin_expect(block != NULL, 1)) {
+        stack->top--;
+    }
+    return block;
+}
+
+// False: the cache is full.
+static inline bool pw_cache_push(unsigned class_number, void *block) {
+    struct pw_stack *stack = &pw_general_thread.cache->stacks[class_number];
+    void **top = stack->top;
+    if (__builtin_expect(top == stack->limit, 0)) {
+        return false;
+    }
+    top[1] = block;
+    stack->top = top + 1;
+    return true;
+}
+
+// --- between the files of this room ------------------------------------------------------
+
+// Up to `count` blocks, in rising order where they are next to each other; returns how many.
+unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
+                     unsigned count);
+void pw_bin_give(struct pw_general *general, unsigned class_number, void **blocks, unsigned count);
+
+// Have no other thread in the bin.
+void pw_bin_enter(struct pw_bin *bin);
+void pw_bin_leave(struct pw_bin *bin);
+
+// Put the segment into the list it belongs to, or out of all.
+void pw_segment_list(struct pw_bin *bin, struct pw_segment *segment, unsigned list);
+
+// Give an empty segment that is in no list back to the arena.
+void pw_segment_release(struct pw_general *general, struct pw_segment *segment);
+
+// Zeroed bytes for tables that are never given back; the caller holds `tables`. NULL: none.
+void *pw_general_table(struct pw_general *general, size_t size);
+void pw_general_enter_tables(struct pw_general *general);
+void pw_general_leave_tables(struct pw_general *general);
+
+// Begin and end work of ours in this thread. False: it is in the middle of some already, or the
+// locks of this process are lost.
+bool pw_general_enter(struct pw_general *general);
+void pw_general_leave(void);
+
+#endif

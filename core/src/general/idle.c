@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+//
+// Pages that hold no block: inside segments that others of whose pages do, and whole segments.
+// Which blocks are free is not written into the blocks, so such pages can go and come back (as
+// zero, which nobody relies on) without anything else being changed.
+#include "general/general.h"
+
+// Are blocks [first, last] all free?
+static bool are_free(const uint64_t *map, unsigned first, unsigned last) {
+    for (unsigned word = first / 64; word <= last / 64; word++) {
+        uint64_t wanted = ~(uint64_t)0;
+        if (word == first / 64) {
+            wanted &= ~(uint64_t)0 << (first % 64);
+        }
+        if (word == last / 64) {
+            wanted &= ~(uint64_t)0 >> (63 - last % 64);
+        }
+        if ((map[word] & wanted) != wanted) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Pages in which no block lies, not even in part, each a bit.
+static uint32_t pages_without_block(const struct pw_class_info *info,
+                                    const struct pw_segment *segment) {
+    uint32_t pages = 0;
+    for (unsigned page = 0; page < info->pages; page++) {
+        unsigned first = (unsigned)(page * PW_PAGE / info->size);
+        unsigned last = (unsigned)((page * PW_PAGE + PW_PAGE - 1) / info->size);
+        last = last < segment->blocks ? last : segment->blocks - 1u;
+        if (are_free(segment->map, first, last)) {
+            pages |= (uint32_t)1 << page;
+        }
+    }
+    return pages;
+}
+
+// Give runs of pages back to the kernel; returns those that went.
+static uint32_t give_back(struct pw_general *general, struct pw_segment *segment, uint32_t pages) {
+    uint32_t gone = 0;
+    while (pages) {
+        unsigned first = (unsigned)__builtin_ctz(pages);
+        uint32_t rest = ~(pages >> first);
+        unsigned count = rest ? (unsigned)__builtin_ctz(rest) : 32 - first;
+        uint32_t run = (count < 32 ? ((uint32_t)1 << count) - 1 : ~(uint32_t)0) << first;
+        if (pw_os_discard(segment->start + first * PW_PAGE, count * PW_PAGE)) {
+            gone |= run;
+        } else {
+            PW_COUNT(general->stats, fallback_discard, 1);
+        }
+        pages &= ~run;
+    }
+    return gone;
+}
+
+static size_t look_at(struct pw_general *general, const struct pw_class_info *info,
+                      struct pw_segment *segment) {
+    if ((size_t)segment->free * info->size < PW_PAGE && segment->free < segment->blocks) {
+        return 0;
+    }
+    uint32_t pages = pages_without_block(info, segment) & ~segment->absent;
+    uint32_t gone = give_back(general, segment, pages & segment->idle);
+    segment->absent |= gone;
+    segment->idle = pages & ~gone;
+    return (size_t)__builtin_popcount(gone) * PW_PAGE;
+}
+
+static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
+    const struct pw_class_info *info = &general->info[class_number];
+    struct pw_bin *bin = &general->bins[class_number];
+    struct pw_segment *emptied = NULL;
+    size_t given = 0;
+    pw_bin_enter(bin);
+    for (unsigned list = 0; list < PW_SEGMENT_LISTS; list++) {
+        struct pw_segment *segment = bin->lists[list];
+        while (segment) {
+            struct pw_segment *next = segment->next;
+            given += look_at(general, info, segment);
+            if (segment->free == segment->blocks &&
+                segment->idle == 0) { // kept, and not used since
+                pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
+                bin->segments--;
+                bin->empties--;
+                segment->next = emptied;
+                emptied = segment;
+            }
+            segment = next;
+        }
+    }
+    pw_bin_leave(bin);
+    while (emptied) {
+        struct pw_segment *next = emptied->next;
+        pw_segment_release(general, emptied);
+        emptied = next;
+    }
+    return given;
+}
+
+size_t pw_general_look(struct pw_general *general) {
+    size_t given = 0;
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        given += look_at_bin(general, i);
+    }
+    PW_COUNT(general->stats, segment_idle_bytes, given);
+    return given;
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT
+//
+// Segments and the bins they are in. Which blocks are free is kept in bitmaps outside of the
+// blocks: free memory is not touched, the lowest free block of the fullest segments is used first
+// (so that the emptiest ones become empty), and a block that is released twice is found out.
+#include "general/general.h"
+
+#include <string.h>
+
+#define TABLE_CHUNK       ((size_t)64 << 10)
+#define SEGMENT_PAGES     16u                // 64 KB, but at most 512 blocks
+#define KEEP_EMPTY_OF     4u                 // of so many segments, an empty one may stay
+#define CACHE_BYTES       ((size_t)32 << 10) // of one class in one cache, at most
+#define CACHE_MOST_BLOCKS 128u
+#define CACHE_LEAST       4u
+
+// --- locks -----------------------------------------------------------------------------
+
+void pw_bin_enter(struct pw_bin *bin) {
+    if (!pw_general_thread.holds_all) {
+        pthread_mutex_lock(&bin->lock);
+    }
+}
+
+void pw_bin_leave(struct pw_bin *bin) {
+    if (!pw_general_thread.holds_all) {
+        pthread_mutex_unlock(&bin->lock);
+    }
+}
+
+void pw_general_enter_tables(struct pw_general *general) {
+    if (!pw_general_thread.holds_all) {
+        pthread_mutex_lock(&general->tables);
+    }
+}
+
+void pw_general_leave_tables(struct pw_general *general) {
+    if (!pw_general_thread.holds_all) {
+        pthread_mutex_unlock(&general->tables);
+    }
+}
+
+void *pw_general_table(struct pw_general *general, size_t size) {
+    size = (size + 63) & ~(size_t)63;
+    if ((size_t)(general->table_end - general->table) < size) {
+        size_t chunk = size > TABLE_CHUNK ? size : TABLE_CHUNK;
+        char *got = pw_os_map_table(chunk);
+        if (!got) {
+            return NULL;
+        }
+        general->table = got;
+        general->table_end = got + chunk;
+        PW_COUNT(general->stats, bookkeeping_bytes, chunk);
+    }
+    void *got = general->table;
+    general->table += size;
+    return got;
+}
+
+// --- start -----------------------------------------------------------------------------
+
+// 64 KB of blocks where 512 hold so much. Of the larger classes as few pages, up to 32, as leave at
+// most a sixteenth over.
+static unsigned pages_of(size_t size) {
+    if (size * PW_SEGMENT_MOST_BLOCKS <= SEGMENT_PAGES * PW_PAGE) {
+        return (unsigned)(size * PW_SEGMENT_MOST_BLOCKS / PW_PAGE);
+    }
+    for (unsigned pages = SEGMENT_PAGES; pages < PW_SEGMENT_MOST_PAGES; pages++) {
+        if (pages * PW_PAGE % size * 16 <= pages * PW_PAGE) {
+            return pages;
+        }
+    }
+    return PW_SEGMENT_MOST_PAGES;
+}
+
+static unsigned cache_most_of(size_t size) {
+    size_t most = CACHE_BYTES / size;
+    return (unsigned)(most > CACHE_MOST_BLOCKS ? CACHE_MOST_BLOCKS : most < 2 ? 2 : most);
+}
+
+static void describe_class(struct pw_class_info *info, size_t size) {
+    unsigned pages = pages_of(size);
+    unsigned blocks = (unsigned)(pages * PW_PAGE / size);
+    unsigned most = cache_most_of(size);
+    *info = (struct pw_class_info){
+        .size = (uint32_t)size,
+        .reciprocal = (uint32_t)((((uint64_t)1 << 32) + size - 1) / size),
+        .blocks = (uint16_t)blocks,
+        .pages = (uint16_t)pw_pages_for(blocks * size),
+        .quarter = (4u << 16) / blocks,
+        .cache_least = (uint16_t)(most < CACHE_LEAST ? most : CACHE_LEAST),
+        .cache_most = (uint16_t)most,
+    };
+}
+
+bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
+                      const struct pw_general_host *host) {
+    // Readable as a whole, and so of class none everywhere; writable where segments are.
+    size_t table_size = (size_t)arena->most_steps * PW_ARENA_STEP_PAGES;
+    char *classes = pw_os_map_reserved(table_size);
+    if (!classes) {
+        return false;
+    }
+    if (!pw_os_split_reserved(classes, table_size)) {
+        pw_os_unmap(classes, table_size);
+        return false;
+    }
+    general->arena = arena;
+    general->stats = stats;
+    general->host = *host;
+    uint32_t slots = 0;
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        describe_class(&general->info[i], pw_class_size(i));
+        general->info[i].slots_at = slots;
+        slots += general->info[i].cache_most + 1u; // and the NULL under them
+        pthread_mutex_init(&general->bins[i].lock, NULL);
+    }
+    general->cache_size = sizeof(struct pw_cache) + slots * sizeof(void *);
+    pthread_mutex_init(&general->tables, NULL);
+    general->classes = (uint8_t *)classes;
+    return true;
+}
+
+// --- lists -----------------------------------------------------------------------------
+
+void pw_segment_list(struct pw_bin *bin, struct pw_segment *segment, unsigned list) {
+    if (segment->list == list) {
+        return;
+    }
+    if (segment->list < PW_SEGMENT_LISTS) {
+        if (segment->next) {
+            segment->next->previous = segment->previous;
+        }
+        if (segment->previous) {
+            segment->previous->next = segment->next;
+        } else {
+            bin->lists[segment->list] = segment->next;
+        }
+    }
+    segment->list = (uint8_t)list;
+    if (list < PW_SEGMENT_LISTS) {
+        segment->previous = NULL;
+        segment->next = bin->lists[list];
+        if (segment->next) {
+            segment->next->previous = segment;
+        }
+        bin->lists[list] = segment;
+    }
+}
+
+static unsigned list_for(const struct pw_class_info *info, const struct pw_segment *segment) {
+    unsigned used = (unsigned)segment->blocks - segment->free;
+    return used == segment->blocks ? PW_SEGMENT_LISTS : used * info->quarter >> 16;
+}
+
+static struct pw_segment *fullest(const struct pw_bin *bin) {
+    for (unsigned list = PW_SEGMENT_LISTS; list-- > 0;) {
+        if (bin->lists[list]) {
+            return bin->lists[list];
+        }
+    }
+    return NULL;
+}
+
+// --- making and releasing segments -------------------------------------------------------
+
+static uint32_t first_page(const struct pw_general *general, const struct pw_segment *segment) {
+    return (uint32_t)((size_t)(segment->start - general->arena->base) >> PW_PAGE_SHIFT);
+}
+
+// Have the part of the table of classes that speaks of these pages writable.
+static bool cover(struct pw_general *general, uint32_t page, uint32_t pages) {
+    bool covered = true;
+    pw_general_enter_tables(general);
+    uint32_t last = (page + pages - 1) / PW_ARENA_STEP_PAGES;
+    for (uint32_t step = page / PW_ARENA_STEP_PAGES; covered && step <= last; step++) {
+        uint64_t bit = (uint64_t)1 << (step % 64);
+        if (general->writable[step / 64] & bit) {
+            continue;
+        }
+        uint8_t *part = general->classes + (size_t)step * PW_ARENA_STEP_PAGES;
+        covered = pw_os_protect(part, PW_ARENA_STEP_PAGES, true);
+        if (covered) {
+            general->writable[step / 64] |= bit;
+            PW_COUNT(general->stats, bookkeeping_bytes, PW_ARENA_STEP_PAGES);
+        }
+    }
+    pw_general_leave_tables(general);
+    return covered;
+}
+
+static void name_pages(struct pw_general *general, const struct pw_segment *segment,
+                       unsigned value) {
+    uint8_t *first = general->classes + first_page(general, segment);
+    for (uint32_t i = 0; i < segment->extent->pages; i++) {
+        __atomic_store_n(&first[i], (uint8_t)value, __ATOMIC_RELAXED);
+    }
+}
+
+static struct pw_segment *take_spare(struct pw_general *general) {
+    pw_general_enter_tables(general);
+    struct pw_segment *segment = general->spare_segments;
+    if (segment) {
+        general->spare_segments = segment->next;
+    } else {
+        segment = pw_general_table(general, sizeof *segment);
+    }
+    pw_general_leave_tables(general);
+    return segment;
+}
+
+static void put_spare(struct pw_general *general, struct pw_segment *segment) {
+    pw_general_enter_tables(general);
+    segment->next = general->spare_segments;
+    general->spare_segments = segment;
+    pw_general_leave_tables(general);
+}
+
+static uint32_t pages_from(uint32_t first) {
+    return first < 32 ? ~(uint32_t)0 << first : 0;
+}
+
+static void mark_all_free(struct pw_segment *segment) {
+    for (unsigned block = 0; block < segment->blocks; block += 64) {
+        unsigned left = segment->blocks - block;
+        segment->map[block / 64] = left >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << left) - 1;
+    }
+}
+
+static struct pw_segment *new_segment(struct pw_general *general, unsigned class_number) {
+    const struct pw_class_info *info = &general->info[class_number];
+    struct pw_segment *segment = take_spare(general);
+    struct pw_extent *extent =
+        segment ? general->host.take(general->host.context, info->pages) : NULL;
+    if (extent && !cover(general, extent->page, extent->pages)) {
+        general->host.release(general->host.context, extent, 0);
+        extent = NULL;
+    }
+    if (!extent) {
+        if (segment) {
+            put_spare(general, segment);
+        }
+        return NULL;
+    }
+    *segment = (struct pw_segment){
+        .start = pw_extent_address(general->arena, extent),
+        .extent = extent,
+        .class_number = (uint8_t)class_number,
+        .list = PW_SEGMENT_LISTS,
+        .blocks = info->blocks,
+        .free = info->blocks,
+        .absent = pages_from(extent->warm_pages),
+    };
+    mark_all_free(segment);
+    extent->segment = segment;
+    name_pages(general, segment, class_number + 1);
+    return segment;
+}
+
+void pw_segment_release(struct pw_general *general, struct pw_segment *segment) {
+    uint32_t pages = segment->extent->pages;
+    uint32_t mask = pages < 32 ? ((uint32_t)1 << pages) - 1 : ~(uint32_t)0;
+    name_pages(general, segment, 0);
+    general->host.release(general->host.context, segment->extent,
+                          (uint32_t)__builtin_popcount(segment->absent & mask));
+    put_spare(general, segment);
+}
+
+// --- blocks ------------------------------------------------------------------------------
+
+// The pages of the block, each a bit.
+static uint32_t pages_of_block(const struct pw_class_info *info, unsigned block) {
+    unsigned first = block * info->size >> PW_PAGE_SHIFT;
+    unsigned last = ((block + 1) * info->size - 1) >> PW_PAGE_SHIFT;
+    return (~(uint32_t)0 >> (31 - last)) & pages_from(first);
+}
+
+static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment *segment,
+                            void **blocks, unsigned count) {
+    unsigned got = 0;
+    bool has_unused = (segment->absent | segment->idle) != 0;
+    for (unsigned word = 0; got < count && word * 64 < segment->blocks; word++) {
+        uint64_t bits = segment->map[word];
+        for (; bits && got < count; bits &= bits - 1) {
+            unsigned block = word * 64 + (unsigned)__builtin_ctzll(bits);
+            blocks[got++] = segment->start + (size_t)block * info->size;
+            if (has_unused) {
+                uint32_t pages = pages_of_block(info, block);
+                segment->absent &= ~pages;
+                segment->idle &= ~pages;
+            }
+        }
+        segment->map[word] = bits;
+    }
+    segment->free = (uint16_t)(segment->free - got);
+    return got;
+}
+
+unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
+                     unsigned count) {
+    const struct pw_class_info *info = &general->info[class_number];
+    struct pw_bin *bin = &general->bins[class_number];
+    unsigned got = 0;
+    pw_bin_enter(bin);
+    while (got < count) {
+        struct pw_segment *segment = fullest(bin);
+        if (!segment && got > 0) {
+            break; // a new segment only for who has none
+        }
+        if (!segment) {
+            pw_bin_leave(bin);
+            segment = new_segment(general, class_number);
+            if (!segment) {
+                return 0;
+            }
+            pw_bin_enter(bin);
+            bin->segments++;
+        } else if (segment->free == segment->blocks) {
+            bin->empties--;
+        }
+        got += take_blocks(info, segment, blocks + got, count - got);
+        pw_segment_list(bin, segment, list_for(info, segment));
+    }
+    pw_bin_leave(bin);
+    return got;
+}
+
+// The segment of a block and which of its blocks it is. NULL: it is none.
+static struct pw_segment *segment_of(struct pw_general *general, unsigned class_number,
+                                     const void *block, unsigned *index) {
+    const struct pw_class_info *info = &general->info[class_number];
+    uintptr_t offset = (uintptr_t)block - (uintptr_t)general->arena->base;
+    if (pw_general_class_at(general->classes, offset) != class_number + 1) {
+        return NULL;
+    }
+    struct pw_segment *segment =
+        pw_arena_extent_of_page(general->arena, (uint32_t)(offset >> PW_PAGE_SHIFT))->segment;
+    uint32_t inside = (uint32_t)((const char *)block - segment->start);
+    *index = (unsigned)((uint64_t)inside * info->reciprocal >> 32);
+    return *index * info->size == inside && *index < segment->blocks ? segment : NULL;
+}
+
+// Of several empty segments one stays, so that a program does not take and release one in turn.
+static bool may_stay_empty(const struct pw_bin *bin) {
+    return bin->empties == 0 && bin->segments >= KEEP_EMPTY_OF;
+}
+
+// False: it was no block, or is free already.
+static bool give_block(struct pw_general *general, struct pw_bin *bin, unsigned class_number,
+                       void *block, struct pw_segment **emptied) {
+    const struct pw_class_info *info = &general->info[class_number];
+    unsigned index = 0;
+    struct pw_segment *segment = segment_of(general, class_number, block, &index);
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    if (!segment || segment->map[index / 64] & bit) {
+        return false;
+    }
+    segment->map[index / 64] |= bit;
+    segment->free++;
+    if (segment->free < segment->blocks || may_stay_empty(bin)) {
+        bin->empties += segment->free == segment->blocks;
+        pw_segment_list(bin, segment, list_for(info, segment));
+    } else {
+        pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
+        bin->segments--;
+        segment->next = *emptied;
+        *emptied = segment;
+    }
+    return true;
+}
+
+void pw_bin_give(struct pw_general *general, unsigned class_number, void **blocks, unsigned count) {
+    struct pw_bin *bin = &general->bins[class_number];
+    struct pw_segment *emptied = NULL;
+    bool good = true;
+    pw_bin_enter(bin);
+    for (unsigned i = 0; good && i < count; i++) {
+        good = give_block(general, bin, class_number, blocks[i], &emptied);
+    }
+    pw_bin_leave(bin);
+    if (!good) {
+        general->host.misuse(general->host.context);
+    }
+    while (emptied) {
+        struct pw_segment *next = emptied->next;
+        pw_segment_release(general, emptied);
+        emptied = next;
+    }
+}
+
+// --- statistics --------------------------------------------------------------------------
+
+// Full segments are in no list: what is free in the others is subtracted from all.
+static void add_bin(const struct pw_class_info *info, const struct pw_bin *bin,
+                    struct pw_general_usage *usage) {
+    size_t blocks = (size_t)bin->segments * info->blocks;
+    for (unsigned list = 0; list < PW_SEGMENT_LISTS; list++) {
+        for (const struct pw_segment *segment = bin->lists[list]; segment;
+             segment = segment->next) {
+            blocks -= segment->free;
+        }
+    }
+    usage->segment_bytes += (size_t)bin->segments * info->pages * PW_PAGE;
+    usage->block_bytes += blocks * info->size;
+}
+
+void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage) {
+    *usage = (struct pw_general_usage){0};
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        pw_bin_enter(&general->bins[i]);
+        add_bin(&general->info[i], &general->bins[i], usage);
+        pw_bin_leave(&general->bins[i]);
+    }
+}

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: MIT
+//
+// What policy general promises of its blocks, and what it gives back.
+#include "front/general.h"
+#include "pagewise.h"
+#include "support.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define KB    ((size_t)1 << 10)
+#define MB    ((size_t)1 << 20)
+#define MANY  20000
+#define PAGES (PW_PAGE - 1)
+
+// The sizes below are constants, from which the compiler would conclude what it cannot know.
+static __attribute__((noinline)) void *allocate(size_t size) {
+    return pw_general_malloc(size);
+}
+
+static struct pw_general_usage usage(void) {
+    struct pw_general_usage now;
+    pw_general_usage(&pw_process.general, &now);
+    return now;
+}
+
+static struct pw_statistics statistics(void) {
+    struct pw_statistics now;
+    pw_statistics_read(&now, sizeof now);
+    return now;
+}
+
+static int start(void **state) {
+    (void)state;
+    pw_gate.serves_all = true;
+    return pw_start("policy=general") && pw_gate.general ? 0 : -1;
+}
+
+// Each test begins, and ends, without a small block.
+static int nothing_is_left(void **state) {
+    (void)state;
+    pw_trim();
+    return usage().block_bytes == 0 && usage().segment_bytes == 0 ? 0 : -1;
+}
+
+// --- sizes -------------------------------------------------------------------------------
+
+static void every_size_has_the_smallest_class_that_holds_it(void **state) {
+    (void)state;
+    size_t below = 0;
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        size_t size = pw_class_size(i);
+        assert_int_equal(size % 16, 0);
+        assert_true(size > below && size <= PW_GENERAL_LARGEST);
+        for (size_t asked = below ? below + 1 : 0; asked <= size; asked++) {
+            assert_int_equal(pw_class_of(asked), i);
+        }
+        below = size;
+    }
+    assert_int_equal(below, PW_GENERAL_LARGEST);
+}
+
+static void a_segment_wastes_little_and_divides_right(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        const struct pw_class_info *info = &pw_process.general.info[i];
+        size_t used = (size_t)info->blocks * info->size, all = (size_t)info->pages * PW_PAGE;
+        assert_true(info->blocks >= 2 && info->blocks <= PW_SEGMENT_MOST_BLOCKS);
+        assert_true(info->pages <= PW_SEGMENT_MOST_PAGES && used <= all && all - used < PW_PAGE);
+        for (uint64_t offset = 0; offset < all; offset++) {
+            assert_int_equal(offset * info->reciprocal >> 32, offset / info->size);
+        }
+    }
+}
+
+static void blocks_are_aligned_and_as_large_as_asked(void **state) {
+    (void)state;
+    for (size_t size = 0; size < 300 * KB; size += size < 2 * KB ? 1 : 997) {
+        unsigned char *block = allocate(size);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % 16, 0);
+        size_t usable = pw_general_usable(block);
+        assert_true(usable >= size && usable <= size + size / 4 + 16 + PW_PAGE * (size > 32 * KB));
+        memset(block, 0x5a, usable);
+        pw_general_free(block);
+    }
+}
+
+static void alignments_are_kept(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 17, 100, 1000, 4096, 5000, 32768, 65536, 3 * MB};
+    for (size_t alignment = 1; alignment <= 16 * MB; alignment *= 2) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            char *block = pw_general_memalign(alignment, sizes[i]);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % alignment, 0);
+            assert_true(pw_general_usable(block) >= sizes[i]);
+            memset(block, 1, sizes[i]);
+            block = pw_general_realloc(block, sizes[i] + 100);
+            assert_non_null(block);
+            for (size_t at = 0; at < sizes[i]; at += 61) {
+                assert_int_equal(block[at], 1);
+            }
+            pw_general_free(block);
+        }
+    }
+}
+
+static void zeroed_means_zero_also_where_it_was_used(void **state) {
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        for (size_t size = 1; size < 200 * KB; size = size * 5 / 4 + 1) {
+            unsigned char *block = pw_general_calloc(size);
+            for (size_t at = 0; at < size; at++) {
+                assert_int_equal(block[at], 0);
+            }
+            memset(block, 0xff, pw_general_usable(block));
+            pw_general_free(block);
+        }
+    }
+}
+
+static void resizing_keeps_the_contents(void **state) {
+    (void)state;
+    unsigned char *block = allocate(1);
+    *block = 0;
+    size_t size = 1;
+    for (; size < 4 * MB; size = size * 9 / 8 + 1) {
+        block = pw_general_realloc(block, size * 9 / 8 + 1);
+        assert_non_null(block);
+        for (size_t at = size; at < size * 9 / 8 + 1; at++) {
+            block[at] = (unsigned char)(at * 13);
+        }
+    }
+    while (size > 2) {
+        size = size * 2 / 3;
+        block = pw_general_realloc(block, size);
+        for (size_t at = 0; at < size; at += 1 + size / 5000) {
+            assert_int_equal(block[at], (unsigned char)(at * 13));
+        }
+    }
+    assert_null(pw_general_realloc(block, 0));
+}
+
+static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
+    (void)state;
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - PW_PAGE, PTRDIFF_MAX, (size_t)1 << 47};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        errno = 0;
+        assert_null(allocate(sizes[i]));
+        assert_int_equal(errno, ENOMEM);
+        assert_null(pw_general_calloc(sizes[i]));
+        char *block = strcpy(allocate(100), "still here");
+        assert_null(pw_general_realloc(block, sizes[i]));
+        assert_string_equal(block, "still here");
+        char *large = strcpy(allocate(100 * KB), "this as well");
+        assert_null(pw_general_realloc(large, sizes[i]));
+        assert_string_equal(large, "this as well");
+        pw_general_free(block);
+        pw_general_free(large);
+    }
+}
+
+static void releasing_keeps_errno(void **state) {
+    (void)state;
+    static void *blocks[MANY];
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = allocate(100);
+    }
+    void *large = allocate(MB);
+    errno = 77;
+    for (int i = 0; i < MANY; i++) {
+        pw_general_free(blocks[i]);
+    }
+    pw_general_free(large);
+    pw_general_free(NULL);
+    assert_int_equal(errno, 77);
+}
+
+static void blocks_of_the_c_library_are_taken_over(void **state) {
+    (void)state;
+    char *block = strcpy(__libc_malloc(100), "from before our start");
+    assert_int_equal(pw_general_usable(block), pw_os_c_usable_size(block));
+    block = pw_general_realloc(block, 200);
+    assert_string_equal(block, "from before our start");
+    assert_true(pw_owns(block));
+    pw_general_free(block);
+    pw_general_free(__libc_malloc(100));
+}
+
+// --- giving back ---------------------------------------------------------------------------
+
+static void whole_segments_go_back(void **state) {
+    (void)state;
+    static void *blocks[MANY];
+    uint64_t live = statistics().live_bytes;
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = memset(allocate(1000), 1, 1000);
+    }
+    assert_true(statistics().live_bytes - live >= MANY * KB);
+    for (int i = 0; i < MANY; i++) {
+        pw_general_free(blocks[i]);
+    }
+    // Before anything is asked for: all but what the cache and one segment hold.
+    assert_true(statistics().live_bytes - live <= 256 * KB);
+}
+
+// One block in 16 lives: no segment is empty, and most pages are.
+static void pages_without_blocks_go_back_and_come_again(void **state) {
+    (void)state;
+    static unsigned char *blocks[MANY];
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = memset(allocate(1024), i, 1024);
+    }
+    for (int i = 0; i < MANY; i++) {
+        if (i % 16) {
+            pw_general_free(blocks[i]);
+        }
+    }
+    assert_true(pw_trim() >= MANY * KB / 2);
+    int gone = 0;
+    for (int i = 0; i < MANY; i++) {
+        gone += i % 16 && !in_memory(blocks[i]);
+    }
+    assert_true(gone > MANY / 2);
+    for (int i = 0; i < MANY; i++) {
+        if (i % 16) {
+            blocks[i] = memset(allocate(1024), i, 1024);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        for (int at = 0; at < 1024; at += 73) {
+            assert_int_equal(blocks[i][at], (unsigned char)i);
+        }
+        pw_general_free(blocks[i]);
+    }
+}
+
+static void a_page_with_a_part_of_a_block_stays(void **state) {
+    (void)state;
+    enum { SIZE = 3072, COUNT = 400 }; // most pages hold parts of two
+    static unsigned char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(SIZE), i + 1, SIZE);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 5) {
+            pw_general_free(blocks[i]);
+        }
+    }
+    assert_true(pw_trim() > 0);
+    for (int i = 0; i < COUNT; i += 5) {
+        for (int at = 0; at < SIZE; at++) {
+            assert_int_equal(blocks[i][at], (unsigned char)(i + 1));
+        }
+        pw_general_free(blocks[i]);
+    }
+}
+
+static void a_page_that_was_used_since_the_last_look_stays(void **state) {
+    (void)state;
+    struct pw_general *general = &pw_process.general;
+    unsigned class_number = pw_class_of(PW_PAGE);
+    void *blocks[16], *used;
+    assert_int_equal(pw_bin_take(general, class_number, blocks, 1), 1); // of a new segment
+    assert_int_equal(pw_bin_take(general, class_number, blocks + 1, 15), 15);
+    for (int i = 0; i < 16; i++) {
+        memset(blocks[i], 1, PW_PAGE);
+    }
+    pw_bin_give(general, class_number, blocks + 1, 15);
+    pw_general_look(general);
+    assert_int_equal(pw_bin_take(general, class_number, &used, 1), 1);
+    assert_ptr_equal(used, blocks[1]); // the lowest
+    pw_bin_give(general, class_number, &used, 1);
+    pw_general_look(general);
+    assert_true(in_memory(blocks[0]) && in_memory(blocks[1]) && !in_memory(blocks[2]));
+    pw_general_look(general);
+    assert_true(in_memory(blocks[0]) && !in_memory(blocks[1]));
+    pw_bin_give(general, class_number, blocks, 1);
+}
+
+static void idle_pages_go_back_by_themselves(void **state) {
+    (void)state;
+    static void *blocks[MANY];
+    pw_process.general.decay_ms = 20;
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = memset(allocate(1024), 1, 1024);
+    }
+    for (int i = 0; i < MANY; i++) {
+        if (i % 64) {
+            pw_general_free(blocks[i]);
+        }
+    }
+    uint64_t before = statistics().segment_idle_bytes;
+    for (int round = 0; round < 40; round++) { // other work, of another size
+        static void *others[2000];
+        for (int i = 0; i < 2000; i++) {
+            others[i] = allocate(64);
+        }
+        for (int i = 0; i < 2000; i++) {
+            pw_general_free(others[i]);
+        }
+        usleep(2000);
+    }
+    assert_true(statistics().segment_idle_bytes - before > 5 * MB);
+    for (int i = 0; i < MANY; i += 64) {
+        pw_general_free(blocks[i]);
+    }
+    pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
+}
+
+// --- threads -----------------------------------------------------------------------------
+
+static void *handed_over[MANY];
+
+static void *allocate_many(void *unused) {
+    for (int i = 0; i < MANY; i++) {
+        handed_over[i] = memset(allocate(16 + (size_t)i % 500), i, 16);
+    }
+    return unused;
+}
+
+static void *free_many(void *unused) {
+    for (int i = 0; i < MANY; i++) {
+        pw_general_free(handed_over[i]);
+    }
+    return unused;
+}
+
+static void in_thread(void *(*function)(void *)) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, function, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+static void blocks_may_be_released_by_other_threads(void **state) {
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        in_thread(allocate_many);
+        in_thread(free_many);
+        pw_trim();
+        assert_int_equal(usage().block_bytes, 0);
+    }
+    allocate_many(NULL);
+    in_thread(free_many);
+    in_thread(allocate_many);
+    free_many(NULL);
+}
+
+static void *hold_a_little(void *unused) {
+    for (size_t size = 1; size < 32 * KB; size *= 2) {
+        pw_general_free(allocate(size));
+    }
+    return unused;
+}
+
+static void a_thread_leaves_nothing_behind(void **state) {
+    (void)state;
+    in_thread(hold_a_little);
+    uint64_t tables = statistics().bookkeeping_bytes;
+    for (int i = 0; i < 300; i++) {
+        in_thread(hold_a_little);
+    }
+    pw_trim();
+    assert_int_equal(usage().block_bytes, 0);
+    assert_int_equal(statistics().bookkeeping_bytes, tables);
+}
+
+static pthread_key_t late_key;
+
+static void late_destructor(void *block) {
+    pw_general_free(block);
+    pw_general_free(allocate(100)); // after our own destructor, perhaps
+}
+
+static void *with_late_destructor(void *unused) {
+    pthread_setspecific(late_key, allocate(50));
+    return unused;
+}
+
+static void destructors_that_run_late_may_use_the_heap(void **state) {
+    (void)state;
+    assert_int_equal(pthread_key_create(&late_key, late_destructor), 0);
+    for (int i = 0; i < 50; i++) {
+        in_thread(with_late_destructor);
+    }
+    pthread_key_delete(late_key);
+}
+
+// --- forks -------------------------------------------------------------------------------
+
+static atomic_bool stop;
+static atomic_int churning;
+
+static void *churn(void *unused) {
+    struct random noise = random_from((uintptr_t)&noise);
+    void *blocks[100] = {0};
+    atomic_fetch_add(&churning, 1);
+    while (!stop) {
+        size_t at = random_below(&noise, 100);
+        pw_general_free(blocks[at]);
+        blocks[at] = allocate(random_below(&noise, 5000));
+    }
+    for (int i = 0; i < 100; i++) {
+        pw_general_free(blocks[i]);
+    }
+    return unused;
+}
+
+static void child_of_threads(void *unused) {
+    (void)unused;
+    alarm(60);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(*(unsigned char *)handed_over[i] == (unsigned char)i);
+    }
+    free_many(NULL);
+    allocate_many(NULL);
+    free_many(NULL);
+#ifndef PW_TEST_SANITIZED // TSan still counts the parent's threads
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, hold_a_little, NULL) == 0);
+    pthread_join(thread, NULL);
+#endif
+}
+
+static pid_t raw_fork(void) {
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static void forks_beside_busy_threads_work(void **state) {
+    (void)state;
+    pthread_t threads[3];
+    stop = false;
+    for (int i = 0; i < 3; i++) {
+        pthread_create(&threads[i], NULL, churn, NULL);
+    }
+    while (churning < 3) {
+        sched_yield();
+    }
+    allocate_many(NULL);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(run_in_child(child_of_threads, NULL), 0);
+    }
+    free_many(NULL);
+    stop = true;
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+// clone runs no handlers: whoever held a lock is not there any more.
+static void a_child_without_handlers_goes_on_with_the_c_library(void **state) {
+    (void)state;
+#ifdef PW_TEST_SANITIZED
+    skip(); // neither sanitizer supports raw clone
+#endif
+    struct pw_bin *bin = &pw_process.general.bins[pw_class_of(100)];
+    for (int held = 0; held < 2; held++) {
+        if (held) {
+            pthread_mutex_lock(&bin->lock);
+        }
+        pid_t child = raw_fork();
+        if (child == 0) {
+            alarm(20);
+            for (int i = 0; i < 2000; i++) {
+                char *block = allocate(100);
+                CHECK(block);
+                memset(block, 1, 100);
+                if (i % 2) {
+                    pw_general_free(block);
+                }
+            }
+            _exit(pw_process.general.orphaned == (held == 1) ? 0 : 1);
+        }
+        if (held) {
+            pthread_mutex_unlock(&bin->lock);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void child_of_a_handler(void *unused) {
+    alarm(60);
+    hold_a_little(unused);
+}
+
+static void a_handler_in_the_middle_of_our_work_gets_other_blocks(void **state) {
+    (void)state;
+    void *ours = allocate(100);
+    pw_general_thread.inside = true;
+    void *blocks[300];
+    for (int i = 0; i < 300; i++) {
+        blocks[i] = allocate(100);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], 1, 100);
+    }
+    int status = run_in_child(child_of_a_handler, NULL);
+    assert_int_equal(status, 0); // a fork out of the handler neither hangs nor breaks
+    pw_general_thread.inside = false;
+    for (int i = 0; i < 300; i++) {
+        pw_general_free(blocks[i]);
+    }
+    pw_general_free(ours);
+}
+
+// --- misuse ------------------------------------------------------------------------------
+
+static void quiet_abort(void) {
+    close(STDERR_FILENO);
+}
+
+static void release_twice(void *unused) {
+    (void)unused;
+    quiet_abort();
+    void *block = allocate(200);
+    pw_general_free(block);
+    pw_general_free(block);
+    pw_trim();
+}
+
+static void release_inside(void *unused) {
+    (void)unused;
+    quiet_abort();
+    char *block = allocate(200);
+    volatile size_t inside = 16; // or the compiler refuses
+    pw_general_free(block + inside);
+    pw_trim();
+}
+
+static void release_after_all_is_gone(void *unused) {
+    (void)unused;
+    quiet_abort();
+    void *block = allocate(200);
+    pw_general_free(block);
+    pw_trim();
+    pw_general_free(block);
+}
+
+static void release_large_twice(void *unused) {
+    (void)unused;
+    quiet_abort();
+    void *block = allocate(MB);
+    pw_general_free(block);
+    pw_general_free(block);
+}
+
+static void misuse_ends_the_program(void **state) {
+    (void)state;
+    void (*const misuses[])(void *) = {release_twice, release_inside, release_after_all_is_gone,
+                                       release_large_twice};
+    for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+        int status = run_in_child(misuses[i], NULL);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, nothing_is_left)
+    const struct CMUnitTest tests[] = {
+        TEST(every_size_has_the_smallest_class_that_holds_it),
+        TEST(a_segment_wastes_little_and_divides_right),
+        TEST(blocks_are_aligned_and_as_large_as_asked),
+        TEST(alignments_are_kept),
+        TEST(zeroed_means_zero_also_where_it_was_used),
+        TEST(resizing_keeps_the_contents),
+        TEST(what_cannot_be_had_is_refused_and_changes_nothing),
+        TEST(releasing_keeps_errno),
+        TEST(blocks_of_the_c_library_are_taken_over),
+        TEST(whole_segments_go_back),
+        TEST(pages_without_blocks_go_back_and_come_again),
+        TEST(a_page_with_a_part_of_a_block_stays),
+        TEST(a_page_that_was_used_since_the_last_look_stays),
+        TEST(idle_pages_go_back_by_themselves),
+        TEST(blocks_may_be_released_by_other_threads),
+        TEST(a_thread_leaves_nothing_behind),
+        TEST(destructors_that_run_late_may_use_the_heap),
+        TEST(forks_beside_busy_threads_work),
+        TEST(a_child_without_handlers_goes_on_with_the_c_library),
+        TEST(a_handler_in_the_middle_of_our_work_gets_other_blocks),
+        TEST(misuse_ends_the_program),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

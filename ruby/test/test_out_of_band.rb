@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require_relative 'helper'
+require 'pagewise/out_of_band'
+
+class TestOutOfBand < Minitest::Test
+  class Collector
+    attr_reader :count
+
+    def collect
+      @count = count.to_i + 1
+    end
+  end
+
+  def setup
+    @collector = Collector.new
+  end
+
+  def middleware(every: 1e-9, at_latest: 1000, &app)
+    app ||= ->(_) { [200, { 'X' => 'y' }, %w[one two]] }
+    Pagewise::OutOfBand.new(app, every: every, at_latest: at_latest, collector: @collector)
+  end
+
+  def test_answers_are_unchanged
+    status, headers, body = middleware.call({})
+    assert_equal [200, { 'X' => 'y' }, %w[one two]], [status, headers, body.to_enum.to_a]
+  end
+
+  def test_collects_when_the_body_is_closed_and_not_before
+    _, _, body = middleware.call({})
+    body.to_enum.to_a
+    assert_nil @collector.count
+    body.close
+    assert_equal 1, @collector.count
+  end
+
+  def test_collects_after_the_reply_where_the_server_can
+    after = []
+    _, _, body = middleware.call('rack.after_reply' => after)
+    assert_instance_of Array, body
+    assert_nil @collector.count
+    after.each(&:call)
+    assert_equal 1, @collector.count
+  end
+
+  def test_an_exception_passes_and_ends_the_request
+    broken = middleware { raise 'no' }
+    assert_raises(RuntimeError) { broken.call({}) }
+    assert_equal 1, @collector.count
+    catch(:done) { middleware { throw :done }.call({}) }
+    assert_equal 2, @collector.count
+  end
+
+  def test_does_not_collect_before_it_is_due
+    often = middleware(every: 1000)
+    100.times { often.call({}).last.close }
+    assert_nil @collector.count
+  end
+
+  def test_waits_for_other_requests
+    outer = nil
+    app = middleware { |env| [200, {}, env['inner'] ? [] : outer.call('inner' => true).last.tap(&:close)] }
+    outer = app
+    _, _, body = app.call({})
+    assert_nil @collector.count
+    body.close
+    assert_equal 1, @collector.count
+  end
+end

@@ -8,7 +8,6 @@
 #include <pagewise.h>
 #include <pthread.h>
 
-
 struct module {
     void *(*allocate)(size_t);
     void *(*allocate_zeroed)(size_t);

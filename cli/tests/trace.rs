@@ -305,7 +305,7 @@ fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
     fs::write(
         &source,
         "#include <stdio.h>\n#include <stdlib.h>\nint main(void) {\n\
-         for (int i = 0; i < 2000000; i++) free(malloc(i % 100));\nfclose(fopen(\"ended\", \"w\")); }\n",
+         for (int i = 0; i < 8000000; i++) free(malloc(i % 100));\nfclose(fopen(\"ended\", \"w\")); }\n",
     )
     .unwrap();
     let built = Command::new("cc")
@@ -322,7 +322,7 @@ fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
     while !bench.path("ended").exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(std::time::Duration::from_millis(50));
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -340,7 +340,7 @@ fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
     );
     let output = bench.run(&["convert", &kept, "-o", "x.trace"]);
     assert!(output.status.success(), "{}", errors(&output));
-    assert!(text(&bench.run(&["stat", "x.trace"])).contains("2,000,0"));
+    assert!(text(&bench.run(&["stat", "x.trace"])).contains("8,000,0"));
 }
 
 /// C++'s new is seen where it is used, and exceptions pass.
@@ -396,7 +396,7 @@ fn a_sample_estimates_the_whole() {
     let figures = bench.stat("x.trace");
     // 8 x 5000 blocks of 14,001 bytes, 8 x 2000 of 14,002 and 5000 of 14,003.
     let estimate = figures["allocated_bytes"].as_f64().unwrap();
-    assert!((estimate / 854.1e6 - 1.0).abs() < 0.06, "{estimate}");
+    assert!((estimate / 854.1e6 - 1.0).abs() < 0.03, "{estimate}");
     assert_eq!(figures["properties"]["sample-bytes"], "20000");
 }
 

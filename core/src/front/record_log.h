@@ -43,6 +43,7 @@ struct pw_log {
     enum pw_spool_stacks stacks;
     bool has_children; // children record as well
     uint64_t sample_bytes;
+    uint64_t seeds; // given out so far
     char folder[1024];
     char path[1100];
     struct pw_os_file file;

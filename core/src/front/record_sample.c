@@ -43,9 +43,12 @@ static void next_point(struct pw_lane *lane) {
     lane->until_sample = 1 + (int64_t)distance;
 }
 
-// Each lane draws its own numbers: threads that do the same must not be sampled at the same places.
-static uint64_t seed_of(const struct pw_lane *lane) {
-    uint64_t x = pw_os_random() + (uintptr_t)lane * UINT64_C(0x9e3779b97f4a7c15); // splitmix64
+// Each thread draws its own numbers, whichever lane it was given: threads that do the same must not
+// be sampled at the same places.
+static uint64_t new_seed(void) {
+    uint64_t thread = __atomic_add_fetch(&pw_log.seeds, 1, __ATOMIC_RELAXED);
+    uint64_t process = (uint64_t)pw_os_pid() << 32; // a fork's children are threads of their own
+    uint64_t x = pw_os_random() + process + thread * UINT64_C(0x9e3779b97f4a7c15); // splitmix64
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return (x ^ x >> 31) | 1;
@@ -53,7 +56,7 @@ static uint64_t seed_of(const struct pw_lane *lane) {
 
 void pw_sample_begin(struct pw_lane *lane) {
     if (pw_log.sample_bytes) {
-        lane->random = seed_of(lane);
+        lane->random = new_seed();
         next_point(lane);
     }
 }

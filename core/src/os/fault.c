@@ -20,8 +20,8 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
 
 static struct {
     struct {
-        int error;
-        unsigned long first, period;
+        atomic_int error; // threads of ours run while a test changes its plan
+        atomic_ulong first, period;
         atomic_ulong calls;
     } sites[PW_SITE_COUNT];
     atomic_bool environment_read;

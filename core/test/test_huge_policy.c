@@ -18,10 +18,15 @@ static void every_large_block_begins_with_a_try_while_they_are_cheap(void **stat
 }
 
 // A try touches 2 MB that may have stayed absent.
-static void small_blocks_are_not_tried_but_follow(void **state) {
+static void small_blocks_are_tried_first_and_every_64_mb(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
+    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_TRY);
+    pw_huge_report(&price, CHEAP);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
+    }
+    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_TRY);
     pw_huge_report(&price, DEAR);
     assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_LEAVE);
 }
@@ -62,14 +67,14 @@ static void a_try_that_tells_nothing_changes_nothing(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
     assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
-    assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
+    pw_huge_report(&price, CHEAP);
     assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_large_block_begins_with_a_try_while_they_are_cheap),
-        cmocka_unit_test(small_blocks_are_not_tried_but_follow),
+        cmocka_unit_test(small_blocks_are_tried_first_and_every_64_mb),
         cmocka_unit_test(a_dear_page_ends_it_for_a_gigabyte),
         cmocka_unit_test(pages_that_are_cheap_again_are_used_again),
         cmocka_unit_test(a_try_that_tells_nothing_changes_nothing),

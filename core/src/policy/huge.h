@@ -19,8 +19,9 @@ enum pw_huge_answer {
 
 // Zeroed memory is a valid start.
 struct pw_huge_price {
-    uint64_t pause; // pages of fresh blocks until the next try
-    uint64_t cost;  // nanoseconds for 2 MB, the newest tries weighing most; 0: never tried
+    uint64_t pause;   // pages of fresh blocks until the next try
+    uint64_t untried; // pages of fresh blocks since the last one
+    uint64_t cost;    // nanoseconds for 2 MB, the newest tries weighing most; 0: never tried
 };
 
 // For a fresh block of `pages` that large pages suit.

@@ -55,12 +55,35 @@ static void what_is_off_stays_off(void **state) {
     assert_int_equal(threshold_under("policy=auto"), 8 << 10);
 }
 
+static struct pw_block_info fresh_block(const char *options, size_t size) {
+    assert_null(pw_heap_switch_on(options));
+    pw_process.huge_price = (struct pw_huge_price){.cost = UINT64_MAX / 2, .pause = UINT64_MAX};
+    void *block = pw_allocate(size);
+    assert_non_null(block);
+    struct pw_block_info info;
+    assert_true(pw_block_describe(block, &info));
+    pw_free(block);
+    return info;
+}
+
+// Dear large pages are left alone, but not what somebody asked for by name.
+static void locked_blocks_are_locked_at_any_price(void **state) {
+    (void)state;
+    size_t size = (size_t)8 << 20;
+    assert_int_equal(fresh_block("policy=auto,pool=off", size).huge_shift, 0);
+    assert_int_equal(fresh_block("policy=auto,pool=off", size).locked, 0);
+    assert_int_equal(fresh_block("policy=auto,pool=off,lock=on", size).locked, 1);
+    assert_int_equal(fresh_block("policy=auto,pool=off,huge=always", size).huge_shift, 21);
+    pw_process.huge_price = (struct pw_huge_price){0};
+}
+
 int main(void) {
     CHECK(pw_start("collect=burst"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_is_not_r_until_r_is_found),
         cmocka_unit_test(a_threshold_that_was_asked_for_stays),
         cmocka_unit_test(other_policies_have_their_own),
+        cmocka_unit_test(locked_blocks_are_locked_at_any_price),
         cmocka_unit_test(what_is_off_stays_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

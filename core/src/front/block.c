@@ -96,11 +96,13 @@ static bool wants_huge(uint32_t pages, bool zeroed) {
     return pw_huge_wanted(&pw_process.huge, pages) && (!zeroed || pw_process.huge.always);
 }
 
-// Who wishes for large pages (`always`) gets them; else they must be worth their price.
+// Large pages by mere advice must be worth their price. Who wishes for them (`always`), for pages
+// of the pool, or for locked ones gets what was asked for.
 static void back_with_large_pages(struct pw_extent *extent) {
     struct pw_huge_price *price = &pw_process.huge_price;
-    enum pw_huge_answer answer =
-        pw_process.huge.always ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages);
+    const struct pw_huge *huge = &pw_process.huge;
+    bool wished = huge->always || huge->hugetlb || huge->lock || huge->ordinary;
+    enum pw_huge_answer answer = wished ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages);
     if (answer != PW_HUGE_LEAVE) {
         pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
     }

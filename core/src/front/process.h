@@ -49,7 +49,6 @@ struct pw_process {
     unsigned quiet_threads;   // running threads known not to touch blocks by themselves
     bool keeper_runs;         // the thread that returns idle pages
     bool keeper_failed;       // it could not be started: not tried again
-    uint32_t decay_checked;   // clock of the last check
 };
 
 extern struct pw_process pw_process;

@@ -12,8 +12,8 @@ static void every_large_block_begins_with_a_try_while_they_are_cheap(void **stat
     (void)state;
     struct pw_huge_price price = {0};
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
-        pw_huge_report(&price, CHEAP);
+        assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_TRY);
+        pw_huge_report(&price, CHEAP, false);
     }
 }
 
@@ -21,54 +21,77 @@ static void every_large_block_begins_with_a_try_while_they_are_cheap(void **stat
 static void small_blocks_are_tried_first_and_every_64_mb(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_TRY);
-    pw_huge_report(&price, CHEAP);
+    assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_TRY);
+    pw_huge_report(&price, CHEAP, false);
     for (int i = 0; i < 7; i++) {
-        assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
+        assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_ADVISE);
     }
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_TRY);
-    pw_huge_report(&price, DEAR);
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_LEAVE);
+    assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_TRY);
+    pw_huge_report(&price, DEAR, false);
+    assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_LEAVE);
 }
 
 static void a_dear_page_ends_it_for_a_gigabyte(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
-    assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
-    pw_huge_report(&price, CHEAP);
-    assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
-    pw_huge_report(&price, DEAR);
+    assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_TRY);
+    pw_huge_report(&price, CHEAP, false);
+    assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_TRY);
+    pw_huge_report(&price, DEAR, false);
     uint64_t left = 0;
-    while (pw_huge_decide(&price, LARGE) == PW_HUGE_LEAVE) {
+    while (pw_huge_decide(&price, LARGE, false) == PW_HUGE_LEAVE) {
         left += LARGE;
     }
     assert_in_range(left, GIGABYTE - 2 * LARGE, GIGABYTE);
-    pw_huge_report(&price, DEAR);
-    assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_LEAVE);
+    pw_huge_report(&price, DEAR, false);
+    assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_LEAVE);
 }
 
 static void pages_that_are_cheap_again_are_used_again(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
-    pw_huge_decide(&price, LARGE);
-    pw_huge_report(&price, DEAR);
+    pw_huge_decide(&price, LARGE, false);
+    pw_huge_report(&price, DEAR, false);
     int tries = 0;
     for (int i = 0; i < 1000; i++) {
-        if (pw_huge_decide(&price, LARGE) == PW_HUGE_TRY) {
-            pw_huge_report(&price, CHEAP);
+        if (pw_huge_decide(&price, LARGE, false) == PW_HUGE_TRY) {
+            pw_huge_report(&price, CHEAP, false);
             tries++;
         }
     }
     assert_true(tries > 500); // 26 blocks a gigabyte, a handful of gigabytes
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
+    assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_ADVISE);
 }
 
 static void a_try_that_tells_nothing_changes_nothing(void **state) {
     (void)state;
     struct pw_huge_price price = {0};
-    assert_int_equal(pw_huge_decide(&price, LARGE), PW_HUGE_TRY);
-    pw_huge_report(&price, CHEAP);
-    assert_int_equal(pw_huge_decide(&price, SMALL), PW_HUGE_ADVISE);
+    assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_TRY);
+    pw_huge_report(&price, CHEAP, false);
+    assert_int_equal(pw_huge_decide(&price, SMALL, false), PW_HUGE_ADVISE);
+}
+
+// Every page of a block that is about to be filled is tried, as the first may be cheap and the
+// others not.
+static void a_block_to_be_filled_is_tried_page_by_page(void **state) {
+    (void)state;
+    struct pw_huge_price price = {0};
+    assert_int_equal(pw_huge_decide(&price, SMALL, true), PW_HUGE_TRY);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(pw_huge_report(&price, CHEAP, true), PW_HUGE_TRY);
+    }
+    assert_int_equal(pw_huge_report(&price, 0, true), PW_HUGE_LEAVE); // its end
+    assert_int_equal(pw_huge_decide(&price, SMALL, true), PW_HUGE_TRY);
+    assert_int_equal(pw_huge_report(&price, DEAR, true), PW_HUGE_LEAVE);
+    assert_int_equal(pw_huge_decide(&price, SMALL, true), PW_HUGE_LEAVE);
+}
+
+static void of_other_blocks_the_first_page_speaks_for_the_rest(void **state) {
+    (void)state;
+    struct pw_huge_price price = {0};
+    assert_int_equal(pw_huge_decide(&price, LARGE, false), PW_HUGE_TRY);
+    assert_int_equal(pw_huge_report(&price, CHEAP, false), PW_HUGE_ADVISE);
+    assert_int_equal(pw_huge_report(&price, DEAR, false), PW_HUGE_LEAVE);
 }
 
 int main(void) {
@@ -78,6 +101,8 @@ int main(void) {
         cmocka_unit_test(a_dear_page_ends_it_for_a_gigabyte),
         cmocka_unit_test(pages_that_are_cheap_again_are_used_again),
         cmocka_unit_test(a_try_that_tells_nothing_changes_nothing),
+        cmocka_unit_test(a_block_to_be_filled_is_tried_page_by_page),
+        cmocka_unit_test(of_other_blocks_the_first_page_speaks_for_the_rest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

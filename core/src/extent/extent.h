@@ -24,7 +24,6 @@ struct pw_extent {
     uint32_t next, previous; // in the list of a size bin; 0 ends it
     uint8_t state;           // enum pw_extent_state
     bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
-    bool huge;               // huge pages were advised
     uint8_t hugetlb;         // log2 of the size of its pages from the hugetlb pool; 0: none
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
     bool untouched;          // no page from warm_pages on has been handed out before
@@ -38,6 +37,7 @@ struct pw_extent {
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
     uint16_t data_offset; // of the block's first byte in the extent, at most one page
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
+    uint32_t huge_pages;  // pages for which huge ones were advised, from its second page on
     uint32_t generation;  // changes whenever the extent becomes another one
     uint32_t zero_given;  // pages that zero reclaim has given back
     uint32_t zero_given_at; // the last of them at this collection

@@ -92,29 +92,37 @@ void pw_block_reject(const char *function) {
 
 // --- allocation --------------------------------------------------------------
 
-static bool wants_huge(uint32_t pages, bool zeroed) {
-    return pw_huge_wanted(&pw_process.huge, pages) && (!zeroed || pw_process.huge.always);
+struct need {
+    uint32_t pages;
+    bool zeroed;
+    bool filled; // will be written from end to end, soon
+};
+
+static bool wants_huge(struct need need) {
+    return pw_huge_wanted(&pw_process.huge, need.pages) && (!need.zeroed || pw_process.huge.always);
 }
 
 // Large pages by mere advice must be worth their price. Who wishes for them (`always`), for pages
 // of the pool, or for locked ones gets what was asked for.
-static void back_with_large_pages(struct pw_extent *extent) {
+static void back_with_large_pages(struct pw_extent *extent, bool filled) {
     struct pw_huge_price *price = &pw_process.huge_price;
     const struct pw_huge *huge = &pw_process.huge;
     bool wished = huge->always || huge->hugetlb || huge->lock || huge->ordinary;
-    enum pw_huge_answer answer = wished ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages);
-    if (answer != PW_HUGE_LEAVE) {
-        pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
+    enum pw_huge_answer answer =
+        wished ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages, filled);
+    while (answer == PW_HUGE_TRY) {
+        uint64_t cost = pw_huge_touch_next(&pw_process.arena, extent);
+        answer = pw_huge_report(price, cost, filled);
     }
-    uint64_t cost = answer == PW_HUGE_TRY ? pw_huge_touch(&pw_process.arena, extent) : 0;
-    if (cost) {
-        pw_huge_report(price, cost);
+    if (answer == PW_HUGE_ADVISE) {
+        pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
     }
 }
 
-static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
+static struct pw_extent *take_fresh(struct need need) {
     struct pw_arena *arena = &pw_process.arena;
-    bool huge = wants_huge(pages, zeroed) && pw_mappings_may_rise(arena);
+    uint32_t pages = need.pages;
+    bool huge = wants_huge(need) && pw_mappings_may_rise(arena);
     bool pool = pw_process.options.pool && !(huge && pw_process.huge.always);
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
@@ -132,7 +140,7 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
             pw_arena_gather(arena, extent);
         }
         if (huge && extent->warm_pages == 0) {
-            back_with_large_pages(extent);
+            back_with_large_pages(extent, need.filled);
         }
         PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }
@@ -143,22 +151,22 @@ static struct pw_extent *take_fresh(uint32_t pages, bool zeroed) {
     return extent;
 }
 
-static struct pw_extent *take(uint32_t pages, bool zeroed) {
+static struct pw_extent *take(struct need need) {
     if (pw_process.options.pool) {
-        struct pw_extent *extent = pw_arena_take_warm(&pw_process.arena, pages);
-        if (extent && wants_huge(pages, zeroed) && !pw_huge_suits(&pw_process.huge, extent)) {
+        struct pw_extent *extent = pw_arena_take_warm(&pw_process.arena, need.pages);
+        if (extent && wants_huge(need) && !pw_huge_suits(&pw_process.huge, extent)) {
             pw_arena_release(&pw_process.arena, extent, PW_EXTENT_WARM);
             extent = NULL;
         }
         if (extent) {
-            if (pw_process.huge.always && wants_huge(pages, zeroed)) {
+            if (pw_process.huge.always && wants_huge(need)) {
                 pw_huge_back(&pw_process.huge, &pw_process.arena, extent); // counts it
             }
             PW_COUNT(&pw_process.stats, allocated_warm, 1);
             return extent;
         }
     }
-    return take_fresh(pages, zeroed);
+    return take_fresh(need);
 }
 
 void pw_block_count_live(int64_t pages) {
@@ -199,20 +207,27 @@ static struct pw_extent *take_aligned(uint32_t pages, size_t alignment) {
     return extent;
 }
 
-static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed, bool collected) {
+// R's allocator of vectors asks for what R then fills.
+static bool is_filled(enum pw_module module, bool zeroed) {
+    return module == PW_MODULE_RUNTIME && pw_process.serves_r && !zeroed;
+}
+
+static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
+                                  enum pw_module module) {
     uint16_t offset = data_offset_for(alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
         return NULL;
     }
-    struct pw_extent *extent = alignment > PW_PAGE ? take_aligned((uint32_t)pages, alignment)
-                                                   : take((uint32_t)pages, zeroed);
+    struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
+    struct pw_extent *extent =
+        alignment > PW_PAGE ? take_aligned(need.pages, alignment) : take(need);
     if (!extent) {
         PW_COUNT(&pw_process.stats, fallback_arena, 1);
         return NULL;
     }
     pw_arena_use(&pw_process.arena, extent);
-    reset(extent, size, offset, collected);
+    reset(extent, size, offset, module != PW_MODULE_OTHER);
     pw_block_count_live(extent->pages);
     write_header(extent);
     PW_COUNT(&pw_process.stats, blocks_allocated, 1);
@@ -227,12 +242,12 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
 }
 
 void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
-    bool collected = pw_gate.general || pw_module_is_safe(site);
+    enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : pw_module_of(site);
     if (!pw_process_enter()) {
         return NULL;
     }
     pw_collection_block_allocated(size, site);
-    struct pw_extent *extent = allocate(size, alignment, zeroed, collected);
+    struct pw_extent *extent = allocate(size, alignment, zeroed, module);
     char *data = extent ? data_of(extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
     pw_process_leave();

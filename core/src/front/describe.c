@@ -15,7 +15,7 @@ static void describe(struct pw_block_info *info, const struct pw_extent *extent)
         .page_bytes = (size_t)extent->pages * PW_PAGE,
         .snapshot = extent->snapshot,
         .huge_shift = extent->hugetlb ? extent->hugetlb
-                      : extent->huge  ? UNIT_SHIFT
+                      : extent->huge_pages ? UNIT_SHIFT
                                       : 0,
         .from_hugetlb = extent->hugetlb > 0,
         .locked = extent->fixed,

@@ -54,12 +54,20 @@ static bool take_from_pool(struct pw_arena *arena, struct pw_extent *extent, uns
     return false;
 }
 
-static void advise(struct pw_arena *arena, struct pw_extent *extent) {
-    size_t size = units_size(extent, UNIT_PAGES);
-    if (is_aligned(extent) && size > 0 && pw_os_advise_huge(units_start(arena, extent), size)) {
-        extent->huge = arena->has_huge = true;
-        PW_COUNT(arena->stats, huge_bytes, size);
+static uint32_t unadvised_units(const struct pw_extent *extent) {
+    return is_aligned(extent) ? (extent->pages - 1 - extent->huge_pages) / UNIT_PAGES : 0;
+}
+
+static bool advise(struct pw_arena *arena, struct pw_extent *extent, uint32_t units) {
+    char *start = units_start(arena, extent) + (size_t)extent->huge_pages * PW_PAGE;
+    size_t size = units * PW_HUGE_PAGE;
+    if (size == 0 || !pw_os_advise_huge(start, size)) {
+        return false;
     }
+    extent->huge_pages += units * UNIT_PAGES;
+    arena->has_huge = true;
+    PW_COUNT(arena->stats, huge_bytes, size);
+    return true;
 }
 
 // What whole pages of 1 GB leave over may still be large.
@@ -83,24 +91,26 @@ void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_
     if (backed) {
         advise_rest(arena, extent);
     } else if (!huge->ordinary) {
-        advise(arena, extent);
+        advise(arena, extent, unadvised_units(extent));
     }
     if (huge->lock) {
         lock(arena, extent);
     }
 }
 
-uint64_t pw_huge_touch(const struct pw_arena *arena, const struct pw_extent *extent) {
+uint64_t pw_huge_touch_next(struct pw_arena *arena, struct pw_extent *extent) {
+    if (unadvised_units(extent) == 0 || !advise(arena, extent, 1)) {
+        return 0;
+    }
+    char *unit = units_start(arena, extent) + (size_t)extent->huge_pages * PW_PAGE - PW_HUGE_PAGE;
     uint64_t before = pw_os_thread_cpu_ns();
-    bool touched = extent->huge && pw_os_populate(units_start(arena, extent), PW_HUGE_PAGE);
-    return touched ? pw_os_thread_cpu_ns() - before : 0;
+    *(volatile char *)unit = 0;
+    return pw_os_thread_cpu_ns() - before;
 }
 
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
-    if (extent->huge) {
-        extent->huge = false;
-        PW_COUNT(arena->stats, huge_bytes, -(int64_t)units_size(extent, UNIT_PAGES));
-    }
+    PW_COUNT(arena->stats, huge_bytes, -(int64_t)((size_t)extent->huge_pages * PW_PAGE));
+    extent->huge_pages = 0;
     if (extent->hugetlb) {
         PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)hugetlb_size(extent));
         extent->hugetlb = 0;

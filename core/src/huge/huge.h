@@ -40,9 +40,9 @@ bool pw_huge_suits(const struct pw_huge *huge, const struct pw_extent *extent);
 // it if that is wished for.
 void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_extent *extent);
 
-// Touch the first large page of an extent that was advised. Returns nanoseconds of this thread's
-// CPU time; 0: there is none, or it could not be touched.
-uint64_t pw_huge_touch(const struct pw_arena *arena, const struct pw_extent *extent);
+// Advise the next large page of a fresh extent, and touch it. Returns nanoseconds of this thread's
+// CPU time; 0: there is none left, or the kernel takes no advice.
+uint64_t pw_huge_touch_next(struct pw_arena *arena, struct pw_extent *extent);
 
 // The block is gone: its advised pages no longer count.
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent);

@@ -17,9 +17,6 @@
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -184,10 +181,6 @@ bool pw_os_lock(void *address, size_t size) {
     bool done = !PW_OS_FAULT(PW_SITE_LOCK) && mlock(address, size) == 0;
     errno = saved;
     return done;
-}
-
-bool pw_os_populate(void *address, size_t size) {
-    return advise(address, size, MADV_POPULATE_WRITE, PW_OS_FAULT(PW_SITE_POPULATE));
 }
 
 bool pw_os_is_mapped(const void *address, size_t size) {

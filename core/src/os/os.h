@@ -94,9 +94,6 @@ bool pw_os_collapse(void *address, size_t size);
 // Keep the range in memory.
 bool pw_os_lock(void *address, size_t size);
 
-// Fill fresh pages in one call instead of one fault each.
-bool pw_os_populate(void *address, size_t size);
-
 // Is every page of the range mapped (whether or not in memory)?
 bool pw_os_is_mapped(const void *address, size_t size);
 

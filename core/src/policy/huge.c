@@ -16,11 +16,12 @@ static bool is_dear(const struct pw_huge_price *price) {
     return price->cost > DEAR_NANOSECONDS;
 }
 
-enum pw_huge_answer pw_huge_decide(struct pw_huge_price *price, uint64_t pages) {
+enum pw_huge_answer pw_huge_decide(struct pw_huge_price *price, uint64_t pages, bool filled) {
     bool waits = price->pause > pages;
     price->pause -= waits ? pages : price->pause;
     price->untried += pages;
-    bool due = pages >= SMALLEST_TRY_PAGES || price->untried >= MOST_UNTRIED_PAGES || !price->cost;
+    bool due = filled || pages >= SMALLEST_TRY_PAGES || price->untried >= MOST_UNTRIED_PAGES ||
+               !price->cost;
     if (!waits && due) {
         price->untried = 0;
         return PW_HUGE_TRY;
@@ -28,7 +29,14 @@ enum pw_huge_answer pw_huge_decide(struct pw_huge_price *price, uint64_t pages) 
     return is_dear(price) ? PW_HUGE_LEAVE : PW_HUGE_ADVISE;
 }
 
-void pw_huge_report(struct pw_huge_price *price, uint64_t nanoseconds) {
+enum pw_huge_answer pw_huge_report(struct pw_huge_price *price, uint64_t nanoseconds, bool filled) {
+    if (nanoseconds == 0) {
+        return PW_HUGE_LEAVE;
+    }
     price->cost = price->cost ? (price->cost + nanoseconds) / 2 : nanoseconds;
     price->pause = is_dear(price) ? PAUSE_PAGES : 0;
+    if (is_dear(price)) {
+        return PW_HUGE_LEAVE;
+    }
+    return filled ? PW_HUGE_TRY : PW_HUGE_ADVISE;
 }

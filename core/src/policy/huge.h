@@ -3,8 +3,9 @@
 // Are large pages worth it on this machine, now? A fresh one costs a third of the small pages in
 // its place where the memory is there. Where a hypervisor takes free memory back in large pieces
 // (free page reporting), the host has to find all of it again: 3.8 ms for 2 MB were measured, and
-// small pages, which come from memory that was in use a moment ago, cost a fifth of that. So one
-// large page of a block is touched now and then, and the clock decides.
+// small pages, which come from memory that was in use a moment ago, cost a fifth of that. So large
+// pages are touched under the clock: all those of a block that is about to be filled, until one is
+// dear; of others one now and then.
 #ifndef PW_POLICY_HUGE_H
 #define PW_POLICY_HUGE_H
 
@@ -12,9 +13,9 @@
 #include <stdint.h>
 
 enum pw_huge_answer {
-    PW_HUGE_ADVISE,
-    PW_HUGE_TRY,  // and report what the first page of 2 MB cost
-    PW_HUGE_LEAVE // small pages are cheaper now
+    PW_HUGE_ADVISE, // for all that is left of the block
+    PW_HUGE_TRY,    // touch the next page of 2 MB, and report what it cost
+    PW_HUGE_LEAVE   // small pages are cheaper now
 };
 
 // Zeroed memory is a valid start.
@@ -24,9 +25,11 @@ struct pw_huge_price {
     uint64_t cost;    // nanoseconds for 2 MB, the newest tries weighing most; 0: never tried
 };
 
-// For a fresh block of `pages` that large pages suit.
-enum pw_huge_answer pw_huge_decide(struct pw_huge_price *price, uint64_t pages);
+// For a fresh block of `pages` that large pages suit. `filled`: all of it is about to be written,
+// so that touching its pages first makes none that would have stayed absent.
+enum pw_huge_answer pw_huge_decide(struct pw_huge_price *price, uint64_t pages, bool filled);
 
-void pw_huge_report(struct pw_huge_price *price, uint64_t nanoseconds);
+// What a try cost; 0: there was no page left to try. Returns what to do with the rest of the block.
+enum pw_huge_answer pw_huge_report(struct pw_huge_price *price, uint64_t nanoseconds, bool filled);
 
 #endif

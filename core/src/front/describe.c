@@ -14,9 +14,9 @@ static void describe(struct pw_block_info *info, const struct pw_extent *extent)
         .size = extent->user_size,
         .page_bytes = (size_t)extent->pages * PW_PAGE,
         .snapshot = extent->snapshot,
-        .huge_shift = extent->hugetlb ? extent->hugetlb
+        .huge_shift = extent->hugetlb      ? extent->hugetlb
                       : extent->huge_pages ? UNIT_SHIFT
-                                      : 0,
+                                           : 0,
         .from_hugetlb = extent->hugetlb > 0,
         .locked = extent->fixed,
     };

@@ -35,18 +35,12 @@ static uint64_t advised_bytes(void) {
     return PW_READ(&stats, huge_bytes) - huge_before;
 }
 
-static bool is_resident(const struct pw_extent *extent, uint32_t page) {
-    unsigned char present = 0;
-    assert_int_equal(mincore(page_at(&arena, extent, page), PW_PAGE, &present), 0);
-    return present & 1;
-}
-
 static void pages_not_asked_for_stay_absent(void **state) {
     (void)state;
     struct pw_extent *extent = fresh_extent();
     assert_true(pw_huge_touch_next(&arena, extent) > 0);
-    assert_true(is_resident(extent, 1));
-    assert_false(is_resident(extent, 1 + UNIT));
+    assert_true(in_memory(page_at(&arena, extent, 1)));
+    assert_false(in_memory(page_at(&arena, extent, 1 + UNIT)));
     assert_int_equal(advised_bytes(), PW_HUGE_PAGE);
     assert_int_equal(*page_at(&arena, extent, 1), 0);
 }
@@ -58,7 +52,7 @@ static void the_end_of_whole_units_ends_it(void **state) {
         assert_true(pw_huge_touch_next(&arena, extent) > 0);
     }
     assert_int_equal(pw_huge_touch_next(&arena, extent), 0);
-    assert_false(is_resident(extent, 1 + UNITS * UNIT)); // the exact tail
+    assert_false(in_memory(page_at(&arena, extent, 1 + UNITS * UNIT))); // the exact tail
     assert_int_equal(advised_bytes(), UNITS * PW_HUGE_PAGE);
 }
 
@@ -68,7 +62,7 @@ static void the_rest_can_be_advised_untouched_and_all_is_forgotten_at_once(void 
     const struct pw_huge huge = {.on = true, .smallest = 1, .largest = UINT64_MAX};
     assert_true(pw_huge_touch_next(&arena, extent) > 0);
     pw_huge_back(&huge, &arena, extent);
-    assert_false(is_resident(extent, 1 + UNIT));
+    assert_false(in_memory(page_at(&arena, extent, 1 + UNIT)));
     assert_int_equal(advised_bytes(), UNITS * PW_HUGE_PAGE);
     pw_huge_forget(&arena, extent);
     assert_int_equal(advised_bytes(), 0);

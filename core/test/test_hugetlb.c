@@ -6,8 +6,6 @@
 #include "front/process.h"
 #include "support.h"
 
-#define MB ((size_t)1 << 20)
-
 struct source {
     const char *options;
     const char *free_pages;

@@ -77,6 +77,36 @@ static void locked_blocks_are_locked_at_any_price(void **state) {
     pw_process.huge_price = (struct pw_huge_price){0};
 }
 
+// How many of the 16 whole pages of 2 MB of a fresh block have memory before anybody wrote to it.
+static int touched_pages(const char *options) {
+    assert_null(pw_heap_switch_on(options));
+    size_t unit = 2 * MB, size = 17 * unit;
+    char *block = pw_allocate(size);
+    assert_non_null(block);
+    char *page = (char *)(((uintptr_t)block + unit - 1) & ~(unit - 1));
+    int touched = 0;
+    for (int i = 0; i < 16; i++) {
+        touched += in_memory(page + (size_t)i * unit);
+    }
+    pw_free(block);
+    return touched;
+}
+
+// R fills what its allocator asks for; what others ask for may stay empty. Here nobody is R, and
+// with modules=all everybody is.
+static void only_what_r_will_fill_is_touched_beforehand(void **state) {
+    (void)state;
+    struct pw_huge_price cheap = {.cost = 1};
+    pw_process.huge_price = cheap;
+    assert_in_range(touched_pages("policy=auto,pool=off"), 0, 1);
+    pw_process.huge_price = cheap;
+    int touched = touched_pages("policy=auto,pool=off,modules=all");
+    bool ended_by_a_dear_page = pw_process.huge_price.pause > 0;
+    assert_true(touched == 16 || (ended_by_a_dear_page && touched > 0));
+    pw_process.huge_price = cheap;
+    assert_int_equal(touched_pages("policy=auto,pool=off,modules=all,huge=off"), 0);
+}
+
 int main(void) {
     CHECK(pw_start("collect=burst"));
     const struct CMUnitTest tests[] = {
@@ -84,6 +114,7 @@ int main(void) {
         cmocka_unit_test(a_threshold_that_was_asked_for_stays),
         cmocka_unit_test(other_policies_have_their_own),
         cmocka_unit_test(locked_blocks_are_locked_at_any_price),
+        cmocka_unit_test(only_what_r_will_fill_is_touched_beforehand),
         cmocka_unit_test(what_is_off_stays_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

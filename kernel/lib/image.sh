@@ -13,7 +13,7 @@ mutant_names() {
 
 image_config() { # name
     case $1 in
-    debug) cat "$here/config/release.config" "$here/config/debug.config" ;;
+    debug | kasan) cat "$here/config/release.config" "$here/config/$1.config" ;;
     *) cat "$here/config/release.config" ;;
     esac
 }
@@ -21,7 +21,7 @@ image_config() { # name
 image_patches() { # name
     case $1 in
     stock) ;;
-    release | debug) printf '%s\n' "${series[@]}" ;;
+    release | debug | kasan) printf '%s\n' "${series[@]}" ;;
     mutant-*) printf '%s\n' "${series[@]}" "$here/mutants/${1#mutant-}.patch" ;;
     after-*) printf '%s\n' "${series[@]:0:${1#after-}}" ;;
     *) die "no such kernel: $1" ;;
@@ -61,7 +61,7 @@ in_tree() { # build-folder make-argument...
     local folder=$1
     shift
     # Nothing of the machine or of the hour in the kernel, and one compiler cache for all of them.
-    CCACHE_DIR="$cache/ccache" CCACHE_MAXSIZE=3G CCACHE_NOHASHDIR=1 KCONFIG_ALLCONFIG="$folder/wanted.config" \
+    CCACHE_DIR="$compiler_cache" CCACHE_MAXSIZE=3G CCACHE_NOHASHDIR=1 KCONFIG_ALLCONFIG="$folder/wanted.config" \
         KBUILD_BUILD_TIMESTAMP=2026-01-01 KBUILD_BUILD_USER=pagewise KBUILD_BUILD_HOST=pagewise \
         make -C "$tree" O="$folder" CC="ccache gcc" "$@"
 }
@@ -93,7 +93,7 @@ image() { # name
     *) folder=$cache/build-$name ;;
     esac
     configure "$name" "$folder"
-    export tree cache
+    export tree compiler_cache
     step "build $name" "$build_seconds" bash -c \
         'in_tree "$0" --jobs="$1" bzImage' "$folder" "${PAGEWISE_KERNEL_JOBS:-$(nproc)}"
     mkdir -p "$cache/images"

@@ -118,7 +118,9 @@ machine() { # title kernel-name seconds megabytes initrd append...
     accelerator "$kernel" "$initrd"
     machine_log=$cache/logs/machine-${title//[^A-Za-z0-9]/-}.log
     echo "-- machine: $title"
-    qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@" >"$machine_log" 2>&1 &
+    # So that a report can tell what an older kernel did.
+    echo "pagewise: kernel $(basename "$kernel")" >"$machine_log"
+    qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@" >>"$machine_log" 2>&1 &
     local process=$!
     while kill -0 "$process" 2>/dev/null; do
         sleep 0.5

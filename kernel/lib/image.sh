@@ -12,10 +12,11 @@ mutant_names() {
 }
 
 image_config() { # name
+    local files=("$here/config/release.config")
     case $1 in
-    debug | kasan) cat "$here/config/release.config" "$here/config/$1.config" ;;
-    *) cat "$here/config/release.config" ;;
+    debug | kasan) files+=("$here/config/$1.config") ;;
     esac
+    sed "${renamed_options:-}" "${files[@]}"
 }
 
 image_patches() { # name

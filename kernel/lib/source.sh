@@ -57,16 +57,20 @@ source_archive() {
 }
 export -f source_archive
 
+unpack_into() { # folder
+    mkdir -p "$1"
+    export package cache
+    step "unpack $package $(source_version) into $(basename "$1")" 600 bash -c \
+        'set -o pipefail; source_archive | tar -C "$0" --strip-components=1 -xJ' "$1"
+}
+
 unpack() {
     local version
     version=$(source_version)
     [ "$(cat "$cache/stock/.pagewise-version" 2>/dev/null)" = "$version" ] && return
     [ "$version" != none ] || die "$package is missing. Type: apt-get install $package"
     rm -rf "$cache/stock" "$tree" "$cache/headers"
-    mkdir -p "$cache/stock"
-    export package cache
-    step "unpack $package $version" 600 bash -c \
-        'set -o pipefail; source_archive | tar -C "$cache/stock" --strip-components=1 -xJ'
+    unpack_into "$cache/stock"
     echo "$version" >"$cache/stock/.pagewise-version"
 }
 
@@ -105,7 +109,8 @@ set_tree() { # patch...
     unpack
     if [ ! -e "$tree/Makefile" ]; then
         rm -rf "$tree" "$tree.partial"
-        step "copy the source" 600 cp -a --reflink=auto "$cache/stock" "$tree.partial"
+        # Faster than a copy of 80,000 files, which is read as well as written.
+        unpack_into "$tree.partial"
         : >"$tree.partial/.pagewise-touched"
         mv "$tree.partial" "$tree"
     fi

@@ -16,7 +16,7 @@ image_config() { # name
     case $1 in
     debug | kasan) files+=("$here/config/$1.config") ;;
     esac
-    sed "${renamed_options:-}" "${files[@]}"
+    sed "${other_options:-}" "${files[@]}"
 }
 
 image_patches() { # name

@@ -19,7 +19,8 @@ use_source linux-source-6.12 patches
 # A cache inside the cache, so that nothing of the one kernel is taken for the other's.
 use_newest_source() {
     cache=$cache/linux-7.3
-    renamed_options='s/^CONFIG_PROC_SYSCTL=/CONFIG_SYSCTL=/'
+    # What 7.3 calls by another name, or asks for apart.
+    other_options='s/^CONFIG_PROC_SYSCTL=/CONFIG_SYSCTL=/; s/^CONFIG_NUMA=y/&\nCONFIG_NUMA_MIGRATION=y/'
     use_source linux-source-7.3 patches-7.3
 }
 

@@ -81,11 +81,18 @@ configure() { # name build-folder
     done <"$2/wanted.config"
 }
 
-# Build a kernel unless it is cached. Mutants and parts of the series start from the release build.
+# Build a kernel unless it is cached, under whatever name: after the last patch that is compiled, the series is the
+# release kernel. Mutants start from the release build, parts of the series from the stock one.
 image() { # name
-    local name=$1 path folder patches
+    local name=$1 path folder patches twin
     path=$(image_path "$name")
     [ -e "$path" ] && return
+    twin=$(find "$cache/images" -name "*-${path##*-}" 2>/dev/null | head -n 1)
+    if [ -n "$twin" ]; then
+        echo "-- build $name: nothing to do, it is $(basename "$twin")"
+        ln "$twin" "$path"
+        return
+    fi
     mapfile -t patches < <(image_patches "$name")
     set_tree "${patches[@]}"
     case $name in

@@ -64,14 +64,14 @@ catch_mutants() { # name...
     local name tests seconds processors rounds hangs
     initrd ours
     for name in "$@"; do
-        [ -e "$here/mutants/$name.patch" ] || die "no such mutant: $name ($(mutant_names | tr '\n' ' '))"
+        [ -e "$mutants/$name.patch" ] || die "no such mutant: $name ($(mutant_names | tr '\n' ' '))"
         image "mutant-$name"
-        tests=$(sed -n 's/^Caught-by: *//p' "$here/mutants/$name.patch" | tr -d ' ')
-        seconds=$(sed -n 's/^Seconds: *//p' "$here/mutants/$name.patch")
-        processors=$(sed -n 's/^Processors: *//p' "$here/mutants/$name.patch")
+        tests=$(sed -n 's/^Caught-by: *//p' "$mutants/$name.patch" | tr -d ' ')
+        seconds=$(sed -n 's/^Seconds: *//p' "$mutants/$name.patch")
+        processors=$(sed -n 's/^Processors: *//p' "$mutants/$name.patch")
         processors=${processors:-2}
-        rounds=$(sed -n 's/^Rounds: *//p' "$here/mutants/$name.patch")
-        hangs=$(sed -n 's/^Hangs: *//p' "$here/mutants/$name.patch")
+        rounds=$(sed -n 's/^Rounds: *//p' "$mutants/$name.patch")
+        hangs=$(sed -n 's/^Hangs: *//p' "$mutants/$name.patch")
         machine "mutant $name" "mutant-$name" "${seconds:-180}" 768 ours pagewise.run=mmapcopy \
             "pagewise.iterations=${rounds:-1000}" "pagewise.tests=$tests"
         if ! grep -qa '^#  RUN' "$machine_log"; then
@@ -177,11 +177,14 @@ boot_series() {
 
 # The series for the newest kernel: nothing of the other series' is used but the configuration and the machine.
 test_newest() { # [series]
+    local names
     case ${1:-} in
     series) boot_series ;;
     '')
         static_series
         selftest release
+        mapfile -t names < <(mutant_names)
+        catch_mutants "${names[@]}"
         ;;
     *) die "newest: no such part: $1 (series)" ;;
     esac
@@ -200,7 +203,7 @@ static_checks() {
     patched_files "$scratch" "${series[@]}"
     while read -r name; do
         rm -rf "${scratch:?}/mutant"
-        check "mutant $name applies" patched_files "$scratch/mutant" "${series[@]}" "$here/mutants/$name.patch"
+        check "mutant $name applies" patched_files "$scratch/mutant" "${series[@]}" "$mutants/$name.patch"
         check "mutant $name changes what is compiled" mutant_differs "$scratch" "$name"
     done < <(mutant_names)
     set_tree "${series[@]}"

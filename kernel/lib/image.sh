@@ -8,7 +8,7 @@ build_seconds=3600
 required_mutants=(wrong-pgoff exclusive-bit)
 
 mutant_names() {
-    find "$here/mutants" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort
+    find "$mutants" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort
 }
 
 image_config() { # name
@@ -23,7 +23,7 @@ image_patches() { # name
     case $1 in
     stock) ;;
     release | debug | kasan) printf '%s\n' "${series[@]}" ;;
-    mutant-*) printf '%s\n' "${series[@]}" "$here/mutants/${1#mutant-}.patch" ;;
+    mutant-*) printf '%s\n' "${series[@]}" "$mutants/${1#mutant-}.patch" ;;
     after-*) printf '%s\n' "${series[@]:0:${1#after-}}" ;;
     *) die "no such kernel: $1" ;;
     esac

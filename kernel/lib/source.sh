@@ -7,21 +7,21 @@ home=~ # from the password file where HOME is not set
 cache=${PAGEWISE_KERNEL_CACHE:-${XDG_CACHE_HOME:-$home/.cache}/pagewise-kernel}
 compiler_cache=$cache/ccache
 
-use_source() { # package folder-of-patches
+use_source() { # package patches mutants
     package=$1
-    patches=$here/$2
+    mutants=$here/$3
     tree=$cache/linux # the same path for every build, so that the compiler cache serves them all
-    mapfile -t series < <(find "$patches" -name '000[1-9]-*.patch' | sort)
+    mapfile -t series < <(find "$here/$2" -name '000[1-9]-*.patch' | sort)
 }
 
-use_source linux-source-6.12 patches
+use_source linux-source-6.12 patches mutants
 
 # A cache inside the cache, so that nothing of the one kernel is taken for the other's.
 use_newest_source() {
     cache=$cache/linux-7.3
     # What 7.3 calls by another name, or asks for apart.
     other_options='s/^CONFIG_PROC_SYSCTL=/CONFIG_SYSCTL=/; s/^CONFIG_NUMA=y/&\nCONFIG_NUMA_MIGRATION=y/'
-    use_source linux-source-7.3 patches-7.3
+    use_source linux-source-7.3 patches-7.3 mutants-7.3
 }
 
 source_version() {

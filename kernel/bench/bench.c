@@ -2,8 +2,9 @@
 /*
  * What a copy of memory costs, and what reading and writing it costs afterwards:
  *
- *	bench MEGABYTES ROUNDS
+ *	bench MEGABYTES ROUNDS [fork]
  *
+ * With "fork" only that, for a kernel without the call.
  * Every round does each method once, so that what disturbs the machine disturbs
  * all of them. One line for each step:
  *
@@ -262,6 +263,8 @@ int main(int argc, char **argv)
 		pages = huge ? "huge" : "small";
 		do_fork_alone(huge);
 	}
+	if (argc > 3 && !strcmp(argv[3], "fork"))
+		return 0;
 	for (int huge = 0; huge < 2; huge++) {
 		pages = huge ? "huge" : "small";
 		for (round_number = 1; round_number <= rounds; round_number++) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Turn the machine's BENCH lines into docs/results/mmapcopy.md: report.py --output FILE LOG..."""
+"""Turn the machines' logs into docs/results/mmapcopy.md: report.py --logs FOLDER --output FILE --image NAME-KEY ..."""
 
 import argparse
 import os
@@ -25,23 +25,62 @@ STEPS = [
     ("source-write-1%", "source: write 1 %"),
     ("source-write-all", "source: write all"),
 ]
+PAGES = [("small", "4 KB pages"), ("huge", "huge pages")]
 FORK_BAR = 1.2
+MUTANTS_BAR = 10
+ROUNDS_BAR = 1000
+# Of fork's own time in instructions, where nothing varies but where the kernel's data happen to lie.
+FORK_NOISE = 0.02
 
 
-def read(paths):
-    """{(kernel, machine, pages, method, step): [ms by round]}"""
-    times = {}
-    for path in paths:
-        kernel, machine = re.match(r"bench-(\w+)-(\d+)\.log$", os.path.basename(path)).groups()
-        with open(path, encoding="utf-8", errors="replace") as log:
-            for pages, method, _, step, ms in LINE.findall(log.read()):
-                times.setdefault((kernel, machine, pages, method, step), []).append(float(ms))
-    return times
+class Logs:
+    """The machines' logs, of none but the kernels that the sources describe now."""
+
+    def __init__(self, folder, images):
+        self.folder = folder
+        self.images = {re.match(r"(.*)-[0-9a-f]{16}$", image)[1]: image for image in images}
+
+    def read(self, title, kernel):
+        path = os.path.join(self.folder, "machine-" + re.sub(r"[^A-Za-z0-9]", "-", title) + ".log")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            return None
+        return text if text.startswith(f"pagewise: kernel {self.images.get(kernel)}\n") else None
+
+    def mutants(self):
+        return sorted(name[len("mutant-"):] for name in self.images if name.startswith("mutant-"))
+
+    def bench(self):
+        """{(kernel, machine): (size in MB, rounds, {(pages, method, step): [ms by round]})}"""
+        found = {}
+        for name in sorted(os.listdir(self.folder)):
+            match = re.match(r"bench-(\w+)-(\w+)\.log$", name)
+            if not match:
+                continue
+            with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as file:
+                text = file.read()
+            head = re.match(r"pagewise: bench size=(\d+) rounds=(\d+)\npagewise: kernel (\S+)\n", text)
+            if not head or head[3] != self.images.get(match[1]):
+                continue
+            times = {}
+            for pages, method, _, step, ms in LINE.findall(text):
+                times.setdefault((pages, method, step), []).append(float(ms))
+            found[match[1], match[2]] = int(head[1]), int(head[2]), times
+        return found
 
 
-def pooled(times, kernel, pages, method, step):
-    return [ms for key, values in times.items() if (key[0],) + key[2:] == (kernel, pages, method, step)
-            for ms in values]
+# --- benchmarks ------------------------------------------------------------------------------------
+
+
+def is_counted(key):
+    return key[1] == "counted"
+
+
+def pooled(bench, kernel, counted, *step):
+    return [ms for key, (_, _, times) in bench.items() if key[0] == kernel and is_counted(key) == counted
+            for ms in times.get(step, [])]
 
 
 def show(values):
@@ -52,21 +91,22 @@ def show(values):
     return f"{middle:.{digits}f}"
 
 
-def table(times, pages):
+def table(bench, counted, pages):
     yield "| method | " + " | ".join(title for _, title in STEPS) + " |"
     yield "|---|" + "---:|" * len(STEPS)
     for method, title in METHODS:
-        cells = [show(pooled(times, "release", pages, method, step)) for step, _ in STEPS]
+        cells = [show(pooled(bench, "release", counted, pages, method, step)) for step, _ in STEPS]
         if any(cell != "–" for cell in cells):
             yield f"| {title} | " + " | ".join(cells) + " |"
 
 
-def ratios(times, pages):
+def ratios(bench, counted, pages):
     """mmapcopy against fork, round by round of one machine."""
     found = []
-    for (kernel, machine, its_pages, method, step), mine in times.items():
-        if (kernel, its_pages, method, step) == ("release", pages, "mmapcopy", "copy"):
-            found += [a / b for a, b in zip(mine, times[kernel, machine, pages, "fork", "copy"])]
+    for key, (_, _, times) in bench.items():
+        if key[0] == "release" and is_counted(key) == counted:
+            mine, forks = times.get((pages, "mmapcopy", "copy"), []), times.get((pages, "fork", "copy"), [])
+            found += [a / b for a, b in zip(mine, forks)]
     return found
 
 
@@ -74,67 +114,224 @@ def spread(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f}, {len(values)} pairs)"
 
 
-def fork_rows(times):
-    for pages in ("small", "huge"):
-        for kernel in ("stock", "release"):
-            by_machine = [statistics.median(values) for key, values in sorted(times.items())
-                          if (key[0],) + key[2:] == (kernel, pages, "fork-alone", "copy")]
-            every = pooled(times, kernel, pages, "fork-alone", "copy")
-            yield (f"| {pages} | {'unpatched' if kernel == 'stock' else 'patched'} | {show(every)} | "
-                   f"{show([min(every)])} | " + ", ".join(show([value]) for value in by_machine) + " |")
+def fork_rows(bench):
+    for counted in (True, False):
+        for pages, title in PAGES:
+            before, after = (pooled(bench, kernel, counted, pages, "fork-alone", "copy") for kernel in ("stock", "release"))
+            if before and after:
+                unit = "instructions" if counted else "time"
+                yield (f"| {title}, {unit} | {show(before)} | {show(after)} | "
+                       f"{statistics.median(after) / statistics.median(before):.3f} | {min(before):.1f} to {max(before):.1f} | "
+                       f"{min(after):.1f} to {max(after):.1f} |")
 
 
-def page(times, options):
+def benchmarks(bench):
+    timed = [value for key, value in bench.items() if key[0] == "release" and not is_counted(key)]
+    counted = [value for key, value in bench.items() if key[0] == "release" and is_counted(key)]
+    if timed:
+        yield "## Copies, and what they cost afterwards"
+        yield ""
+        yield "Times in milliseconds, medians. *Source* columns: the same on the other side, after the copy's side had its"
+        yield "turn. The copy side of `fork` is its child. For the published mapping the contents are in the file already;"
+        yield "both sides are alike, so there is one set of columns."
+        for pages, title in PAGES:
+            yield ""
+            yield f"{timed[0][0]} MB in {title}, {timed[0][1]} rounds in each of {len(timed)} machines with two processors:"
+            yield ""
+            yield from table(bench, False, pages)
+        yield ""
+    if counted:
+        yield "The same where time is the number of instructions executed (one a nanosecond, one processor): what the host"
+        yield "did besides does not show, nor do caches and TLBs. A child's share cannot be told from its parent's there"
+        yield "while they wait for each other, but the copy can."
+        for pages, title in PAGES:
+            yield ""
+            yield f"{counted[0][0]} MB in {title}, {counted[0][1]} rounds in {len(counted)} machine:"
+            yield ""
+            yield from table(bench, True, pages)
+        yield ""
+    rows = list(fork_rows(bench))
+    if rows:
+        yield "fork itself, without the series and with it (ms; nothing else was run in the machine before):"
+        yield ""
+        yield "| memory | unpatched | patched | patched / unpatched | unpatched, fastest to slowest | patched |"
+        yield "|---|---:|---:|---:|---|---|"
+        yield from rows
+        yield ""
+
+
+# --- what must be shown ----------------------------------------------------------------------------
+
+NOT_RUN = "not run with these patches"
+
+
+def verdict(met):
+    return "met" if met else "**missed**"
+
+
+def tests_row(logs):
+    cells, met = [], True
+    for kernel in ("release", "debug"):
+        text = logs.read(f"mmapcopy selftest, {kernel}", kernel)
+        if text is None:
+            cells.append(f"{kernel}: {NOT_RUN}")
+            met = False
+            continue
+        lines = re.findall(r"^((?:not )?ok) \d+ mmapcopy\.\S+(.*)$", text, re.M)
+        failed = sum(1 for status, _ in lines if status != "ok")
+        skipped = sum(1 for _, rest in lines if "SKIP" in rest)
+        clean = "\npagewise: log without trouble" in text and "\npagewise: end" in text
+        cells.append(f"{kernel}: {len(lines) - failed - skipped} passed, {failed} failed, {skipped} skipped, "
+                     f"{'nothing' if clean else '**trouble**'} in the log")
+        met = met and clean and not failed
+    kasan = logs.read("mmapcopy selftest, kasan", "kasan")
+    if kasan is not None:
+        lines = re.findall(r"^((?:not )?ok) \d+ mmapcopy\.", kasan, re.M)
+        clean = "\npagewise: log without trouble" in kasan and "\npagewise: end" in kasan
+        cells.append(f"KASAN: {lines.count('ok')} passed or skipped, {lines.count('not ok')} failed, "
+                     f"{'nothing' if clean else '**trouble**'} in the log")
+        met = met and clean and "not ok" not in lines
+    return "; ".join(cells), met
+
+
+def mutants_row(logs):
+    texts = {name: logs.read(f"mutant {name}", f"mutant-{name}") for name in logs.mutants()}
+    caught = [name for name, text in texts.items() if text and "\npagewise: caught by " in text]
+    others = sorted(set(texts) - set(caught))
+    return (f"{len(caught)} of {len(texts)} caught" + (f"; not, or not run: {', '.join(others)}" if others else ""),
+            len(caught) >= MUTANTS_BAR and not others)
+
+
+def line_of(logs, pattern):
+    """The figures that a selftest printed, in each kernel that it ran in."""
+    found = {}
+    for kernel in ("release", "debug", "kasan"):
+        match = re.search(pattern, logs.read(f"mmapcopy selftest, {kernel}", kernel) or "")
+        if match:
+            found[kernel] = [int(number) for number in match.groups()]
+    return found
+
+
+def pages_row(logs):
+    found = line_of(logs, r"extra pages at copy: (\d+); after one write: (\d+)")
+    return ("; ".join(f"{kernel}: {a} and {b}" for kernel, (a, b) in found.items()) or NOT_RUN,
+            bool(found) and all(pair == [0, 1] for pair in found.values()))
+
+
+def swap_row(logs):
+    found = line_of(logs, r"shared entries swapped out: (\d+) of (\d+)")
+    return ("; ".join(f"{kernel}: {a} of {b} ({100 * a / b:.0f} %)" for kernel, (a, b) in found.items()) or NOT_RUN,
+            bool(found) and all(a == b for a, b in found.values()))
+
+
+def race_row(logs):
+    found = line_of(logs, r"rounds against writers, compaction and swap: (\d+); corruptions: (\d+)")
+    text = logs.read("mmapcopy selftest, debug", "debug") or ""
+    lockdep = "\npagewise: lockdep:1" in text
+    return ("; ".join(f"{kernel}: {a} rounds, {b} corruptions" for kernel, (a, b) in found.items()) +
+            (", lockdep on to the end" if lockdep else "") if found else NOT_RUN,
+            lockdep and "debug" in found and found["debug"][0] >= ROUNDS_BAR and not any(b for _, b in found.values()))
+
+
+def copy_rows(bench):
+    for pages, title in PAGES:
+        cells, met = [], True
+        for counted, what in ((True, "instructions"), (False, "time")):
+            values = ratios(bench, counted, pages)
+            if values:
+                cells.append(f"{what}: {spread(values)}")
+                met = met and statistics.median(values) <= FORK_BAR
+        yield title, "; ".join(cells) or NOT_RUN, bool(cells) and met
+
+
+def fork_row(bench):
+    cells, met = [], True
+    for pages, title in PAGES:
+        before, after = (pooled(bench, kernel, True, pages, "fork-alone", "copy") for kernel in ("stock", "release"))
+        if not before or not after:
+            return NOT_RUN, False
+        ratio = statistics.median(after) / statistics.median(before)
+        cells.append(f"{title}: {ratio:.3f}")
+        met = met and abs(ratio - 1) <= FORK_NOISE
+    return "instructions, patched / unpatched: " + "; ".join(cells), met
+
+
+def r_row(page):
+    try:
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+    except OSError:
+        return NOT_RUN, False
+    memory = re.search(r"^\| peak memory above R's own \| ([\d.]+) \((\w+)\)", text, re.M)
+    cpu = re.search(r"^\| CPU time \| ([\d.]+) \((\w+)\)", text, re.M)
+    if not memory or not cpu:
+        return NOT_RUN, False
+    return (f"memory {memory[1]}, CPU {cpu[1]} of published, four cases that keep copies ([mmapcopy-r.md](mmapcopy-r.md))",
+            memory[2] == cpu[2] == "met")
+
+
+def mm_row(paths):
+    try:
+        texts = [open(path, encoding="utf-8").read().splitlines() for path in paths]
+    except OSError:
+        return NOT_RUN, False
+    programs = sorted({line.split(":")[0] for text in texts for line in text})
+    differ = [name for name in programs
+              if [line for line in texts[0] if line.startswith(name + ":")]
+              != [line for line in texts[1] if line.startswith(name + ":")]]
+    return (f"{len(programs)} programs, {len(texts[1])} results, " +
+            (f"different in {', '.join(differ)}" if differ else "the same"), not differ and bool(programs))
+
+
+def must_be_shown(logs, bench, options):
+    yield "| figure | must reach | reached | |"
+    yield "|---|---|---|---|"
+    rows = [("checks passed in release and debug kernels, nothing in the log", "all", *tests_row(logs)),
+            ("mutants of the patch, one for each rule of the design, killed by a named test", "at least 10, all",
+             *mutants_row(logs)),
+            ("extra anonymous pages at copy; after one write to a page", "0; 1", *pages_row(logs)),
+            ("shared PTEs that reclaim can swap out under pressure", "100 %", *swap_row(logs))]
+    rows += [(f"mmapcopy against fork of the same memory in the same machine, {title}", f"at most {FORK_BAR}x", cell, met)
+             for title, cell, met in copy_rows(bench)]
+    rows += [("writers, compaction and swap against copies, under lockdep", "1,000 rounds; 0 corruptions", *race_row(logs)),
+             ("fork's own time, patched against unpatched kernel", "within noise", *fork_row(bench)),
+             ("the paper's sharing in R, mmapcopy against published snapshots", "no worse", *r_row(options.r)),
+             ("the kernel's own tests of memory before and after the series", "the same", *mm_row(options.mm))]
+    for figure, bar, cell, met in rows:
+        yield f"| {figure} | {bar} | {cell} | {verdict(met)} |"
+
+
+def page(logs, options):
+    bench = logs.bench()
     yield "# mmapcopy(2) beside fork, memcpy and a published mapping"
     yield ""
-    yield f"Written by `make bench-kernel` (`kernel/run bench`): {options.size} MB, {options.rounds} rounds in each of"
-    yield f"{len({key[1] for key in times if key[0] == 'release' and key[3] == 'mmapcopy'})} virtual machines a kernel, " \
-          f"{options.source}, " \
-          f"QEMU with `{options.accelerator}`."
-    yield "What the call does for R is in [mmapcopy-r.md](mmapcopy-r.md)."
+    yield "Written by `make bench-kernel` (`kernel/run bench`; `kernel/run results` writes it again from what ran last):"
+    yield f"{options.source}, the series of kernel/patches, QEMU with software emulation. What the call does for R, SAC'16's"
+    yield "bars, is in [mmapcopy-r.md](mmapcopy-r.md)."
     yield ""
-    if "tcg" in options.accelerator:
-        yield "**The machine's processor is emulated in software.** An access to memory, a page fault and a system call"
-        yield "cost other multiples of their real time. Only columns of one table are to be compared, no times to be kept."
-        yield ""
-    yield "Times in milliseconds, medians. *Source* columns: the same on the other side, after the copy's side had its"
-    yield "turn. The copy side of `fork` is its child. For the published mapping the contents are in the file already;"
-    yield "both sides are alike, so there is one set of columns."
-    for pages, title in (("small", "4 KB pages"), ("huge", "Huge pages")):
-        yield ""
-        yield f"## {title}"
-        yield ""
-        yield from table(times, pages)
+    yield "**The machine's processor is emulated in software.** An access to memory, a page fault and a system call"
+    yield "cost other multiples of their real time. Only columns of one table are to be compared, no times to be kept."
     yield ""
-    yield "## Bars"
+    yield "## What must be shown"
     yield ""
-    yield "| bar | result | |"
-    yield "|---|---|---|"
-    for pages, title in (("small", "4 KB pages"), ("huge", "huge pages")):
-        values = ratios(times, pages)
-        verdict = "met" if statistics.median(values) <= FORK_BAR else "**missed**"
-        yield f"| mmapcopy / fork of the same memory, {title}: at most {FORK_BAR} | {spread(values)} | {verdict} |"
+    yield from must_be_shown(logs, bench, options)
     yield ""
-    yield "fork itself, before and after the series (ms; nothing else was run in the machine before):"
+    yield "The tests and mutants are from `make test-kernel` and `kernel/run mutants`, with the very kernels that the patches"
+    yield "make now: a result of older ones counts as not run. fork's noise is taken as 2 % of its instructions."
     yield ""
-    yield "| pages | kernel | median | fastest | medians of each machine |"
-    yield "|---|---|---:|---:|---|"
-    yield from fork_rows(times)
+    yield from benchmarks(bench)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", required=True)
-    parser.add_argument("--rounds", required=True)
-    parser.add_argument("--accelerator", required=True)
+    parser.add_argument("--logs", required=True)
+    parser.add_argument("--image", action="append", default=[], required=True)
+    parser.add_argument("--mm", nargs=2, required=True)
+    parser.add_argument("--r", required=True)
     parser.add_argument("--source", required=True)
     parser.add_argument("--output", required=True)
-    parser.add_argument("logs", nargs="+")
     options = parser.parse_args()
-    times = read(options.logs)
-    if not times:
-        sys.exit("report.py: no BENCH lines in " + " ".join(options.logs))
-    text = "\n".join(page(times, options)) + "\n"
+    text = "\n".join(page(Logs(options.logs, options.image), options)).rstrip("\n") + "\n"
     with open(options.output + ".partial", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(options.output + ".partial", options.output)

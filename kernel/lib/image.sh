@@ -8,21 +8,22 @@ build_seconds=3600
 required_mutants=(wrong-pgoff exclusive-bit)
 
 mutant_names() {
-    find "$here/mutants" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort
+    find "$mutants" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort
 }
 
 image_config() { # name
+    local files=("$here/config/release.config")
     case $1 in
-    debug) cat "$here/config/release.config" "$here/config/debug.config" ;;
-    *) cat "$here/config/release.config" ;;
+    debug | kasan) files+=("$here/config/$1.config") ;;
     esac
+    sed "${other_options:-}" "${files[@]}"
 }
 
 image_patches() { # name
     case $1 in
     stock) ;;
-    release | debug) printf '%s\n' "${series[@]}" ;;
-    mutant-*) printf '%s\n' "${series[@]}" "$here/mutants/${1#mutant-}.patch" ;;
+    release | debug | kasan) printf '%s\n' "${series[@]}" ;;
+    mutant-*) printf '%s\n' "${series[@]}" "$mutants/${1#mutant-}.patch" ;;
     after-*) printf '%s\n' "${series[@]:0:${1#after-}}" ;;
     *) die "no such kernel: $1" ;;
     esac
@@ -61,7 +62,7 @@ in_tree() { # build-folder make-argument...
     local folder=$1
     shift
     # Nothing of the machine or of the hour in the kernel, and one compiler cache for all of them.
-    CCACHE_DIR="$cache/ccache" CCACHE_MAXSIZE=3G CCACHE_NOHASHDIR=1 KCONFIG_ALLCONFIG="$folder/wanted.config" \
+    CCACHE_DIR="$compiler_cache" CCACHE_MAXSIZE=3G CCACHE_NOHASHDIR=1 KCONFIG_ALLCONFIG="$folder/wanted.config" \
         KBUILD_BUILD_TIMESTAMP=2026-01-01 KBUILD_BUILD_USER=pagewise KBUILD_BUILD_HOST=pagewise \
         make -C "$tree" O="$folder" CC="ccache gcc" "$@"
 }
@@ -80,11 +81,18 @@ configure() { # name build-folder
     done <"$2/wanted.config"
 }
 
-# Build a kernel unless it is cached. Mutants and parts of the series start from the release build.
+# Build a kernel unless it is cached, under whatever name: after the last patch that is compiled, the series is the
+# release kernel. Mutants start from the release build, parts of the series from the stock one.
 image() { # name
-    local name=$1 path folder patches
+    local name=$1 path folder patches twin
     path=$(image_path "$name")
     [ -e "$path" ] && return
+    twin=$(find "$cache/images" -name "*-${path##*-}" 2>/dev/null | head -n 1)
+    if [ -n "$twin" ]; then
+        echo "-- build $name: nothing to do, it is $(basename "$twin")"
+        ln "$twin" "$path"
+        return
+    fi
     mapfile -t patches < <(image_patches "$name")
     set_tree "${patches[@]}"
     case $name in
@@ -93,7 +101,7 @@ image() { # name
     *) folder=$cache/build-$name ;;
     esac
     configure "$name" "$folder"
-    export tree cache
+    export tree compiler_cache
     step "build $name" "$build_seconds" bash -c \
         'in_tree "$0" --jobs="$1" bzImage' "$folder" "${PAGEWISE_KERNEL_JOBS:-$(nproc)}"
     mkdir -p "$cache/images"

@@ -113,9 +113,7 @@ bench_r() { # [--rounds N] [--cases NAME,...] [--configurations NAME,...] [--rep
     if [ -z "$only_report" ]; then
         image release
         initrd r
-        # Time is the number of instructions: the same whatever else the host does. Without the string
-        # instructions that a processor executes by the line and the emulation by the byte.
-        chosen_accelerator='-accel tcg,thread=single -icount shift=0,sleep=off -cpu max,erms=off,fsrm=off'
+        chosen_accelerator=$counted
         processors=1
         machine "R" release "${PAGEWISE_KERNEL_BENCH_SECONDS:-7200}" 1536 r pagewise.run=r pagewise.swap=0 \
             "pagewise.rounds=$rounds" "pagewise.cases=$cases" "pagewise.configurations=$configurations"

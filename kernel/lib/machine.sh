@@ -110,15 +110,21 @@ qemu() { # seconds kernel accelerator megabytes initrd append...
         -append "console=ttyS0 panic=-1 oops=panic loglevel=6 $patience numa=fake=2 $*" </dev/null
 }
 
+log_of() { # title
+    echo "$cache/logs/machine-${1//[^A-Za-z0-9]/-}.log"
+}
+
 # Run a machine to its end; what it printed is in $machine_log.
 machine() { # title kernel-name seconds megabytes initrd append...
     local title=$1 kernel limit=$3 memory=$4 initrd=$5 begin=$SECONDS status=0 next=30
     kernel=$(image_path "$2")
     shift 5
     accelerator "$kernel" "$initrd"
-    machine_log=$cache/logs/machine-${title//[^A-Za-z0-9]/-}.log
+    machine_log=$(log_of "$title")
     echo "-- machine: $title"
-    qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@" >"$machine_log" 2>&1 &
+    # So that a report can tell what an older kernel did.
+    echo "pagewise: kernel $(basename "$kernel")" >"$machine_log"
+    qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@" >>"$machine_log" 2>&1 &
     local process=$!
     while kill -0 "$process" 2>/dev/null; do
         sleep 0.5

@@ -55,7 +55,11 @@ fn native_text() -> String {
         }
         let (site, size, address) = (object % 20, 16 + object % 300, object * 512);
         let thread = object % 2;
-        writeln!(text, "allocate {object} {site} {size} {thread} {address:#x}").unwrap();
+        writeln!(
+            text,
+            "allocate {object} {site} {size} {thread} {address:#x}"
+        )
+        .unwrap();
         if object > 50 && object % 8 > 0 {
             if object % 7 == 0 {
                 text.push_str("resized\n");
@@ -68,7 +72,11 @@ fn native_text() -> String {
     }
     for site in 0..20 {
         writeln!(text, "site {site} type=- depth={site} class=64").unwrap();
-        writeln!(text, "frame {site} symbol=f{site} file=a.c line=7 module=/lib/a build=00ff").unwrap();
+        writeln!(
+            text,
+            "frame {site} symbol=f{site} file=a.c line=7 module=/lib/a build=00ff"
+        )
+        .unwrap();
     }
     text
 }
@@ -91,7 +99,11 @@ fn survive(bench: &Bench, what: &str, bytes: &[u8]) -> usize {
     for words in COMMANDS {
         let output = limited(bench, words);
         let (code, said) = (output.status.code(), errors(&output));
-        let name = format!("{what}: trace {}: {:?}: {said}", words.join(" "), output.status);
+        let name = format!(
+            "{what}: trace {}: {:?}: {said}",
+            words.join(" "),
+            output.status
+        );
         assert!(!said.contains("panicked"), "{name}");
         assert!(matches!(code, Some(0 | STOPPED | REFUSED)), "{name}");
         let left: Vec<String> = bench
@@ -122,7 +134,11 @@ fn damaged_files_are_survived_by_every_command() {
     for round in 0..rounds {
         let seed = seed.wrapping_add(round);
         let (what, bytes) = damage::damaged(&whole, &mut fastrand::Rng::with_seed(seed));
-        survive(&bench, &format!("{what} (FUZZ_SEED={seed} FUZZ_ROUNDS=1)"), &bytes);
+        survive(
+            &bench,
+            &format!("{what} (FUZZ_SEED={seed} FUZZ_ROUNDS=1)"),
+            &bytes,
+        );
     }
 }
 
@@ -147,7 +163,9 @@ fn a_text_may_end_or_be_damaged_anywhere() {
             0 => bytes.truncate(random.usize(..whole.len())),
             1 => bytes[random.usize(14..whole.len())] = random.u8(..),
             2 => drop(bytes.splice(100..100, vec![b'9'; 2 << 20])),
-            _ => bytes.splice(40..40, b"\nproperty a %ff\n".iter().copied()).for_each(drop),
+            _ => bytes
+                .splice(40..40, b"\nproperty a %ff\n".iter().copied())
+                .for_each(drop),
         }
         fs::write(bench.path("x.txt"), bytes).unwrap();
         let output = limited(&bench, &["convert", "x.txt", "-o", "out.trace"]);

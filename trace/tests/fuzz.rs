@@ -148,11 +148,17 @@ fn damaged_files_are_survived() {
     for round in 0..rounds {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(round));
         let (what, bytes) = damage::damaged(&whole, &mut random);
-        let name = format!("{what} (FUZZ_SEED={} FUZZ_ROUNDS=1)", seed.wrapping_add(round));
+        let name = format!(
+            "{what} (FUZZ_SEED={} FUZZ_ROUNDS=1)",
+            seed.wrapping_add(round)
+        );
         good += u64::from(survive(&name, &bytes, MEMORY, &mut random));
     }
     // Else it would be the check sums alone that are tried.
-    assert!(rounds < 100 || (rounds / 20..rounds).contains(&good), "{good} of {rounds} were read");
+    assert!(
+        rounds < 100 || (rounds / 20..rounds).contains(&good),
+        "{good} of {rounds} were read"
+    );
 }
 
 #[test]
@@ -160,7 +166,12 @@ fn a_file_may_end_at_every_border_of_blocks_and_beside_it() {
     let mut random = fastrand::Rng::with_seed(1);
     for bytes in whole_traces() {
         for border in damage::borders(&bytes) {
-            for end in [border.saturating_sub(1), border, border + 1, border + damage::HEADER] {
+            for end in [
+                border.saturating_sub(1),
+                border,
+                border + 1,
+                border + damage::HEADER,
+            ] {
                 let cut = &bytes[..end.min(bytes.len())];
                 let is_read = survive(&format!("cut at {end}"), cut, MEMORY, &mut random);
                 assert_eq!(is_read, end >= damage::FILE_HEADER, "cut at {end}");
@@ -187,9 +198,21 @@ fn bombs_are_bounded_by_the_formats_limits() {
     // Sites of which nothing is known: four zeros.
     let sites = MAX_PAYLOAD as u32 / 4;
     let tables: Vec<Block> = (0..100)
-        .map(|part| Block::of(damage::SITES, sites, part * u64::from(sites), &vec![0; MAX_PAYLOAD]))
+        .map(|part| {
+            Block::of(
+                damage::SITES,
+                sites,
+                part * u64::from(sites),
+                &vec![0; MAX_PAYLOAD],
+            )
+        })
         .collect();
-    assert!(!survive("sites", &damage::joined(&tables), 512 * MB, &mut random));
+    assert!(!survive(
+        "sites",
+        &damage::joined(&tables),
+        512 * MB,
+        &mut random
+    ));
 }
 
 /// An index block that follows the one at `before`, of blocks of no known type, each a byte after the other.

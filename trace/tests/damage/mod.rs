@@ -203,7 +203,11 @@ fn foreign(bytes: &[u8], random: &mut Rng) -> Vec<u8> {
         0 => noise,
         1 => [&bytes[..FILE_HEADER], &noise].concat(),
         2 => [bytes, &noise].concat(),
-        3 => b"\x7fELF\x02\x01\x01".iter().copied().chain(noise).collect(),
+        3 => b"\x7fELF\x02\x01\x01"
+            .iter()
+            .copied()
+            .chain(noise)
+            .collect(),
         _ => vec![0; noise.len()],
     }
 }

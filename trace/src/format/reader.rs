@@ -283,9 +283,16 @@ impl<R: Read + Seek> TraceReader<R> {
             return Ok(false);
         }
         self.load(&Entry::of(&end, end_at))?;
-        let mut at = u64::from_le_bytes(self.payload[..8].try_into().unwrap_or_default());
+        // Of that length as stored, and of another when it is decompressed.
+        let index = self
+            .payload
+            .first_chunk()
+            .ok_or_else(|| Error::damaged(end_at, "the end does not say where the index is"))?;
+        let mut at = u64::from_le_bytes(*index);
         let mut before = end_at;
         let mut parts = Vec::new();
+        // More entries than there is room for blocks are none: little can decompress to many.
+        let mut room = self.length / HEADER as u64;
         while at != 0 {
             if at >= before {
                 return Err(Error::damaged(before, "the index goes round in a circle"));
@@ -295,6 +302,13 @@ impl<R: Read + Seek> TraceReader<R> {
             let (previous, entries) = index::decode(&self.payload, header.records)
                 .filter(|_| header.kind == Kind::Index)
                 .ok_or_else(|| Error::damaged(at, "the index cannot be read"))?;
+            let is_within = entries.last().is_none_or(|entry| entry.offset < at);
+            room = room
+                .checked_sub(entries.len() as u64)
+                .filter(|_| is_within)
+                .ok_or_else(|| {
+                    Error::damaged(at, "the index tells of blocks that are not there")
+                })?;
             parts.push(entries);
             (before, at) = (at, previous);
         }

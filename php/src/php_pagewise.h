@@ -111,7 +111,7 @@ void pw_php_unhook(void);
 // --- shutdown.c ------------------------------------------------------------------
 
 void pw_php_register_end(int module_number);
-// To be called when the request's shutdown has begun.
+// To be called when the request begins.
 void pw_php_prepare_end(void);
 
 // --- limit.c ---------------------------------------------------------------------

@@ -148,7 +148,9 @@ bench-metis: ## the Metis paper's table and figures on seven Java workloads, int
 bench-php: ## real PHP applications on each allocator, into docs/results/php.md (resumable; hours)
 	@$(ENSURE) build bench-php
 	@$(MAKE) --no-print-directory php
+	@bench/php/run sizes
 	@bench/php/run serve --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run cores --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run count $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run report
 

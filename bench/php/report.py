@@ -4,23 +4,27 @@ import math
 import os
 
 import common
+import paper
+import pictures
 from intervals import Ratio, geometric_mean
 
 LINE = 64
 BANDWIDTH = 20e9  # bytes a second that all cores share, in the model
+MODEL_CORES = range(1, 65)
+MODELLED = ("native", "region", "transaction")
 
 
-def by_round(results, site, configuration, field):
+def by_round(results, site, configuration, field, workers=1):
     found = {}
     for one in results:
-        if one["part"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == 1:
+        if one["part"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == workers:
             found.setdefault((one["asked"], one["round"]), one[field])
     return found
 
 
-def ratio(results, site, configuration, against, field):
+def ratio(results, site, configuration, against, field, workers=1):
     """Of two configurations, over the rounds that have both; None where there is none."""
-    ours, theirs = (by_round(results, site, name, field) for name in (configuration, against))
+    ours, theirs = (by_round(results, site, name, field, workers) for name in (configuration, against))
     pairs = [(ours[key], theirs[key]) for key in sorted(ours) if key in theirs]
     return Ratio(pairs, stream=site) if pairs else None
 
@@ -59,12 +63,12 @@ def bars(results, names):
     return table(["figure", "must reach", "measured", ""], rows)
 
 
-def ratios(results, names, configurations, field):
+def ratios(results, names, configurations, field, workers=1):
     rows = []
     for configuration in configurations:
         if configuration == "native":
             continue
-        found = [ratio(results, site, configuration, "native", field) for site in names]
+        found = [ratio(results, site, configuration, "native", field, workers) for site in names]
         if not any(found):
             continue
         whole = geometric_mean(found) if all(found) else None
@@ -100,81 +104,197 @@ def longest(results, names):
     return table(["application", "requests of one worker", "answers that differ", "MB after a third", "MB at the end"], rows)
 
 
-def counts(results, names, configurations):
-    counted = {(one["site"], one["configuration"]): one for one in results if one["part"] == "count"}
-    lines = []
-    for field, what in (("instructions", "Instructions"), ("first_level_misses", "Misses of the first level"),
-                        ("last_level_misses", "Misses of the last level")):
-        rows = []
-        for configuration in configurations:
-            cells = [counted.get((site, configuration)) for site in names]
-            if configuration != "native" and any(cells):
-                rows.append([configuration] + [f"{cell[field] / counted[site, 'native'][field]:.3f}" if cell and (site, "native") in counted else "-"
-                                               for site, cell in zip(names, cells)])
-        if rows:
-            native = [counted.get((site, "native")) for site in names]
-            scale, unit = (1e-6, "millions") if field == "instructions" else (1e-3, "thousands")
-            rows.append([f"*native, {unit}*"] + [f"{cell[field] * scale:.1f}" if cell else "-" for cell in native])
-            lines += [f"{what}, as a share of native's:", "", *table(["", *names], rows)]
-    return lines
+def counted(results):
+    return {(one["site"], one["configuration"]): one for one in results if one["part"] == "count"}
 
 
-def bandwidth(results, names, configurations):
-    """Cores that fill the bandwidth, if each needs what one did here: a model, on simulated misses."""
-    counted = {(one["site"], one["configuration"]): one for one in results if one["part"] == "count"}
+def of_native(results, names, configurations, field):
+    """A field of the simulation as a share of native's: configuration -> a value for each application, or None."""
+    found = counted(results)
+    return {configuration: [found[site, configuration][field] / found[site, "native"][field]
+                            if (site, configuration) in found and (site, "native") in found else None for site in names]
+            for configuration in configurations if configuration != "native"}
+
+
+def cell(value, digits=3):
+    return "-" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def calls(results, names):
+    """Table 3."""
+    found = counted(results)
+    sizes = {one["site"]: one for one in results if one["part"] == "sizes"}
     rows = []
+    for site in names:
+        one, size = found.get((site, "transaction")) or found.get((site, "native")), sizes.get(site)
+        numbers = [one["malloc"], one["free"], one["realloc"]] if one else [size["mallocs"] if size else None, None, size["reallocs"] if size else None]
+        rows.append([site, *(cell(number, 0) for number in numbers), cell(size["bytes"] / size["mallocs"], 1) if size else "-"])
+    rows += [[f"*{workload}*", *(f"{number:,}" for number in numbers)] for workload, numbers in paper.CALLS.items()]
+    return ["Of one request, PHP's own calls (`emalloc` and its like) where they come from elsewhere; the paper's transactions in italics.", "",
+            *table(["", "malloc", "free", "realloc", "mean size of a malloc, bytes"], rows)]
+
+
+def worker_counts(results):
+    return sorted({one["workers"] for one in results if one["part"] == "serve"})
+
+
+def speedups(results, names, configurations):
+    """Table 4."""
+    workers = worker_counts(results)
+    rows = []
+    for site in names:
+        for configuration in configurations:
+            speeds = [mean(by_round(results, site, configuration, "requests_per_second", count).values()) for count in workers]
+            if any(math.isfinite(speed) for speed in speeds):
+                gain = speeds[-1] / speeds[0] if len(workers) > 1 else math.nan
+                rows.append([site, configuration, *(cell(speed, 1) for speed in speeds), cell(gain, 2)])
+    head = ["", "", *(f"{count} worker{'s' if count > 1 else ''}, requests/s" for count in workers), "speedup"]
+    theirs = []
+    for workload, speeds in paper.SPEEDUPS.items():
+        for configuration, (one, eight) in zip(("default", "region", "DDmalloc"), speeds):
+            theirs.append([workload, configuration, f"{one:.1f}", f"{eight:.1f}", f"{eight / one:.2f}"])
+    return ["Each worker has a client of its own.", "", *table(head, rows), "The paper's, on Xeon:", "",
+            *table(["", "", "1 core", "8 cores", "speedup"], theirs)]
+
+
+def throughput(results, names, configurations, folder):
+    """Figure 5."""
+    most = max(worker_counts(results), default=1)
+    series = {}
+    for configuration in configurations:
+        if configuration not in ("native", "native again"):
+            found = [ratio(results, site, configuration, "native", "requests_per_second", most) for site in names]
+            series[configuration] = [one.interval()["mean"] if one else None for one in found]
+    title = f"Requests a second, of native's, {most} worker{'s' if most > 1 else ''}"
+    gains = [f"{workload} {speeds[1][1] / speeds[0][1]:.3f} and {speeds[2][1] / speeds[0][1]:.3f}" for workload, speeds in paper.SPEEDUPS.items()]
+    return [f"{title}:", "", *pictures.bars(folder, "figure-5", title, "of native's", names, series, 1),
+            *ratios(results, names, configurations, "requests_per_second", most),
+            f"In the paper, on eight cores of Xeon, the region and DDmalloc: {'; '.join(gains)}.", ""]
+
+
+def breakdown(results, names, configurations, folder):
+    """Figure 6, in instructions."""
+    found = counted(results)
+    rows, parts = [], {}
+    for configuration in configurations:
+        ones = [(found.get((site, configuration)), found.get((site, "native"))) for site in names]
+        parts[configuration] = [(one["memory_instructions"] / native["instructions"],
+                                 (one["instructions"] - one["memory_instructions"]) / native["instructions"]) if one and native else None
+                                for one, native in ones]
+        if any(parts[configuration]):
+            rows.append([configuration, *(f"{part[0] * 100:.1f} + {part[1] * 100:.1f}" if part else "-" for part in parts[configuration])])
+    return ["Memory operations, and all else, in percent of native's instructions. Memory operations are `emalloc`, `efree`, `erealloc` and all below "
+            "them, and the end of the heap; what is lost by destroying variables one by one, where there is no free-all, is in the rest.", "",
+            *pictures.breakdown(folder, "figure-6", "Instructions of a request", names, parts), *table(["", *names], rows), paper.BREAKDOWN, ""]
+
+
+COUNTS = (("instructions", "Instructions", 1e-6, "millions"), ("instruction_misses", "Misses of the first level, instructions", 1e-3, "thousands"),
+          ("first_level_misses", "Misses of the first level, data", 1e-3, "thousands"),
+          ("last_level_misses", "Misses of the last level", 1e-3, "thousands"))
+
+
+def counts(results, names, configurations, folder):
+    """Figure 8."""
+    lines = []
+    for field, what, scale, unit in COUNTS:
+        shares = of_native(results, names, configurations, field)
+        rows = [[configuration, *map(cell, values)] for configuration, values in shares.items() if any(value is not None for value in values)]
+        if not rows:
+            continue
+        native = [counted(results).get((site, "native")) for site in names]
+        rows.append([f"*native, {unit}*", *(cell(one[field] * scale, 1) if one else "-" for one in native)])
+        title = f"{what}, as a share of native's"
+        shown_here = {configuration: shares[configuration] for configuration in MODELLED if configuration in shares}
+        lines += [f"{title}:", "", *pictures.bars(folder, f"figure-8-{field.replace('_', '-')}", title, "of native's", names, shown_here, 1),
+                  *table(["", *names], rows)]
+    return lines + [paper.MISSES, ""]
+
+
+def memory(results, names, configurations, folder):
+    """Figure 9."""
+    series = {}
+    for configuration in configurations:
+        if configuration != "native again":
+            found = [ratio(results, site, configuration, "native", "mean_bytes") for site in names]
+            series[configuration] = [one.interval()["mean"] if one else None for one in found]
+    top = {name: values for name, values in series.items() if not name.startswith("region")}
+    return ["Peak while it serves, as a share of native's:", "", *ratios(results, names, configurations, "peak_bytes"),
+            absolute(results, names, "native", "peak_bytes", 1 / 2**20, "MB"), "Mean while it serves (the region, too large for the picture, left out of it):",
+            "", *pictures.bars(folder, "figure-9", "Mean memory of a worker, as a share of native's", "of native's", names, top, 1),
+            *ratios(results, names, configurations, "mean_bytes"), paper.MEMORY, ""]
+
+
+def bandwidth(results, names, configurations, folder):
+    """Figures 1 and 7: cores that fill the bandwidth, if each needs what one did here. A model, on simulated misses."""
+    found = counted(results)
+    rows, models = [], {}
     for configuration in configurations:
         cells = []
         for site in names:
             cpu = mean(by_round(results, site, configuration, "cpu_seconds").values())
-            one = counted.get((site, configuration))
-            cells.append(f"{one['last_level_misses'] * LINE / 1e3:.0f} KB, {BANDWIDTH * cpu / max(1, one['last_level_misses'] * LINE):.0f}"
-                         if one and math.isfinite(cpu) else "-")
+            one = found.get((site, configuration))
+            moved = max(1, one["last_level_misses"] * LINE) if one else 1
+            cells.append(f"{moved / 1e3:.0f} KB{f', {BANDWIDTH * cpu / moved:.0f}' if math.isfinite(cpu) else ''}" if one else "-")
+            if one and math.isfinite(cpu) and configuration in MODELLED:
+                models[site, configuration] = [min(cores / cpu, BANDWIDTH / moved) for cores in MODEL_CORES]
         if any(cell != "-" for cell in cells):
             rows.append([configuration, *cells])
-    return table(["", *names], rows)
+    site = next((site for site in names if all((site, one) in models for one in MODELLED)), None)
+    picture = []
+    if site:
+        measured = {name: {count: mean(values) for count in worker_counts(results)
+                           if (values := by_round(results, site, name, "requests_per_second", count).values())} for name in MODELLED}
+        picture = pictures.curves(folder, "figure-7", f"Requests a second over cores, {site}: simulated", list(MODEL_CORES),
+                                  {name: models[site, name] for name in MODELLED}, measured)
+    return [*table(["", *names], rows), *picture]
 
 
 def write(path, results, sites, stack, note):
     names = [site for site in sites.NAMES if any(one["site"] == site for one in results)]
     configurations = list(stack.CONFIGURATIONS)
-    rounds = sorted({(one["asked"], one["round"]) for one in results if one["part"] == "serve"})
+    served = [one for one in results if one["part"] == "serve"]
+    rounds = {(one["asked"], one["round"]) for one in served}
     version = common.output_of("php8.2", "-r", "echo PHP_VERSION;")
+    folder = os.path.splitext(path)[0]
     lines = [
         "# PHP on the transaction heap, measured", "",
-        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements by `bench/php/run serve` and `count`; "
-        f"{len(rounds)} rounds at most, each of all configurations in another order. Ratios have 95 % intervals by bootstrap over the rounds; "
-        "*native again* is the control, the same configuration a second time in each round.", "",
+        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements by `bench/php/run serve`, `cores`, `sizes` and `count`; "
+        f"{len(rounds)} rounds at most, each of all configurations in another order. Ratios have 95 % intervals by bootstrap over the rounds (none where "
+        "there was one round); *native again* is the control, the same configuration a second time in each round. `-`: not measured yet.", "",
         *(f"- {name}: {value}" for name, value in common.machine() if name in ("machine", "kernel", "Pagewise")),
-        f"- PHP {version}, opcache on; php-fpm with one worker behind nginx, one client; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin "
-        "(MariaDB), DokuWiki, components of Symfony with Twig, PHP-Parser",
-        "- CPU time is the worker's, from the scheduler; memory is its anonymous pages, sampled every 20 ms while it serves, "
+        f"- PHP {version}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "
+        "Symfony with Twig, PHP-Parser. One worker and one client where nothing else is said",
+        "- CPU time is the workers', from the scheduler; memory is their anonymous pages, sampled every 20 ms while they serve, "
         "with the 6 MB or so that PHP has before any request",
-        f"- requests of a round and configuration: {', '.join(str(asked) for asked in sorted({asked for asked, _ in rounds}))}",
+        f"- requests of a round and configuration: {', '.join(str(asked) for asked in sorted({asked for asked, _ in rounds})) or 'none'}",
         *([f"- {note}"] if note else []), "",
         "## What must be shown", "", *bars(results, names),
         "## CPU time of a request", "", "As a share of native's:", "", *ratios(results, names, configurations, "cpu_seconds"),
         absolute(results, names, "native", "cpu_seconds", 1e3, "ms"),
-        "## Memory of a worker", "", "Peak while it serves, as a share of native's:", "",
-        *ratios(results, names, configurations, "peak_bytes"), absolute(results, names, "native", "peak_bytes", 1 / 2**20, "MB"),
-        "Mean while it serves:", "", *ratios(results, names, configurations, "mean_bytes"),
+        "## Calls and mean sizes (the paper's table 3)", "", *calls(results, names),
+        "## One worker and more (table 4)", "", *speedups(results, names, configurations),
+        "## Throughput (figure 5)", "", *throughput(results, names, configurations, folder),
+        "## Where the instructions go (figure 6)", "", "callgrind, one page of each application in php-cgi with opcache (the first of "
+        "`bench/php/sites.py`), a request of a warm process.", "", *breakdown(results, names, configurations, folder),
+        "## Instructions and caches (figure 8)", "",
+        "Simulated, of the same requests: 32 KB of first level, and 2 MB of the last one as a core's share. There are no counters to read on this machine.", "",
+        *counts(results, names, configurations, folder),
+        "## Memory of a worker (figure 9)", "", *memory(results, names, configurations, folder),
+        "## Simulated: bandwidth (figures 1 and 7)", "",
+        f"**A simulation.** Each miss of the simulated last level moves one line of {LINE} bytes, and all cores together move {BANDWIDTH / 1e9:.0f} GB/s at "
+        "most: what one request moves, and how many cores would fill the bandwidth if each did what one does here. Until then throughput grows with the "
+        "cores, from then on it stays: no queueing, no prefetching, no other traffic. The paper's figures were measured on eight cores; there are two here. "
+        "`bench/php/run cores` measures the real thing with 1, 2, 4, ... workers, up to the cores that a machine has.", "",
+        *bandwidth(results, names, configurations, folder),
         "## Answers, growth, crashes", "",
         "Every answer is compared with those of PHP alone, word by word; words in which PHP's own answers differ among themselves (times, "
         "tokens) do not count.", "", *correctness(results, names, configurations),
         "The longest run of one worker with the transaction heap:", "", *longest(results, names),
-        "## Simulated: instructions and caches", "",
-        "cachegrind, one page of each application in php-cgi with opcache (the first page of `bench/php/sites.py`), a request of a warm process; "
-        "32 KB of first level and a share of 2 MB of the last one.", "", *counts(results, names, configurations),
-        "## Simulated: bandwidth", "",
-        f"What one request moves if every miss of the last level is one line of {LINE} bytes, and how many cores would fill "
-        f"{BANDWIDTH / 1e9:.0f} GB/s if each did what one does here. "
-        "The paper's figures 1 and 7 and the 8-core columns of its table 4 were measured on eight cores; there are two here. "
-        "`bench/php/run serve --workers N` measures the real thing where there are more.", "", *bandwidth(results, names, configurations),
         "## Beside the paper", "",
         "PHP 5.2's allocator of 2009 coalesced and split; the paper's heap was 3.0 to 12.9 % faster than it on one core, and the region 4.0 to 11.6 % "
         "(table 4). PHP since 7.0 has size classes without headers, as the paper's heap has: its allocator takes a few percent of a request, which is all "
-        "that anything put in its place could win, and a function call for each allocation and free is lost first. Calls and mean sizes (table 3) are in "
-        "[the replays](transaction.md).", ""]
+        "that anything put in its place could win, and a function call for each allocation and free is lost first. Not all of the paper's applications "
+        "exist for today's PHP: six others stand for them.", ""]
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))
     print(os.path.relpath(path, common.ROOT))

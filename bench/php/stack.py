@@ -92,7 +92,6 @@ http {{
         for name in ("fpm.log", "fpm.err"):
             if "PHP keeps its own allocator" in open(f"{self.folder}/{name}", encoding="utf-8", errors="replace").read():
                 sys.exit(f"bench-php: {configuration} is not what it says:\n" + open(f"{self.folder}/{name}", encoding="utf-8").read())
-        self.connection = None
 
     def write(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
@@ -103,13 +102,16 @@ http {{
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return sorted(int(word) for word in file.read().split())
 
-    def ask(self, page):
-        """Status and body of a page, over a connection that is kept."""
-        if self.connection is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
-        self.connection.request("GET", page, headers={"Host": "localhost"})
-        answer = self.connection.getresponse()
-        return answer.status, answer.read()
+    def client(self):
+        """A function that asks for a page, over a connection that is kept: its answer's status and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+
+        def ask(page):
+            connection.request("GET", page, headers={"Host": "localhost"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+        return ask
 
     def cpu_seconds(self):
         total = 0

@@ -17,10 +17,15 @@ extern "C" {
 #endif
 
 // Size classes (DDmalloc, section 3.2, with 16 bytes for its 8 from 16 on): 8, then every 16 up to
-// 128, every 32 up to 512, then powers of two up to half the largest segment.
-#define PW_HEAP_CLASSES 29u
+// 128, every 32 up to 512, then powers of two up to half the largest segment: 29 classes. The
+// others are for pw_heap_alloc_packed alone: every 8 up to 128, and four to a doubling from 512 to
+// 3584.
+#define PW_HEAP_CLASSES      45u
+#define PW_HEAP_EVEN_CLASSES 29u
 // Sizes up to this one find their class in a table.
 #define PW_HEAP_TABLE_BYTES 1024u
+// The same for packed blocks.
+#define PW_HEAP_PACKED_BYTES 3584u
 // Chunks are what a heap takes from the kernel: as large as they are aligned. Where a block is
 // tells where its chunk begins, and there lies the class of each of its granules, one byte for
 // each.
@@ -91,7 +96,54 @@ static const uint8_t pw_heap_class_table[PW_HEAP_TABLE_BYTES / 8 + 1] = {
     PW_HEAP_4(20),
     PW_HEAP_64(21),
 };
+// The same for packed blocks, up to PW_HEAP_PACKED_BYTES.
+#define PW_HEAP_16(c) PW_HEAP_4(c), PW_HEAP_4(c), PW_HEAP_4(c), PW_HEAP_4(c)
+#define PW_HEAP_32(c) PW_HEAP_16(c), PW_HEAP_16(c)
+static const uint8_t pw_heap_packed_table[PW_HEAP_PACKED_BYTES / 8 + 1] = {
+    0,
+    0,
+    1,
+    29,
+    2,
+    30,
+    3,
+    31,
+    4,
+    32,
+    5,
+    33,
+    6,
+    34,
+    7,
+    35,
+    8,
+    PW_HEAP_4(9),
+    PW_HEAP_4(10),
+    PW_HEAP_4(11),
+    PW_HEAP_4(12),
+    PW_HEAP_4(13),
+    PW_HEAP_4(14),
+    PW_HEAP_4(15),
+    PW_HEAP_4(16),
+    PW_HEAP_4(17),
+    PW_HEAP_4(18),
+    PW_HEAP_4(19),
+    PW_HEAP_4(20),
+    PW_HEAP_16(36),
+    PW_HEAP_16(37),
+    PW_HEAP_16(38),
+    PW_HEAP_16(21),
+    PW_HEAP_32(39),
+    PW_HEAP_32(40),
+    PW_HEAP_32(41),
+    PW_HEAP_32(22),
+    PW_HEAP_64(42),
+    PW_HEAP_64(43),
+    PW_HEAP_64(44),
+};
 #undef PW_HEAP_4
+#undef PW_HEAP_16
+#undef PW_HEAP_32
 #undef PW_HEAP_64
 
 // Where the class of the granule at `address` is noted. The low bits of the chunk's number choose
@@ -129,6 +181,16 @@ static inline void *pw_heap_alloc_inline(struct pw_heap *heap, size_t size) {
         }
     }
     return pw_heap_alloc_slow(heap, size);
+}
+
+static inline void *pw_heap_alloc_packed_inline(struct pw_heap *heap, size_t size) {
+    if (PW_HEAP_LIKELY(size <= PW_HEAP_PACKED_BYTES)) {
+        void *block = pw_heap_take(&heap->classes[pw_heap_packed_table[(size + 7) >> 3]]);
+        if (PW_HEAP_LIKELY(block != NULL)) {
+            return block;
+        }
+    }
+    return pw_heap_alloc_packed(heap, size);
 }
 
 static inline void pw_heap_free_inline(struct pw_heap *heap, void *block) {

@@ -98,15 +98,17 @@ static void drop(struct model *model, struct block *block, unsigned how) {
     *block = (struct block){0};
 }
 
+enum origin { OF_ALLOC, PACKED, ALIGNED };
+
 static void accept(struct model *model, struct block *block, void *data, size_t size,
-                   bool from_alloc) {
+                   enum origin origin) {
     if (!data) {
         CHECK(errno == ENOMEM && model->limit);
         return;
     }
     CHECK(pw_heap_usable_size(model->heap, data) >= size);
-    CHECK((uintptr_t)data % (size > 8 ? 16 : 8) == 0);
-    *block = (struct block){data, size, model->next_seed++, from_alloc};
+    CHECK((uintptr_t)data % (size > 8 && origin != PACKED ? 16 : 8) == 0);
+    *block = (struct block){data, size, model->next_seed++, origin == OF_ALLOC};
     fill(block, 0);
     model->count++;
     model->bytes += size;
@@ -134,7 +136,18 @@ static void allocate(struct model *model, unsigned how) {
     } else {
         data = pw_heap_alloc(model->heap, size);
     }
-    accept(model, block, data, size, true);
+    accept(model, block, data, size, OF_ALLOC);
+}
+
+static void allocate_packed(struct model *model, bool called) {
+    struct block *block = place(model);
+    size_t size = size_of(model);
+    drop(model, block, 1);
+    if (has_room(model, size)) {
+        void *data = called ? pw_heap_alloc_packed(model->heap, size)
+                            : pw_heap_alloc_packed_inline(model->heap, size);
+        accept(model, block, data, size, PACKED);
+    }
 }
 
 static void allocate_aligned(struct model *model) {
@@ -144,7 +157,7 @@ static void allocate_aligned(struct model *model) {
     if (has_room(model, size)) {
         void *data = pw_heap_aligned(model->heap, alignment, size);
         CHECK((uintptr_t)data % alignment == 0);
-        accept(model, block, data, size, false);
+        accept(model, block, data, size, ALIGNED);
     }
 }
 
@@ -222,8 +235,10 @@ static void change_limit(struct model *model) {
 
 static void step(struct model *model) {
     unsigned operation = byte_of(model);
-    if (operation < 120) {
+    if (operation < 80) {
         allocate(model, operation % 3);
+    } else if (operation < 120) {
+        allocate_packed(model, operation % 2);
     } else if (operation < 210) {
         drop(model, place(model), operation % 3);
     } else if (operation < 225) {

@@ -43,6 +43,56 @@ static void sizes_round_up_as_documented(void **state) {
     pw_heap_delete(heap);
 }
 
+static void packed_sizes_round_up_by_less(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    static const size_t pairs[][2] = {
+        {0, 8},       {8, 8},       {9, 16},      {17, 24},     {24, 24},     {25, 32},
+        {40, 40},     {56, 56},     {120, 120},   {121, 128},   {129, 160},   {512, 512},
+        {513, 640},   {640, 640},   {641, 768},   {896, 896},   {897, 1024},  {1025, 1280},
+        {1537, 1792}, {1793, 2048}, {2049, 2560}, {3073, 3584}, {3584, 3584}, {3585, 4096}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        for (int called = 0; called < 2; called++) {
+            void *block = called ? pw_heap_alloc_packed(heap, pairs[i][0])
+                                 : pw_heap_alloc_packed_inline(heap, pairs[i][0]);
+            assert_int_equal(pw_heap_usable_size(heap, block), pairs[i][1]);
+            assert_int_equal((uintptr_t)block % 8, 0);
+        }
+    }
+    // Freed, they are of use to packed blocks of their class again, and to no others.
+    void *packed = pw_heap_alloc_packed(heap, 24);
+    pw_heap_free(heap, packed);
+    void *even = pw_heap_alloc(heap, 24);
+    assert_int_equal((uintptr_t)even % 16, 0);
+    assert_int_equal(pw_heap_usable_size(heap, even), 32);
+    assert_ptr_equal(pw_heap_alloc_packed_inline(heap, 20), packed);
+    pw_heap_delete(heap);
+}
+
+static void packed_blocks_move_are_counted_and_forgotten(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *block = pw_heap_alloc_packed(heap, 40);
+    memset(block, 'x', 40);
+    assert_ptr_equal(pw_heap_realloc(heap, block, 33), block);
+    block = pw_heap_realloc(heap, block, 700);
+    assert_int_equal((uintptr_t)block % 16, 0);
+    for (int i = 0; i < 33; i++) {
+        assert_int_equal(block[i], 'x');
+    }
+    for (int i = 0; i < 5000; i++) {
+        memset(pw_heap_alloc_packed(heap, 24), i, 24);
+    }
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_int_equal(now.live_blocks, 5001);
+    assert_int_equal(now.live_bytes, 5000 * 24 + 1024);
+    assert_int_equal(now.live_bytes + now.free_bytes + now.fresh_bytes + now.slack_bytes,
+                     now.segment_bytes);
+    pw_heap_free_all(heap);
+    assert_int_equal(statistics_of(heap).live_blocks, 0);
+    pw_heap_delete(heap);
+}
+
 static void inline_and_called_functions_agree_on_every_class(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -697,6 +747,8 @@ static void statistics_say_what_the_lack_of_coalescing_costs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_round_up_as_documented),
+        cmocka_unit_test(packed_sizes_round_up_by_less),
+        cmocka_unit_test(packed_blocks_move_are_counted_and_forgotten),
         cmocka_unit_test(inline_and_called_functions_agree_on_every_class),
         cmocka_unit_test(freed_blocks_are_reused_last_first),
         cmocka_unit_test(blocks_have_no_headers),

@@ -236,7 +236,7 @@ static PHP_MSHUTDOWN_FUNCTION(pagewise) {
     return SUCCESS;
 }
 
-static PHP_RSHUTDOWN_FUNCTION(pagewise) {
+static PHP_RINIT_FUNCTION(pagewise) {
     (void)type;
     (void)module_number;
     if (pw_php.mode) {
@@ -255,8 +255,8 @@ static zend_module_entry pagewise_module_entry = {
     functions,
     PHP_MINIT(pagewise),
     PHP_MSHUTDOWN(pagewise),
+    PHP_RINIT(pagewise),
     NULL,
-    PHP_RSHUTDOWN(pagewise),
     PHP_MINFO(pagewise),
     PAGEWISE_VERSION,
     STANDARD_MODULE_PROPERTIES,

@@ -60,9 +60,8 @@ extern const struct pw_php_mode pw_php_transaction, pw_php_region, pw_php_pass_t
 struct pw_php {
     // Hot, first: transaction.c.
     struct pw_heap *heap;
-    size_t live[PW_HEAP_CLASSES]; // blocks in use, by class
-    size_t large_bytes;           // of blocks that have no class
-    size_t seen_segment_bytes;    // when peaks were last looked at
+    size_t live_bytes;         // of blocks in use
+    size_t seen_segment_bytes; // when peaks were last looked at
     size_t peak_live_bytes, peak_segment_bytes;
 
     // The large block that was resized last, and the sizes for which it stays as it is.
@@ -112,7 +111,7 @@ void pw_php_unhook(void);
 // --- shutdown.c ------------------------------------------------------------------
 
 void pw_php_register_end(int module_number);
-// To be called when the request's shutdown has begun.
+// To be called when the request begins.
 void pw_php_prepare_end(void);
 
 // --- limit.c ---------------------------------------------------------------------

@@ -8,11 +8,11 @@
 // are called there as the last one of these resources.
 #include "php_pagewise.h"
 
-// Resources of requests have numbers from 1 on, and are closed the highest one first.
-#define LAST_TO_CLOSE 0
-
 static void leave_to_free_all(zend_resource *resource) {
     (void)resource;
+    if (EG(full_tables_cleanup)) {
+        return; // dl() was called: what it registered must be taken back
+    }
     EG(active) = 0;
     zend_objects_store_free_object_storage(&EG(objects_store), true);
     zend_hash_init(&EG(symbol_table), 8, NULL, ZVAL_PTR_DTOR, 0);
@@ -33,21 +33,13 @@ void pw_php_register_end(int module_number) {
         leave_to_free_all, NULL, "pagewise end of request", module_number);
 }
 
-// The list is an array while it is packed, and its first place is free: PHP's numbers begin at 1.
-// Where that is not so, PHP's slow shutdown is correct as well.
-static bool has_last_place(const HashTable *list) {
-    return (HT_FLAGS(list) & HASH_FLAG_PACKED) && list->nNumUsed > LAST_TO_CLOSE &&
-           Z_TYPE(list->arPacked[LAST_TO_CLOSE]) == IS_UNDEF;
-}
-
+// The list of resources is closed from its end: the first one in it is the last. It must be there
+// before any other, because the list may be ordered anew as it grows. A name in the place of a
+// number keeps it out of get_resources(), and leaves the numbers to others.
 void pw_php_prepare_end(void) {
     HashTable *list = &EG(regular_list);
-    if (!pw_php.mode->free_all || EG(full_tables_cleanup) || pw_php.end_resource <= 0) {
-        return;
-    }
-    bool empty = list->nNumUsed == 0;
-    if (!empty && !has_last_place(list)) {
-        return;
+    if (!pw_php.mode->free_all || pw_php.end_resource <= 0 || list->nNumUsed > 0) {
+        return; // PHP's slow shutdown is correct as well
     }
     zend_resource *resource = emalloc(sizeof *resource);
     *resource = (zend_resource){.type = pw_php.end_resource};
@@ -55,10 +47,5 @@ void pw_php_prepare_end(void) {
     GC_TYPE_INFO(resource) = GC_RESOURCE;
     zval value;
     ZVAL_RES(&value, resource);
-    if (empty) {
-        zend_hash_index_add_new(list, LAST_TO_CLOSE, &value);
-    } else {
-        ZVAL_COPY_VALUE(&list->arPacked[LAST_TO_CLOSE], &value);
-        list->nNumOfElements++;
-    }
+    zend_hash_str_add_new(list, ZEND_STRL("pagewise, end of request"), &value);
 }

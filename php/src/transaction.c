@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Requests on a transaction heap. Bytes in use are wanted by memory_get_usage(): counting blocks
-// by class costs one instruction a call, the sum is made when somebody asks.
+// Requests on a transaction heap. Bytes in use are wanted by memory_get_usage(): each call counts
+// them, with the size that its class has beside its lists.
 #include "php_pagewise.h"
 
 #define SMALLEST_SEGMENT ((size_t)16 << 10)
@@ -25,16 +25,12 @@ static bool start(void) {
 // --- what is in use ----------------------------------------------------------------
 
 static size_t live_bytes(void) {
-    if (pw_php.checked) { // its classes are empty: every block is a slow one
+    if (pw_php.checked) { // it holds freed blocks back, and knows what is in use
         struct pw_heap_statistics statistics;
         pw_heap_statistics_read(pw_php.heap, &statistics);
         return statistics.live_bytes;
     }
-    size_t bytes = pw_php.large_bytes;
-    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
-        bytes += pw_php.live[i] * pw_php.heap->classes[i].size;
-    }
-    return bytes;
+    return pw_php.live_bytes;
 }
 
 // Peaks lie where the heap grew, or somebody looks: what was in use in between, with segments that
@@ -70,49 +66,26 @@ static void statistics(struct pw_heap_statistics *out) {
     pw_heap_statistics_read(pw_php.heap, out);
 }
 
-// The class of a block; PW_HEAP_CLASSES where it has none.
-static unsigned class_of(const void *block) {
-    if (UNEXPECTED(pw_php.checked)) {
-        return PW_HEAP_CLASSES;
-    }
-    unsigned number = *pw_heap_class_note(block);
-    return number < PW_HEAP_CLASSES ? number : PW_HEAP_CLASSES;
-}
-
-static void count(const void *block) {
-    unsigned number = class_of(block);
-    if (UNEXPECTED(pw_php.checked)) {
-        return;
-    }
-    if (number < PW_HEAP_CLASSES) {
-        pw_php.live[number]++;
-    } else {
-        pw_php.large_bytes += pw_heap_usable_size(pw_php.heap, block);
-    }
-}
-
-static void count_off(unsigned number, size_t large_bytes) {
-    if (UNEXPECTED(pw_php.checked)) {
-        return;
-    }
-    if (number < PW_HEAP_CLASSES) {
-        pw_php.live[number]--;
-    } else {
-        pw_php.large_bytes -= large_bytes;
-    }
-}
-
-static size_t large_size(unsigned number, const void *block) {
-    return number < PW_HEAP_CLASSES ? 0 : pw_heap_usable_size(pw_php.heap, block);
-}
-
 // --- the handlers --------------------------------------------------------------------
+//
+// PHP aligns its own blocks to 8 bytes, and asks for 24, 40 and 56 of them most often: packed.
+
+// The compiler would compute an element's address again for each field: pinned, it is done once.
+static inline struct pw_heap_class *class_numbered(unsigned number) {
+    struct pw_heap_class *class = &pw_php.heap->classes[number];
+    __asm__("" : "+r"(class));
+    return class;
+}
+
+static size_t usable_size(const void *block) {
+    return pw_heap_usable_size(pw_php.heap, block);
+}
 
 static void *allocated(void *block, size_t size) {
     if (UNEXPECTED(!block)) {
         return pw_php_refused(size);
     }
-    count(block);
+    pw_php.live_bytes += usable_size(block);
     size_t segment_bytes = pw_heap_segment_bytes(pw_php.heap);
     if (segment_bytes != pw_php.seen_segment_bytes) {
         note_peaks(segment_bytes);
@@ -122,15 +95,15 @@ static void *allocated(void *block, size_t size) {
 
 static __attribute__((noinline)) void *alloc_slow(size_t size) {
     pw_php.requested = size;
-    return allocated(pw_heap_alloc_slow(pw_php.heap, size), size);
+    return allocated(pw_heap_alloc_packed(pw_php.heap, size), size);
 }
 
 static void *alloc(size_t size) {
-    if (EXPECTED(size <= PW_HEAP_TABLE_BYTES)) {
-        unsigned number = pw_heap_class_table[(size + 7) >> 3];
-        void *block = pw_heap_take(&pw_php.heap->classes[number]);
+    if (EXPECTED(size <= PW_HEAP_PACKED_BYTES)) {
+        struct pw_heap_class *from = class_numbered(pw_heap_packed_table[(size + 7) >> 3]);
+        void *block = pw_heap_take(from);
         if (EXPECTED(block != NULL)) {
-            pw_php.live[number]++;
+            pw_php.live_bytes += from->size;
             return block;
         }
     }
@@ -140,7 +113,7 @@ static void *alloc(size_t size) {
 static __attribute__((noinline)) void free_slow(void *block) {
     if (block) {
         pw_php.grown = block == pw_php.grown ? NULL : pw_php.grown;
-        pw_php.large_bytes -= pw_php.checked ? 0 : pw_heap_usable_size(pw_php.heap, block);
+        pw_php.live_bytes -= pw_php.checked ? 0 : usable_size(block);
         pw_heap_free_slow(pw_php.heap, block);
     }
 }
@@ -149,81 +122,75 @@ static void free_block(void *block) {
     if (EXPECTED((uintptr_t)block > pw_php.heap->slow_below)) {
         unsigned number = *pw_heap_class_note(block);
         if (EXPECTED(number < PW_HEAP_CLASSES)) {
-            pw_heap_put(&pw_php.heap->classes[number], block);
-            pw_php.live[number]--;
+            struct pw_heap_class *to = class_numbered(number);
+            pw_heap_put(to, block);
+            pw_php.live_bytes -= to->size;
             return;
         }
     }
     free_slow(block);
 }
 
-// Strings are appended to a few bytes at a time, and PHP asks for each: most calls change nothing.
-static bool stays(const void *block, unsigned number, size_t size) {
-    if (number < PW_HEAP_CLASSES) {
-        size_t most = pw_php.heap->classes[number].size;
-        return size <= most && size > most / 2;
-    }
-    return block == pw_php.grown && size <= pw_php.grown_most && size >= pw_php.grown_least;
-}
-
 static void note_grown(void *block) {
     pw_php.grown = NULL;
-    if (class_of(block) == PW_HEAP_CLASSES && !pw_php.checked) {
+    if (!pw_php.checked && *pw_heap_class_note(block) >= PW_HEAP_CLASSES) {
         pw_php.grown = block;
-        pw_php.grown_most = pw_heap_usable_size(pw_php.heap, block);
+        pw_php.grown_most = usable_size(block);
         pw_php.grown_least = pw_php.grown_most - SMALLEST_SEGMENT + 1;
     }
 }
 
-// From class to class, the usual step of what grows. NULL: not so simple.
-static void *move_small(void *block, unsigned from, size_t size) {
-    struct pw_heap_class *classes = pw_php.heap->classes;
-    unsigned to =
-        size <= PW_HEAP_TABLE_BYTES ? pw_heap_class_table[(size + 7) >> 3] : PW_HEAP_CLASSES;
-    if (from == PW_HEAP_CLASSES || to == PW_HEAP_CLASSES) {
-        return NULL;
-    }
-    void *moved = pw_heap_take(&classes[to]);
-    if (moved) {
-        memcpy(moved, block, MIN(classes[from].size, size));
-        pw_heap_put(&classes[from], block);
-        pw_php.live[to]++;
-        pw_php.live[from]--;
-    }
-    return moved;
-}
-
-static void *realloc_block(void *block, size_t size) {
-    if (UNEXPECTED(!block)) {
+static __attribute__((noinline)) void *realloc_slow(void *block, size_t size) {
+    if (!block) {
         return alloc(size);
     }
-    unsigned number = class_of(block);
-    if (EXPECTED(stays(block, number, size))) {
-        return block;
-    }
-    void *moved = move_small(block, number, size);
-    if (EXPECTED(moved != NULL)) {
-        return moved;
-    }
-    size_t large_bytes = large_size(number, block);
+    size_t before = pw_php.checked ? 0 : usable_size(block);
     pw_php.requested = size;
-    moved = pw_heap_realloc(pw_php.heap, block, size);
+    void *moved = pw_heap_realloc(pw_php.heap, block, size);
     if (moved) {
         note_grown(moved);
-    }
-    if (moved == block && number < PW_HEAP_CLASSES) {
-        return block;
-    }
-    if (moved) {
-        count_off(number, large_bytes);
+        pw_php.live_bytes -= before;
     }
     return allocated(moved, size);
 }
 
+// From class to class, the usual step of what grows. Not part of realloc_block, so that this one
+// saves no registers.
+static __attribute__((noinline)) void *move_small(void *block, struct pw_heap_class *from,
+                                                  size_t size) {
+    if (size > PW_HEAP_PACKED_BYTES) {
+        return realloc_slow(block, size);
+    }
+    struct pw_heap_class *to = class_numbered(pw_heap_packed_table[(size + 7) >> 3]);
+    void *moved = pw_heap_take(to);
+    if (UNEXPECTED(!moved)) {
+        return realloc_slow(block, size);
+    }
+    pw_php.live_bytes += to->size - from->size;
+    memcpy(moved, block, MIN(from->size, size));
+    pw_heap_put(from, block);
+    return moved;
+}
+
+// Strings are appended to a few bytes at a time, and PHP asks for each: most calls change nothing.
+static void *realloc_block(void *block, size_t size) {
+    if (EXPECTED((uintptr_t)block > pw_php.heap->slow_below)) {
+        unsigned number = *pw_heap_class_note(block);
+        if (EXPECTED(number < PW_HEAP_CLASSES)) {
+            struct pw_heap_class *from = class_numbered(number);
+            return size <= from->size && size > from->size / 2 ? block
+                                                               : move_small(block, from, size);
+        }
+        if (block == pw_php.grown && size <= pw_php.grown_most && size >= pw_php.grown_least) {
+            return block;
+        }
+    }
+    return realloc_slow(block, size);
+}
+
 static void free_all(void) {
     pw_heap_free_all(pw_php.heap);
-    memset(pw_php.live, 0, sizeof pw_php.live);
-    pw_php.large_bytes = pw_php.seen_segment_bytes = 0;
+    pw_php.live_bytes = pw_php.seen_segment_bytes = 0;
     pw_php.grown = NULL;
     pw_php.peak_live_bytes = pw_php.peak_segment_bytes = 0;
 }

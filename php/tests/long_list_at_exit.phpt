@@ -23,6 +23,13 @@ for ($i = 0; $i < 1000000; $i++) $nested = [$nested];
 set_error_handler(function () use ($nested) {});
 function keeper() { static $kept; $kept = Holder::$list; }
 keeper();
+// Many resources come and go: PHP's list of them is ordered anew. Some stay open.
+$open = [];
+for ($i = 0; $i < 200; $i++) {
+    $stream = fopen('php://memory', 'w+');
+    if ($i % 50 === 7) $open[] = $stream;
+    unset($stream);
+}
 echo "done\n";
 ?>
 --EXPECT--

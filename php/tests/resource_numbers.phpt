@@ -6,7 +6,8 @@ pagewise
 <?php if (!getenv('TEST_PAGEWISE_LIBRARY')) die('skip run by scripts/test-php'); ?>
 --FILE--
 <?php
-$code = 'echo get_resource_id(fopen("php://memory", "r")), " ", implode(",", array_keys(get_resources()));';
+$code = 'for ($i = 0; $i < 40; $i++) $f[$i % 3] = fopen("php://memory", "r");
+    echo get_resource_id(fopen("php://memory", "r")), " ", implode(",", array_keys(get_resources()));';
 $with = proc_open([PHP_BINARY, '-n', '-d', 'extension=' . getenv('TEST_PAGEWISE_LIBRARY'), '-r', $code], [1 => ['pipe', 'w']], $one);
 $without = proc_open([PHP_BINARY, '-n', '-r', $code], [1 => ['pipe', 'w']], $other);
 $text = stream_get_contents($one[1]);

@@ -25,7 +25,12 @@ static size_t class_size(unsigned number) {
     if (number <= 20) {
         return 128 + (size_t)32 * (number - 8);
     }
-    return (size_t)1024 << (number - 21);
+    if (number < PW_HEAP_EVEN_CLASSES) {
+        return (size_t)1024 << (number - 21);
+    }
+    static const uint16_t packed[PW_HEAP_CLASSES - PW_HEAP_EVEN_CLASSES] = {
+        24, 40, 56, 72, 88, 104, 120, 640, 768, 896, 1280, 1536, 1792, 2560, 3072, 3584};
+    return packed[number - PW_HEAP_EVEN_CLASSES];
 }
 
 bool pw_options_make_sense(const struct pw_heap_options *options) {
@@ -131,17 +136,22 @@ static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
     return segment;
 }
 
+static void *allocate_small(struct pw_heap_whole *heap, unsigned class_number) {
+    void *block = pw_heap_take(&heap->hot.classes[class_number]);
+    block = block ? block : take_segment(heap, class_number);
+    if (!block) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
 // A block of a plain heap. *zero: its bytes are known to be zero.
 static void *allocate(struct pw_heap_whole *heap, size_t size, bool *zero) {
     *zero = false;
-    void *block;
     if (size <= heap->largest_small) {
-        unsigned class_number = pw_class_of(size);
-        block = pw_heap_take(&heap->hot.classes[class_number]);
-        block = block ? block : take_segment(heap, class_number);
-    } else {
-        block = pw_large_take(heap, size, PW_NATURAL_ALIGNMENT, zero);
+        return allocate_small(heap, pw_class_of(size));
     }
+    void *block = pw_large_take(heap, size, PW_NATURAL_ALIGNMENT, zero);
     if (!block) {
         errno = ENOMEM;
     }
@@ -158,6 +168,13 @@ void *pw_heap_alloc_slow(struct pw_heap *heap, size_t size) {
 
 void *pw_heap_alloc(struct pw_heap *heap, size_t size) {
     return pw_heap_alloc_inline(heap, size);
+}
+
+void *pw_heap_alloc_packed(struct pw_heap *heap, size_t size) {
+    if (size > PW_HEAP_PACKED_BYTES || pw_whole(heap)->checker) {
+        return pw_heap_alloc_slow(heap, size);
+    }
+    return allocate_small(pw_whole(heap), pw_heap_packed_table[(size + 7) >> 3]);
 }
 
 void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size) {
@@ -184,7 +201,7 @@ static size_t aligned_small_size(const struct pw_heap_whole *heap, size_t alignm
     if (at_least > heap->largest_small) {
         return 0;
     }
-    for (unsigned i = pw_class_of(at_least); i < PW_HEAP_CLASSES; i++) {
+    for (unsigned i = pw_class_of(at_least); i < PW_HEAP_EVEN_CLASSES; i++) {
         size_t of_class = heap->hot.classes[i].size;
         if (of_class % alignment == 0) {
             return of_class <= heap->largest_small ? of_class : 0;

@@ -81,7 +81,7 @@ static inline size_t pw_segment_size(const struct pw_heap_whole *heap) {
     return (size_t)1 << heap->segment_shift;
 }
 
-// The class of any size; PW_HEAP_CLASSES and more: none.
+// The class of any size, packed ones left out; PW_HEAP_EVEN_CLASSES and more: none.
 static inline unsigned pw_class_of(size_t size) {
     if (size <= PW_HEAP_TABLE_BYTES) {
         return pw_heap_class_table[(size + 7) >> 3];

@@ -298,7 +298,7 @@ def must_be_shown(logs, bench, options):
              ("the paper's sharing in R, mmapcopy against published snapshots", "no worse", *r_row(options.r)),
              ("the kernel's own tests of memory before and after the series", "the same", *mm_row(options.mm))]
     for figure, bar, cell, met in rows:
-        yield f"| {figure} | {bar} | {cell} | {verdict(met)} |"
+        yield f"| {figure} | {bar} | {cell} | {'–' if cell == NOT_RUN else verdict(met)} |"
 
 
 def page(logs, options):

@@ -127,13 +127,14 @@ class Page:
 
     def _total_free(self):
         rows = []
-        for arm in ("metis", "metis-elsewhere", "selected"):
+        for arm in ("metis", "metis-elsewhere", "ends", "selected"):
             found = self.total_free_against_none(arm)
             verdict = "undecided" if found is None or not self.is_enough() else \
                 "met" if found["high"] <= 1 + 5e-4 else "missed" if found["low"] > 1 else "undecided"
             self.verdicts.append(verdict)
+            why = "; [why](#what-reproduces-and-what-does-not)" if verdict == "missed" and arm in PAPER_ARMS else ""
             rows.append([f"total free ratio, {arm} against no groups", "not reported", "at most 1.00 in the mean (a prototype: 1.34)", span(found),
-                         f"**{verdict}**"])
+                         f"**{verdict}**{why}"])
         return rows
 
     def total_free_against_none(self, arm):

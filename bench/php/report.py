@@ -79,7 +79,7 @@ def ratios(results, names, configurations, field, workers=1):
 
 def absolute(results, names, configuration, field, scale, unit):
     values = [mean(by_round(results, site, configuration, field).values()) * scale for site in names]
-    return f"*{configuration}, {unit}*: " + ", ".join(f"{site} {value:.1f}" for site, value in zip(names, values)) + "\n"
+    return f"*{configuration}, {unit}*: " + ", ".join(f"{site} {cell(value, 1)}" for site, value in zip(names, values)) + "\n"
 
 
 def correctness(results, names, configurations):

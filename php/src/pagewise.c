@@ -245,6 +245,13 @@ static PHP_RINIT_FUNCTION(pagewise) {
     return SUCCESS;
 }
 
+static PHP_RSHUTDOWN_FUNCTION(pagewise) {
+    (void)type;
+    (void)module_number;
+    pw_php.request_ends = true;
+    return SUCCESS;
+}
+
 static const zend_function_entry functions[] = {PHP_FE(pagewise_status, status_arguments)
                                                     PHP_FE_END};
 
@@ -256,7 +263,7 @@ static zend_module_entry pagewise_module_entry = {
     PHP_MINIT(pagewise),
     PHP_MSHUTDOWN(pagewise),
     PHP_RINIT(pagewise),
-    NULL,
+    PHP_RSHUTDOWN(pagewise),
     PHP_MINFO(pagewise),
     PAGEWISE_VERSION,
     STANDARD_MODULE_PROPERTIES,

@@ -78,6 +78,7 @@ struct pw_php {
     zend_mm_heap *own_heap;                     // PHP's, from before the switch
     zend_mm_heap *hooked_heap;                  // the one with our handlers
     bool starting;                              // PHP is: blocks of own_heap are still in use
+    bool request_ends;                          // its modules have been told
     bool in_transaction;                        // since the last free-all, something was allocated
     void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
     size_t requested;                           // by the allocation that goes on, for messages

@@ -10,8 +10,10 @@
 
 static void leave_to_free_all(zend_resource *resource) {
     (void)resource;
-    if (EG(full_tables_cleanup)) {
-        return; // dl() was called: what it registered must be taken back
+    // opcache's preloading closes the list in the middle of a request. After dl(), what was
+    // registered must be taken back.
+    if (!pw_php.request_ends || EG(full_tables_cleanup)) {
+        return;
     }
     EG(active) = 0;
     zend_objects_store_free_object_storage(&EG(objects_store), true);
@@ -38,6 +40,7 @@ void pw_php_register_end(int module_number) {
 // number keeps it out of get_resources(), and leaves the numbers to others.
 void pw_php_prepare_end(void) {
     HashTable *list = &EG(regular_list);
+    pw_php.request_ends = false;
     if (!pw_php.mode->free_all || pw_php.end_resource <= 0 || list->nNumUsed > 0) {
         return; // PHP's slow shutdown is correct as well
     }

@@ -1,0 +1,30 @@
+--TEST--
+What opcache preloads is there in the request, and its shutdown is as fast
+--EXTENSIONS--
+pagewise
+opcache
+--SKIPIF--
+<?php if (!getenv('TEST_PAGEWISE_LIBRARY')) die('skip run by scripts/test-php'); ?>
+--FILE--
+<?php
+$preloaded = __DIR__ . '/preload.inc.php';
+file_put_contents($preloaded, '<?php
+class Preloaded { static $list = [1, 2, 3]; const TEXT = ["x" => "text"]; public $next; function repeat($n) { return str_repeat("p", $n); } }
+function preloaded($x) { static $calls = 0; return ++$calls + $x; }
+for ($i = 0; $i < 40; $i++) fclose(fopen("php://memory", "r"));
+$GLOBALS["kept"] = range(1, 1000);
+');
+chmod($preloaded, 0644);
+$code = 'echo strlen((new Preloaded)->repeat(10000)), " ", preloaded(3), preloaded(3), " ", count(Preloaded::$list), " ", Preloaded::TEXT["x"], " ",
+    isset($kept) ? "kept" : "forgotten", " ", count(opcache_get_status()["preload_statistics"]["classes"]), "\n";
+    for ($i = 0; $i < 1000000; $i++) { $node = new Preloaded; $node->next = $list ?? null; $list = $node; }';
+$process = proc_open([PHP_BINARY, '-n', '-d', 'memory_limit=-1', '-d', 'extension=' . getenv('TEST_PAGEWISE_LIBRARY'), '-d', 'zend_extension=opcache', '-d', 'opcache.enable_cli=1',
+    '-d', "opcache.preload=$preloaded", ...(posix_root() ? ['-d', 'opcache.preload_user=root'] : []), '-r', $code], [1 => ['pipe', 'w'], 2 => ['pipe', 'w']], $pipes);
+function posix_root() { return fileowner('/proc/self') === 0; }
+echo stream_get_contents($pipes[1]), stream_get_contents($pipes[2]), proc_close($process), "\n";
+?>
+--CLEAN--
+<?php @unlink(__DIR__ . '/preload.inc.php'); ?>
+--EXPECT--
+10000 45 3 text forgotten 1
+0

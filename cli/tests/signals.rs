@@ -38,15 +38,17 @@ fn listener() -> Command {
     command
         .args(["run", "--", "bash", "-c", LISTENER])
         .process_group(0);
-    // Under nohup SIGHUP is ignored, and what is ignored at a shell's start it cannot trap.
-    let hear_hangups = || {
-        // SAFETY: the default action runs no code of ours.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
-        Ok(())
-    };
-    // SAFETY: signal is allowed between fork and exec.
-    unsafe { command.pre_exec(hear_hangups) };
+    hear_signals();
     command
+}
+
+/// Under nohup SIGHUP is ignored, and SIGINT in a script's background; what is ignored at a shell's
+/// start it cannot trap.
+fn hear_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT] {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 fn send(process: i32, signal: i32) {
@@ -159,6 +161,7 @@ fn wait_for_state(process: i32, state: char) {
 /// A terminal of its own, in which Ctrl-C is typed while the program runs.
 #[test]
 fn ctrl_c_reaches_the_program_once_and_pagewise_outlives_it() {
+    hear_signals();
     let script = "import os,pty,sys,time
 pid, terminal = pty.fork()
 if pid == 0:
@@ -191,6 +194,7 @@ print(said.count(b'INT'), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), b'pa
 
 #[test]
 fn an_interrupted_comparison_ends_with_no_figures() {
+    hear_signals();
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("x.json");
     let mut child = pagewise()

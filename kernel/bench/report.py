@@ -124,6 +124,15 @@ def fork_rows(bench):
                        f"{min(after):.1f} to {max(after):.1f} |")
 
 
+def tables(bench, counted, found, machines):
+    for pages, title in PAGES:
+        yield ""
+        yield f"{found[0][0]} MB in {title}, {found[0][1]} rounds in each of {len(found)} {machines}:"
+        yield ""
+        yield from table(bench, counted, pages)
+    yield ""
+
+
 def benchmarks(bench):
     timed = [value for key, value in bench.items() if key[0] == "release" and not is_counted(key)]
     counted = [value for key, value in bench.items() if key[0] == "release" and is_counted(key)]
@@ -134,22 +143,12 @@ def benchmarks(bench):
         yield "turn. The copy side of `fork` is its child. For the published mapping the contents are in the file already;"
         yield "both sides are alike, so there is one set of columns. The first to write all pays the host for memory that the"
         yield "machine never used before: with few rounds `write all` of mmapcopy, which is measured first, holds that too."
-        for pages, title in PAGES:
-            yield ""
-            yield f"{timed[0][0]} MB in {title}, {timed[0][1]} rounds in each of {len(timed)} machine(s) with two processors:"
-            yield ""
-            yield from table(bench, False, pages)
-        yield ""
+        yield from tables(bench, False, timed, "machine(s) with two processors")
     if counted:
         yield "The same where time is the number of instructions executed (one a nanosecond, one processor): what the host"
         yield "did besides does not show, nor do caches and TLBs. A child's share cannot be told from its parent's there"
         yield "while they wait for each other, but the copy can."
-        for pages, title in PAGES:
-            yield ""
-            yield f"{counted[0][0]} MB in {title}, {counted[0][1]} rounds in {len(counted)} machine:"
-            yield ""
-            yield from table(bench, True, pages)
-        yield ""
+        yield from tables(bench, True, counted, "machine(s) with one")
     rows = list(fork_rows(bench))
     if rows:
         yield "fork itself, without the series and with it (ms; nothing else was run in the machine before):"

@@ -1,6 +1,8 @@
 //! The format as its users meet it: round trips, seeking, crashes, damage.
 #![allow(clippy::unwrap_used)]
 
+mod damage;
+
 use std::io::Cursor;
 
 use pagewise_trace::format::{
@@ -306,9 +308,7 @@ fn hostile_files_are_survived() {
         .into();
     for _ in 0..rounds {
         let mut bytes = whole[random.usize(..whole.len())].clone();
-        for _ in 0..random.usize(1..6) {
-            mutate(&mut bytes, &mut random);
-        }
+        damage::any_bytes(&mut bytes, &mut random);
         if random.u8(..8) > 0 {
             repair(&mut bytes);
         }
@@ -326,26 +326,6 @@ fn hostile_files_are_survived() {
             }
             let _ = text::write(&mut reader, std::io::sink());
         }
-    }
-}
-
-fn mutate(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
-    if bytes.len() < 20 {
-        return;
-    }
-    let at = random.usize(..bytes.len());
-    let length = random.usize(1..9).min(bytes.len() - at);
-    match random.u8(..6) {
-        0 => bytes[at] ^= 1 << random.u8(..8),
-        1 => bytes[at..at + length].fill(0xff),
-        2 => bytes[at..at + length].fill(0),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let from = random.usize(..bytes.len() - length);
-            let copied = bytes[from..from + length].to_vec();
-            bytes.splice(at..at, copied);
-        }
-        _ => bytes[at] = random.u8(..),
     }
 }
 

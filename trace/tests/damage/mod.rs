@@ -163,7 +163,8 @@ fn with(mut bytes: Vec<u8>, random: &mut Rng, change: fn(&mut Vec<u8>, &mut Rng)
     bytes
 }
 
-fn any_bytes(bytes: &mut Vec<u8>, random: &mut Rng) {
+/// Changes one to five places, whatever they mean.
+pub fn any_bytes(bytes: &mut Vec<u8>, random: &mut Rng) {
     for _ in 0..random.usize(1..6) {
         if bytes.is_empty() {
             return;

@@ -18,6 +18,9 @@ CPU_OF_SLIDES = [("Opteron 248", 20.197, 9.826), ("Opteron 275", 15.209, 5.987),
 # Times faster than plain R that "ours" must reach.
 BARS = {"add-1e7": 4, "transpose-3000": 2.5, "gather-2e7": 1.4, "scatter-2e7": 1.2}
 WHY_NOT = {
+    "add-1e7": "Plain R spends most of its time on page faults, and nearly all of that is gone. What is left is the addition itself, in memory too large for any cache: the next section shows "
+               "what it reaches if large pages cost nothing.",
+    "transpose-3000": "Met where large pages were to be had at a fair price, and not where the hypervisor had to find their memory (next section).",
     "scatter-2e7": "R changes the vector in place, without a page fault: page size is all there is to gain, and the next section says how much that is on this machine.",
     "gather-2e7": "What `pagewise_on()` gains here it gains by warm pages. Where the hypervisor makes fresh large pages dear it leaves them alone "
                   "([core-design.md](../notes/core-design.md)); `ISM(TRUE)` takes them at any price.",
@@ -27,6 +30,7 @@ WHY_NOT = {
 MOST = 1.03  # of CPU and of memory, everywhere
 MOST_MILLISECONDS = 50  # until a session is switched on
 ENOUGH_ROUNDS = 10
+SMALL_IN_LARGE = 512  # pages of 4 KB in one of 2 MB
 LEAST_SECONDS = .05  # a mean below says nothing: clocks tick in milliseconds
 # A gain or a loss is one of at least a twentieth.
 GAIN, LOSS = .95, 1.05
@@ -135,8 +139,36 @@ def bar(results, workload, configuration, field, words, limit):
     if not found:
         return None
     said = verdict(found, control, limit) if found["rounds"] >= ENOUGH_ROUNDS else "undecided"
-    faster = f"{1 / found['mean']:.2f} times faster" if limit < 1 else ""
+    faster = times_faster(found["mean"]) + " times faster" if limit < 1 else ""
     return [f"{workload}, {words}", f"{limit:.2f}", cell(found), faster, cell(control), f"**{said}**"]
+
+
+def times_faster(ratio):
+    return f"{1 / ratio:.2f}"
+
+
+def prices(results):
+    """The bars that ask for speed, by whether a run got large pages, and without what the kernel took to make them."""
+    rows = []
+    for workload in (w for w in results.workloads if w in BARS):
+        pairs, ism = results.pairs(workload, OURS), results.pairs(workload, ISM)
+        given = [pair for pair in pairs if pair[0]["huge_faults"] * SMALL_IN_LARGE > pair[0]["minor_faults"]]
+        refused = [pair for pair in pairs if pair not in given]
+        rows.append([workload, f"{BARS[workload]:g}", *(mean_and_count(some) for some in (given, refused, ism)),
+                     mean_and_count([({"cpu_seconds": a["cpu_seconds"] - a["system_seconds"]}, b) for a, b in ism])])
+    if not rows:
+        return []
+    return ["## What the speeds hang on", "",
+            "Times faster than plain R, mean (least to most; rounds). `pagewise_on()` takes large pages while they are cheap, and 4 KB pages when the hypervisor has "
+            "to find their memory first; `ISM(TRUE)` takes large pages at any price, its last column is without the system time that they took: no layout of memory does better.", "",
+            *table(["workload", "bar", "ours, mostly large pages", "ours, mostly 4 KB pages", "`ISM(TRUE)`", "`ISM(TRUE)`, user time alone"], rows)]
+
+
+def mean_and_count(pairs):
+    if not pairs:
+        return "-"
+    found = [cpu(b) / cpu(a) for a, b in pairs]
+    return f"{mean(found):.2f} ({min(found):.2f} to {max(found):.2f}; {len(found)})"
 
 
 def explanations(results):
@@ -295,7 +327,7 @@ def write(store, scale, path):
         lines += [f"**A trial: sizes are divided by {scale:g}. The figures say nothing about the bars.**", ""]
     if least < ENOUGH_ROUNDS:
         lines += [f"**{least} rounds where there are fewest: with fewer than {ENOUGH_ROUNDS} a bar is undecided.**", ""]
-    lines += ["## Must be shown", "", *bars(results), *explanations(results), *interactive(results), *ceiling(results), "## CPU time, to plain R", "", *ratios(results, cpu), *plot(results, path),
+    lines += ["## Must be shown", "", *bars(results), *explanations(results), *interactive(results), *prices(results), *ceiling(results), "## CPU time, to plain R", "", *ratios(results, cpu), *plot(results, path),
               "## Peak of physical memory, to plain R", "", *ratios(results, peak), "## The slides, then and now", "", *slides(results),
               *no_longer(results), "## On a bare machine", "", *model(results), "## Machine", ""]
     facts = results.of_sessions("facts")

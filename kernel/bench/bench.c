@@ -143,31 +143,46 @@ static int do_mmapcopy(char *source)
 	return 0;
 }
 
-static void do_fork(char *source)
+/* Returns in parent and child, in the child when the parent writes to *go: it would share the parent's processor. */
+static pid_t fork_that_waits(int *go, const char *method)
 {
-	char step[32];
-	double begin, ms[3];
-	int go[2];
+	double begin;
+	int ends[2];
 	pid_t child;
+	char byte;
 
-	if (pipe(go))
+	if (pipe(ends))
 		fail("pipe");
 	begin = now();
 	child = fork();
 	if (child < 0)
 		fail("fork");
-	if (!child) {
-		/* Not before the parent has its time: it would share its processor. */
-		char byte;
+	if (child) {
+		tell(method, "copy", now() - begin);
+		close(ends[0]);
+		*go = ends[1];
+		return child;
+	}
+	close(ends[1]);
+	if (read(ends[0], &byte, 1) != 1)
+		_exit(1);
+	return 0;
+}
 
-		if (read(go[0], &byte, 1) != 1)
-			_exit(1);
+static void do_fork(char *source)
+{
+	char step[32];
+	double ms[3];
+	int go;
+	pid_t child;
+
+	in_child[2] = 0;
+	child = fork_that_waits(&go, "fork");
+	if (!child) {
 		use(source, in_child);
 		pause();
 	}
-	tell("fork", "copy", now() - begin);
-	in_child[2] = 0;
-	if (write(go[1], "x", 1) != 1)
+	if (write(go, "x", 1) != 1)
 		fail("write");
 	while (in_child[2] == 0)
 		usleep(1000);
@@ -180,26 +195,23 @@ static void do_fork(char *source)
 	}
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	close(go[0]);
-	close(go[1]);
+	close(go);
 }
 
 /* Nothing but fork, so that kernels with and without the call have the same history. */
 static void do_fork_alone(int huge)
 {
 	char *source = map_memory(huge);
-	double begin;
-	pid_t child;
 
 	fill(source);
 	for (int i = 0; i < 10; i++) {
-		begin = now();
-		child = fork();
-		if (child < 0)
-			fail("fork");
+		int go;
+		pid_t child = fork_that_waits(&go, "fork-alone");
+
 		if (!child)
 			_exit(0);
-		tell("fork-alone", "copy", now() - begin);
+		/* The child finds its pipe closed, and ends. */
+		close(go);
 		waitpid(child, NULL, 0);
 		/* The parent's own again, and writable. */
 		write_every(source, PAGE);

@@ -236,7 +236,7 @@ def race_row(logs):
 def copy_rows(bench):
     """Instructions and time each with a verdict: neither stands for the other."""
     for pages, title in PAGES:
-        for counted, what in ((True, "instructions"), (False, "time, seen under load")):
+        for counted, what in ((True, "instructions"), (False, "time")):
             values = ratios(bench, counted, pages)
             cell = spread(values) if values else NOT_RUN
             yield f"{title}, {what}", cell, side_of_bar(values) if values else False

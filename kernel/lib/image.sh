@@ -87,7 +87,8 @@ image() { # name
     local name=$1 path folder patches twin
     path=$(image_path "$name")
     [ -e "$path" ] && return
-    twin=$(find "$cache/images" -name "*-${path##*-}" 2>/dev/null | head -n 1)
+    mkdir -p "$cache/images"
+    twin=$(find "$cache/images" -name "*-${path##*-}" | head -n 1)
     if [ -n "$twin" ]; then
         echo "-- build $name: nothing to do, it is $(basename "$twin")"
         ln "$twin" "$path"
@@ -104,7 +105,6 @@ image() { # name
     export tree compiler_cache
     step "build $name" "$build_seconds" bash -c \
         'in_tree "$0" --jobs="$1" bzImage' "$folder" "${PAGEWISE_KERNEL_JOBS:-$(nproc)}"
-    mkdir -p "$cache/images"
     cp "$folder/arch/x86/boot/bzImage" "$path.partial"
     mv "$path.partial" "$path"
 }

@@ -131,11 +131,11 @@ fn children_have_traces_of_their_own() {
     // Child, grandchild, and system()'s shell, which may allocate or not.
     let others = bench.names().len() - 1;
     assert!(others >= 2, "{:?}", bench.names());
-    assert!(
-        errors(&output).contains(" other traces: "),
-        "{}",
-        errors(&output)
-    );
+    let said = errors(&output);
+    assert!(said.contains(" other traces: "), "{said}");
+    for name in bench.names().iter().filter(|name| *name != "x.trace") {
+        assert!(said.contains(&format!("{name} (")), "{name}: {said}");
+    }
     let all: Vec<String> = bench
         .names()
         .iter()
@@ -463,9 +463,13 @@ fn an_older_trace_stays_until_the_new_one_is_complete() {
 
 /// One survivor on each of 100 pages, and everything else freed.
 fn sparse_trace(bench: &Bench) {
+    sparse_trace_of(bench, 100);
+}
+
+fn sparse_trace_of(bench: &Bench, pages: u64) {
     let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
     let mut object = 0;
-    for page in 0..100_u64 {
+    for page in 0..pages {
         for place in 0..32 {
             object += 1;
             let site = u64::from(place == 0);
@@ -732,6 +736,20 @@ fn the_report_says_when_grouping_would_not_help() {
         shown.contains("grouping by call site would not help here"),
         "{shown}"
     );
+    assert!(!shown.contains(" yes "), "{shown}");
+}
+
+/// Seven of eight pages could go: nothing that anybody would miss.
+#[test]
+fn the_report_calls_a_few_pages_no_help() {
+    let bench = new_bench();
+    sparse_trace_of(&bench, 8);
+    let shown = text(&bench.run(&["report", "sparse.trace"]));
+    assert!(
+        shown.contains("survivor (x) pins most: its 8 live blocks"),
+        "{shown}"
+    );
+    assert!(shown.contains("would not help here"), "{shown}");
     assert!(!shown.contains(" yes "), "{shown}");
 }
 

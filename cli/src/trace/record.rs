@@ -1,5 +1,6 @@
 //! `pagewise trace record`: the command, unchanged, and what it allocated.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -216,7 +217,7 @@ fn make_traces(
         };
         match make_trace(path, &names[key], &known, fewest, &mut symbols, &go_on)? {
             Some(assembled) if is_main => seen_main = Some(assembled),
-            Some(_) => others.kept += 1,
+            Some(assembled) => others.kept.push((assembled.events, names[key].clone())),
             None => others.left_out += 1,
         }
     }
@@ -233,8 +234,32 @@ fn make_traces(
 /// Traces of other processes than the command's, and of what its process executed before.
 #[derive(Default)]
 struct Others {
-    kept: u64,
+    /// Events and file of each.
+    kept: Vec<(u64, PathBuf)>,
     left_out: u64,
+}
+
+/// So many are named, those with most events.
+const NAMED: usize = 4;
+
+impl Others {
+    fn in_words(&self) -> String {
+        let mut kept: Vec<_> = self.kept.iter().collect();
+        kept.sort_by_key(|(events, _)| Reverse(*events));
+        let named: Vec<String> = kept
+            .iter()
+            .take(NAMED)
+            .map(|(events, file)| {
+                format!("{} ({})", file.display(), units::counted(*events, "event"))
+            })
+            .collect();
+        let more = match kept.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {} more", units::count(more as u64)),
+        };
+        let traces = units::counted(kept.len() as u64, "other trace");
+        format!("{traces}: {}{more}", named.join(", "))
+    }
 }
 
 fn in_words(end: End) -> String {
@@ -354,9 +379,8 @@ fn summary(
         None if arguments.jvm => line.push("the command started no JVM that was recorded".into()),
         None => line.push("the command allocated nothing that could be seen".into()),
     }
-    if others.kept > 0 {
-        let kept = units::counted(others.kept, "other trace");
-        line.push(format!("{kept}: {file}.PROCESS"));
+    if !others.kept.is_empty() {
+        line.push(others.in_words());
     }
     if others.left_out > 0 {
         let few = units::counted(others.left_out, "small one");

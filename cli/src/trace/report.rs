@@ -12,6 +12,7 @@ use plotters::prelude::*;
 use super::analysis::{self, Analysis, Moment, PageFigures};
 use super::input;
 use super::output::Output;
+use super::pages::PAGE;
 use super::stat::{self, Group};
 use super::what_if::{self, Outcome};
 use crate::Ending;
@@ -21,6 +22,8 @@ use crate::report::units;
 
 /// Of the pages held in the model: less is not worth a change.
 const WORTHWHILE: f64 = 0.02;
+/// Where little is held, chance moves more than a share of it.
+const WORTHWHILE_PAGES: f64 = 16.0;
 /// Of a stack's frames so many are shown.
 const FRAMES: usize = 4;
 /// Of a stack in the table.
@@ -65,8 +68,8 @@ struct Row {
 impl Row {
     /// Better than no group, by enough, and than a random group by as much.
     fn helps(&self, held: f64) -> bool {
-        self.saved_bytes > WORTHWHILE * held
-            && self.saved_bytes - self.saved_by_chance > WORTHWHILE * held
+        let least = (WORTHWHILE * held).max(WORTHWHILE_PAGES * PAGE as f64);
+        self.saved_bytes > least && self.saved_bytes - self.saved_by_chance > least
     }
 }
 
@@ -274,9 +277,10 @@ fn answer(report: &Report) -> Vec<String> {
     )];
     sentences.push(match helpful(report).first() {
         None => format!(
-            "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages, \
-             or no more than a random group does: grouping by call site would not help here.",
-            WORTHWHILE * 100.0
+            "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages \
+             or fewer than {}, or no more than a random group does: grouping by call site would not help here.",
+            WORTHWHILE * 100.0,
+            WORTHWHILE_PAGES
         ),
         Some(best) => format!(
             "Most would be freed by keeping the blocks of {} on pages of their own: {} of {} ({:.0} %). A random group \
@@ -363,7 +367,7 @@ const NOTE: &str = "pins: free bytes of pages less than a quarter full, shared o
 blocks, live: what of the place is live at that moment. lives: bytes that the program allocates during the life of one of its \
 blocks, on average; to the end: none was freed. own pages: what keeping this place's blocks apart from all others would do, in a model of an \
 allocator with size classes (lowest free place first), against the same model without groups. at random: the same for as many \
-allocations drawn by chance. helps: frees at least 2 % of the pages, and by as much more than chance.";
+allocations drawn by chance. helps: frees at least 2 % of the pages, 16 at least, and by as much more than chance.";
 
 /// Further questions, and who answers them.
 fn next(file: &Path) -> [String; 3] {

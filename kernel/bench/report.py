@@ -326,9 +326,9 @@ def page(logs, options):
     yield from must_be_shown(logs, bench, options)
     yield ""
     yield "The tests and mutants are from `make test-kernel` and `kernel/run mutants`, with the very kernels that the patches"
-    yield "make now: a result of older ones counts as not run. fork's noise is the spread of the unpatched kernel's own rounds"
-    yield "(even in instructions they differ, so a few per cent between the medians cannot be told from none); where the medians differ"
-    yield "by more than 2 % within it the row is undecided, and so is one whose pairs lie on both sides of a bar."
+    yield "make now: a result of older ones counts as not run. fork's noise is the spread of the unpatched kernel's own rounds;"
+    yield "where the medians differ by more than 2 % within it the row is undecided, and so is one whose pairs lie on both sides"
+    yield "of a bar."
     yield ""
     yield from benchmarks(bench)
 

@@ -80,8 +80,8 @@ def digest(*parts):
     return found.hexdigest()[:12]
 
 
-def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise-preload.so")):
-    """Of the code and constants, so that neither the folder it was built in nor a comment makes another library of it."""
+def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise.so.0")):
+    """Of the code and constants (the preloaded libraries only lead to this one), so that neither the folder it was built in nor a comment makes another library of it."""
     with tempfile.TemporaryDirectory() as folder:
         parts = []
         for section in (".text", ".rodata", ".data"):

@@ -15,6 +15,7 @@
 
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
+#define SHORTEST_PAUSE       1000                // milliseconds; the first is always waited
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 static bool decay(bool pressure) {
@@ -29,17 +30,23 @@ static bool decay(bool pressure) {
     return arena->warm_pages > 0;
 }
 
+// In milliseconds: a quarter of the decay time is the precision. Within the lock: options change at
+// run time.
+static int pause_for(const struct pw_options *options) {
+    int quarter = (int)(options->decay_seconds * 1000 / 4);
+    return quarter < SHORTEST_PAUSE ? SHORTEST_PAUSE : quarter;
+}
+
 static void *keep(void *unused) {
     struct pw_os_file pressure = pw_os_pressure_open();
-    // A quarter of the decay time is the precision; the first second is always waited.
-    int pause = (int)(pw_process.options.decay_seconds * 1000 / 4);
-    pause = pause < 1000 ? 1000 : pause;
+    int pause = SHORTEST_PAUSE;
     bool more = true;
     pw_quiet_thread_began();
     while (more) {
         bool pressed = pw_os_pressure_wait(&pressure, pause);
         pw_process_enter();
         more = decay(pressed);
+        pause = pause_for(&pw_process.options);
         pw_process.keeper_runs = more;
         pw_process_leave();
         if (pw_gate.general) { // also while nobody allocates

@@ -24,7 +24,7 @@ static void notice_fork(void) {
         __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
     }
     pw_process.keeper_runs = pw_process.keeper_failed = false;
-    pw_process.quiet_threads = 0;
+    __atomic_store_n(&pw_process.quiet_threads, 0, __ATOMIC_RELAXED); // threads count themselves
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
 }

@@ -160,7 +160,7 @@ def prices(results):
         return []
     return ["## What the speeds hang on", "",
             "Times faster than plain R, mean (least to most; rounds). `pagewise_on()` takes large pages while they are cheap, and 4 KB pages when the hypervisor has "
-            "to find their memory first; `ISM(TRUE)` takes large pages at any price, its last column is without the system time that they took: no layout of memory does better.", "",
+            "to find their memory first; `ISM(TRUE)` takes large pages at any price, the last column leaves out the system time of its runs, as if pages cost nothing to get.", "",
             *table(["workload", "bar", "ours, mostly large pages", "ours, mostly 4 KB pages", "`ISM(TRUE)`", "`ISM(TRUE)`, user time alone"], rows)]
 
 

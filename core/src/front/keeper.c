@@ -15,7 +15,7 @@
 
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
-#define SHORTEST_PAUSE       1000                // milliseconds; the first is always waited
+#define SHORTEST_PAUSE       1000                          // milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 static bool decay(bool pressure) {
@@ -30,23 +30,23 @@ static bool decay(bool pressure) {
     return arena->warm_pages > 0;
 }
 
-// In milliseconds: a quarter of the decay time is the precision. Within the lock: options change at
-// run time.
-static int pause_for(const struct pw_options *options) {
-    int quarter = (int)(options->decay_seconds * 1000 / 4);
+// In milliseconds: a quarter of the decay time is the precision. Options change at run time, hence
+// the lock.
+static int pause_of_now(void) {
+    pw_process_enter();
+    int quarter = (int)(pw_process.options.decay_seconds * 1000 / 4);
+    pw_process_leave();
     return quarter < SHORTEST_PAUSE ? SHORTEST_PAUSE : quarter;
 }
 
 static void *keep(void *unused) {
     struct pw_os_file pressure = pw_os_pressure_open();
-    int pause = SHORTEST_PAUSE;
     bool more = true;
     pw_quiet_thread_began();
     while (more) {
-        bool pressed = pw_os_pressure_wait(&pressure, pause);
+        bool pressed = pw_os_pressure_wait(&pressure, pause_of_now());
         pw_process_enter();
         more = decay(pressed);
-        pause = pause_for(&pw_process.options);
         pw_process.keeper_runs = more;
         pw_process_leave();
         if (pw_gate.general) { // also while nobody allocates

@@ -33,6 +33,24 @@ static void collect(void) {
     pw_collection_getrusage(NULL);
 }
 
+static uint64_t ends(void) {
+    return PW_READ(&pw_process.stats, collections_seen);
+}
+
+// Blocks that a package frees between two collections do not make the second one's start an end.
+static void a_start_is_no_end(void **state) {
+    (void)state;
+    void *block = pw_allocate(1 << 20);
+    pw_collection_getrusage(NULL);
+    uint64_t before = ends();
+    pw_free(block);
+    pw_free(pw_allocate(1 << 20));
+    pw_collection_getrusage(NULL);
+    assert_int_equal(ends(), before);
+    pw_collection_getrusage(NULL);
+    assert_int_equal(ends(), before + 1);
+}
+
 static bool keeper_works(void) {
     for (int i = 0; i < 2000; i++) {
         if (__atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST) == 1) {
@@ -104,6 +122,7 @@ int main(void) {
 #endif
     CHECK(pw_start("modules=all,collect=getrusage"));
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_is_no_end),
         cmocka_unit_test(a_lone_thread_searches),
         cmocka_unit_test(a_blas_that_allocates_starts_no_search),
         cmocka_unit_test(beside_another_thread_it_does_not),

@@ -137,7 +137,7 @@ void pw_collection_getrusage(const void *site) {
         !pw_process_enter()) {
         return;
     }
-    bool is_end = pw_process.allocated_since == 0 || pw_process.freed_since > 0;
+    bool is_end = pw_process.allocated_since == 0;
     pw_process.allocated_since = 0;
     if (is_end) {
         collect(threads_are_quiet());

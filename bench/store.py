@@ -71,3 +71,29 @@ class Store:
 
     def machine_of(self, record):
         return self.sessions.get(record["session"], {}).get("machine_id", "unknown")
+
+
+class OfOneBuild:
+    """The records of one build of what is measured. Those of other builds stay in the files, and do not count.
+
+    `build` None: the build that was measured last, for who only reads.
+    """
+
+    def __init__(self, folder, build, facts=None):
+        self.store, self.facts, self.session = Store(folder), facts, None
+        self.build = build or (self.store.records[-1].get("build") if self.store.records else None)
+
+    def records(self):
+        return [record for record in self.store.records if record.get("build") == self.build]
+
+    def add(self, kind, **fields):
+        """A record and, before the first one, the sitting's."""
+        name = datetime.date.today().isoformat()
+        self.session = self.session or self.store.begin_session(name, self.facts())
+        when = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self.store.add({"kind": kind, "session": self.session, "when": when, "build": self.build, **fields}, name)
+
+    def machines(self):
+        """The facts of each machine that these records were measured on."""
+        sessions = [self.store.sessions[record["session"]] for record in self.records() if record["session"] in self.store.sessions]
+        return list({session["machine_id"]: session["facts"] for session in sessions}.values())

@@ -17,7 +17,7 @@ MODELLED = ("native", "region", "transaction")
 def by_round(results, site, configuration, field, workers=1):
     found = {}
     for one in results:
-        if one["part"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == workers:
+        if one["kind"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == workers:
             found.setdefault((one["asked"], one["round"]), one[field])
     return found
 
@@ -85,7 +85,7 @@ def absolute(results, names, configuration, field, scale, unit):
 def correctness(results, names, configurations):
     rows = []
     for configuration in configurations:
-        served = [one for one in results if one["part"] == "serve" and one["configuration"] == configuration]
+        served = [one for one in results if one["kind"] == "serve" and one["configuration"] == configuration]
         if served:
             growth = max((one["last_bytes"] - one["third_bytes"]) / 2**20 for one in served)
             pages = sorted({page for one in served for page in one["wrong_pages"]})
@@ -97,7 +97,7 @@ def correctness(results, names, configurations):
 def longest(results, names):
     rows = []
     for site in names:
-        served = [one for one in results if one["part"] == "serve" and one["site"] == site and one["configuration"] == "transaction"]
+        served = [one for one in results if one["kind"] == "serve" and one["site"] == site and one["configuration"] == "transaction"]
         if served:
             most = max(served, key=lambda one: one["requests"])
             rows.append([site, str(most["requests"]), str(most["wrong"]), f"{most['third_bytes'] / 2**20:.2f}", f"{most['last_bytes'] / 2**20:.2f}"])
@@ -105,7 +105,7 @@ def longest(results, names):
 
 
 def counted(results):
-    return {(one["site"], one["configuration"]): one for one in results if one["part"] == "count"}
+    return {(one["site"], one["configuration"]): one for one in results if one["kind"] == "count"}
 
 
 def of_native(results, names, configurations, field):
@@ -123,7 +123,7 @@ def cell(value, digits=3):
 def calls(results, names):
     """Table 3."""
     found = counted(results)
-    sizes = {one["site"]: one for one in results if one["part"] == "sizes"}
+    sizes = {one["site"]: one for one in results if one["kind"] == "sizes"}
     rows = []
     for site in names:
         one, size = found.get((site, "transaction")) or found.get((site, "native")), sizes.get(site)
@@ -135,7 +135,7 @@ def calls(results, names):
 
 
 def worker_counts(results):
-    return sorted({one["workers"] for one in results if one["part"] == "serve"})
+    return sorted({one["workers"] for one in results if one["kind"] == "serve"})
 
 
 def speedups(results, names, configurations):
@@ -249,20 +249,22 @@ def bandwidth(results, names, configurations, folder):
     return [*table(["", *names], rows), *picture]
 
 
-def write(path, results, sites, stack, note):
+def write(path, store, sites, stack, note):
+    results = store.records()
     names = [site for site in sites.NAMES if any(one["site"] == site for one in results)]
     configurations = list(stack.CONFIGURATIONS)
-    served = [one for one in results if one["part"] == "serve"]
+    served = [one for one in results if one["kind"] == "serve"]
     rounds = {(one["asked"], one["round"]) for one in served}
-    version = common.output_of("php8.2", "-r", "echo PHP_VERSION;")
+    machines = store.machines()
+    versions = ", ".join(sorted({facts["PHP"] for facts in machines})) or "8.2"
     folder = os.path.splitext(path)[0]
     lines = [
         "# PHP on the transaction heap, measured", "",
-        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements by `bench/php/run serve`, `cores`, `sizes` and `count`; "
+        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements of one build by `bench/php/run serve`, `cores`, `sizes` and `count`; "
         f"{len(rounds)} rounds at most, each of all configurations in another order. Ratios have 95 % intervals by bootstrap over the rounds (none where "
         "there was one round); *native again* is the control, the same configuration a second time in each round. `-`: not measured yet.", "",
-        *(f"- {name}: {value}" for name, value in common.machine() if name in ("machine", "kernel", "Pagewise")),
-        f"- PHP {version}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "
+        *(f"- {what}: {said}" for facts in machines for what, said in facts.items() if what != "PHP"),
+        f"- PHP {versions}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "
         "Symfony with Twig, PHP-Parser. One worker and one client where nothing else is said",
         "- CPU time is the workers', from the scheduler; memory is their anonymous pages, sampled every 20 ms while they serve, "
         "with the 6 MB or so that PHP has before any request",

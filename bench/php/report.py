@@ -18,14 +18,20 @@ def by_round(results, site, configuration, field, workers=1):
     found = {}
     for one in results:
         if one["kind"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == workers:
-            found.setdefault((one["asked"], one["round"]), one[field])
+            found[one["group"]] = one[field]
     return found
+
+
+# A round has several pairs of these: of each part, what both configurations took for its requests.
+PARTS = {"cpu_seconds": lambda ours, theirs: (ours[0], theirs[0]), "requests_per_second": lambda ours, theirs: (theirs[1], ours[1])}
 
 
 def ratio(results, site, configuration, against, field, workers=1):
     """Of two configurations, over the rounds that have both; None where there is none."""
-    ours, theirs = (by_round(results, site, name, field, workers) for name in (configuration, against))
+    ours, theirs = (by_round(results, site, name, "parts" if field in PARTS else field, workers) for name in (configuration, against))
     pairs = [(ours[key], theirs[key]) for key in sorted(ours) if key in theirs]
+    if field in PARTS:
+        pairs = [PARTS[field](*part) for pair in pairs for part in zip(*pair)]
     return Ratio(pairs, stream=site) if pairs else None
 
 
@@ -254,21 +260,22 @@ def write(path, store, sites, stack, note):
     names = [site for site in sites.NAMES if any(one["site"] == site for one in results)]
     configurations = list(stack.CONFIGURATIONS)
     served = [one for one in results if one["kind"] == "serve"]
-    rounds = {(one["asked"], one["round"]) for one in served}
+    asked = sorted({one["asked"] for one in served})
     machines = store.machines()
     versions = ", ".join(sorted({facts["PHP"] for facts in machines})) or "8.2"
     folder = os.path.splitext(path)[0]
     lines = [
         "# PHP on the transaction heap, measured", "",
-        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements of one build by `bench/php/run serve`, `cores`, `sizes` and `count`; "
-        f"{len(rounds)} rounds at most, each of all configurations in another order. Ratios have 95 % intervals by bootstrap over the rounds (none where "
-        "there was one round); *native again* is the control, the same configuration a second time in each round. `-`: not measured yet.", "",
+        f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements of one build by `bench/php/run serve`, `cores`, `sizes` and `count`. "
+        "In a round all configurations serve a few requests in turn, again and again. Ratios have 95 % intervals by bootstrap: over what was taken in the "
+        "same turns (CPU time, throughput), or over rounds (memory; none where there was one). *native again* is the control, the same configuration a second "
+        "time. `-`: not measured yet.", "",
         *(f"- {what}: {said}" for facts in machines for what, said in facts.items() if what != "PHP"),
         f"- PHP {versions}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "
         "Symfony with Twig, PHP-Parser. One worker and one client where nothing else is said",
         "- CPU time is the workers', from the scheduler; memory is their anonymous pages, sampled every 20 ms while they serve, "
         "with the 6 MB or so that PHP has before any request",
-        f"- requests of a round and configuration: {', '.join(str(asked) for asked in sorted({asked for asked, _ in rounds})) or 'none'}",
+        f"- requests of a round and configuration: {', '.join(map(str, asked)) or 'none'}",
         *([f"- {note}"] if note else []), "",
         "## What must be shown", "", *bars(results, names),
         "## CPU time of a request", "", "As a share of native's:", "", *ratios(results, names, configurations, "cpu_seconds"),

@@ -43,6 +43,8 @@ struct pw_php_mode {
     // The request is over. NULL: blocks must be freed one by one, PHP's fast shutdown is not for
     // this mode.
     void (*free_all)(void);
+    // A new heap in place of one without blocks, if there is memory for it; NULL: there is none.
+    void (*renew)(void);
     // Bytes of blocks in use, or (real) of memory taken for them; and the most of it in this
     // request.
     size_t (*used)(bool real);
@@ -80,6 +82,7 @@ struct pw_php {
     bool starting;                              // PHP is: blocks of own_heap are still in use
     bool request_ends;                          // its modules have been told
     bool in_transaction;                        // since the last free-all, something was allocated
+    pid_t process;                              // whose own the heap is
     void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
     size_t requested;                           // by the allocation that goes on, for messages
     uint64_t transactions;                      // ended so far

@@ -15,6 +15,15 @@ static bool start(void) {
     return pw_php.region != NULL;
 }
 
+static void renew(void) {
+    struct pw_heap_options options = pw_php_heap_options();
+    struct pw_region *region = pw_region_new(&options);
+    if (region) {
+        pw_region_delete(pw_php.region);
+        pw_php.region = region;
+    }
+}
+
 static void statistics(struct pw_heap_statistics *out) {
     pw_region_statistics_read(pw_php.region, out);
 }
@@ -75,6 +84,7 @@ const struct pw_php_mode pw_php_region = {
     .free = free_block,
     .realloc = realloc_block,
     .free_all = free_all,
+    .renew = renew,
     .used = used,
     .peak = peak,
     .reset_peak = reset_peak,

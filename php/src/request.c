@@ -58,6 +58,16 @@ static void end_transaction(void) {
     pw_php.in_transaction = false;
 }
 
+// What a worker inherits are its parent's pages: writing copies them one by one, also where they
+// were huge, and tables lie in the same cache sets in all workers (the paper's section 3.3).
+static void renew_after_fork(void) {
+    pid_t process = getpid();
+    if (process != pw_php.process && pw_php.mode->renew) {
+        pw_php.mode->renew();
+    }
+    pw_php.process = process;
+}
+
 static void begin_request(void) {
     if (pw_php.starting) {
         if (pw_php.mode != &pw_php_pass_through) {
@@ -67,6 +77,7 @@ static void begin_request(void) {
         pw_php.starting = false;
     }
     end_transaction();
+    renew_after_fork();
     pw_php.in_transaction = true;
     pw_php.transactions++;
     pw_php_limit_request();
@@ -152,6 +163,7 @@ bool pw_php_hook(void) {
         return false;
     }
     pw_php.starting = pw_php.in_transaction = true;
+    pw_php.process = getpid();
     zend_mm_set_custom_handlers(pw_php.hooked_heap, pw_php.mode->alloc, starting_free,
                                 starting_realloc);
     zend_mm_set_heap(pw_php.hooked_heap);

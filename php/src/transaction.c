@@ -195,6 +195,15 @@ static void free_all(void) {
     pw_php.peak_live_bytes = pw_php.peak_segment_bytes = 0;
 }
 
+static void renew(void) {
+    struct pw_heap_options options = pw_php_heap_options();
+    struct pw_heap *heap = pw_heap_new(&options);
+    if (heap) {
+        pw_heap_delete(pw_php.heap);
+        pw_php.heap = heap;
+    }
+}
+
 const struct pw_php_mode pw_php_transaction = {
     .name = "transaction",
     .text = "transaction heap",
@@ -203,6 +212,7 @@ const struct pw_php_mode pw_php_transaction = {
     .free = free_block,
     .realloc = realloc_block,
     .free_all = free_all,
+    .renew = renew,
     .used = used,
     .peak = peak,
     .reset_peak = reset_peak,

@@ -183,21 +183,31 @@ def words(body):
 
 
 class Expected:
-    """What a page's answer is without us. Words in which native answers differ among themselves (times, tokens) do not
-    count; where not even their number is the same, only the length can be compared, within a hundredth."""
+    """What a page's answer is without us. Words in which native answers of the same number of words differ (times, tokens)
+    do not count; where that number is a different one each time, only the length can be compared, within a hundredth."""
+
+    FEW = 4
 
     def __init__(self, answers):
-        self.status = answers[0][0]
-        lists = [words(body) for _, body in answers]
-        self.length = len(answers[0][1])
-        self.words = lists[0] if len({len(one) for one in lists}) == 1 else None
-        self.fixed = [len(set(column)) == 1 for column in zip(*lists)] if self.words else []
+        self.status, body = answers[0]
+        self.length = len(body)
+        self.variants = {}  # by their number of words: the first one's, and which of them are the same in all
+        for answer in answers:
+            self.learn(*answer)
+
+    def learn(self, status, body):
+        """One more native answer. Another status is an error, not a page that differs."""
+        if status != self.status:
+            return
+        found = words(body)
+        first, fixed = self.variants.get(len(found), (found, [True] * len(found)))
+        self.variants[len(found)] = first, [same and one == other for same, one, other in zip(fixed, found, first)]
 
     def accepts(self, status, body):
         if status != self.status:
             return False
-        if self.words is None:
-            return abs(len(body) - self.length) <= self.length / 100 + 16
         found = words(body)
-        return len(found) == len(self.words) and all(
-            not fixed or one == other for fixed, one, other in zip(self.fixed, found, self.words))
+        if len(found) in self.variants:
+            first, fixed = self.variants[len(found)]
+            return all(one == other or not same for same, one, other in zip(fixed, found, first))
+        return len(self.variants) >= self.FEW and abs(len(body) - self.length) <= self.length / 100 + 16

@@ -41,6 +41,8 @@ class Database:
              f"--pid-file={self.folder}/pid", "--innodb-buffer-pool-size=64M", *user],
             stdout=subprocess.DEVNULL, stderr=open(os.path.join(folder, "mariadb.log"), "wb"))
         for _ in range(300):
+            if self.process.poll() is not None:
+                break  # another one has the folder, for example
             if subprocess.run(["mariadb-admin", "--no-defaults", f"--socket={self.socket}", "-u", "root", "ping"],
                               capture_output=True).returncode == 0:
                 return

@@ -17,7 +17,7 @@ MODELLED = ("native", "region", "transaction")
 def by_round(results, site, configuration, field, workers=1):
     found = {}
     for one in results:
-        if one["kind"] == "serve" and one["site"] == site and one["configuration"] == configuration and one["workers"] == workers:
+        if one["kind"] == "serve" and (one["site"], one["configuration"], one["workers"]) == (site, configuration, workers) and one["alive"]:
             found[one["group"]] = one[field]
     return found
 

@@ -52,19 +52,22 @@ def table(head, rows):
     return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
+SEVERITY = ("met", "undecided", "missed")
+
+
 def bars(results, names):
-    """The figures that must be shown: what, bar, measured, verdict; the worst application counts."""
+    """The figures that must be shown: what, bar, measured, verdict; the application with the worst verdict counts."""
     rows = []
     for what, configuration, against, field, bar in (
             ("CPU per request against PHP's own, worst application", "transaction", "native", "cpu_seconds", 1.03),
-            ("the same, huge pages", "transaction, huge pages", "native", "cpu_seconds", 0.97),
+            ("the same, huge pages (an aim)", "transaction, huge pages", "native", "cpu_seconds", 0.97),
             ("memory of a worker, peak, against region, worst application", "transaction", "region", "peak_bytes", 0.5)):
         found = [(one.interval(), site) for site in names if (one := ratio(results, site, configuration, against, field))]
         if not found:
             continue
-        worst, site = max(found, key=lambda pair: pair[0]["mean"])
-        control = ratio(results, site, "native again", "native", field)
-        verdict = common.verdict(worst, control.interval() if control else None, bar)
+        controls = {site: ratio(results, site, "native again", "native", field) for _, site in found}
+        judged = [(common.verdict(one, controls[site].interval() if controls[site] else None, bar), one, site) for one, site in found]
+        verdict, worst, site = max(judged, key=lambda this: (SEVERITY.index(this[0]), this[1]["mean"]))
         rows.append([what, f"at most {bar:.2f}", f"{shown(worst)}, {site}", verdict])
     return table(["figure", "must reach", "measured", ""], rows)
 

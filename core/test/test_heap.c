@@ -218,6 +218,24 @@ static void recent_memory_is_kept_and_a_spike_goes_back(void **state) {
     pw_heap_delete(heap);
 }
 
+// A mix of requests, of which one in five needs a second chunk.
+static void a_second_chunk_is_kept_for_the_next_one_that_needs_it(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    for (int i = 0; i < 50; i++) {
+        for (int k = 0; k < (i % 5 ? 10 : 170); k++) {
+            memset(pw_heap_alloc(heap, 30 * KB), 1, 30 * KB);
+        }
+        pw_heap_free_all(heap);
+        assert_int_equal(statistics_of(heap).mapped_bytes / (4 * MB), 2);
+    }
+    for (int i = 0; i < 40; i++) {
+        pw_heap_free_all(heap);
+    }
+    assert_int_equal(statistics_of(heap).mapped_bytes / (4 * MB), 1);
+    pw_heap_delete(heap);
+}
+
 static void return_empty_gives_back_what_is_not_kept(void **state) {
     (void)state;
     struct pw_heap_options options = {.flags = PW_HEAP_RETURN_EMPTY, .keep_bytes = 128 * KB};
@@ -266,6 +284,49 @@ static void a_large_block_does_not_grow_over_its_neighbour(void **state) {
     assert_ptr_not_equal(moved, one);
     memset(moved, 3, 65 * KB);
     assert_true(two[0] == 2 && two[64 * KB - 1] == 2);
+    pw_heap_delete(heap);
+}
+
+// Strings that are appended to, with other blocks in the way of each.
+static void what_grows_is_seldom_moved(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    unsigned char *block = pw_heap_alloc(heap, 4 * KB);
+    unsigned moves = 0;
+    memset(block, 1, 4 * KB);
+    for (size_t size = 4 * KB; size < 1 * MB; size += 64) {
+        unsigned char *grown = pw_heap_realloc(heap, block, size + 64);
+        moves += grown != block;
+        if (grown != block) {
+            memset(pw_heap_alloc(heap, 20 * KB), 2, 20 * KB); // is its neighbour now
+        }
+        block = grown;
+        memset(block + size, (int)(size >> 12), 64);
+    }
+    assert_true(moves <= 8); // to 8, 32, 64, ... 1024 KB
+    for (size_t size = 4 * KB; size < 1 * MB; size += 64) {
+        assert_int_equal(block[size], (unsigned char)(size >> 12));
+    }
+    assert_true(statistics_of(heap).segment_bytes < 3 * MB);
+    // And what shrinks gives back.
+    block = pw_heap_realloc(heap, block, 5 * KB);
+    assert_int_equal(pw_heap_usable_size(heap, block), 8 * KB);
+    assert_true(statistics_of(heap).segment_bytes < 512 * KB);
+    pw_heap_delete(heap);
+}
+
+static void room_to_grow_is_not_taken_from_the_limit(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.limit_bytes = 480 * KB};
+    struct pw_heap *heap = pw_heap_new(&options);
+    char *block = pw_heap_alloc(heap, 160 * KB), *neighbour = pw_heap_alloc(heap, 32 * KB);
+    assert_ptr_equal(neighbour, block + 160 * KB);
+    memset(block, 1, 160 * KB);
+    // Twice as much would not fit beside it.
+    block = pw_heap_realloc(heap, block, 170 * KB);
+    assert_non_null(block);
+    assert_int_equal(pw_heap_usable_size(heap, block), 192 * KB);
+    assert_true(block[0] == 1 && block[160 * KB - 1] == 1);
     pw_heap_delete(heap);
 }
 
@@ -757,9 +818,12 @@ int main(void) {
         cmocka_unit_test(free_all_does_not_touch_blocks),
         cmocka_unit_test(free_all_of_a_million_blocks_takes_no_walk),
         cmocka_unit_test(recent_memory_is_kept_and_a_spike_goes_back),
+        cmocka_unit_test(a_second_chunk_is_kept_for_the_next_one_that_needs_it),
         cmocka_unit_test(return_empty_gives_back_what_is_not_kept),
         cmocka_unit_test(large_blocks_take_whole_segments_and_are_reused),
         cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
+        cmocka_unit_test(what_grows_is_seldom_moved),
+        cmocka_unit_test(room_to_grow_is_not_taken_from_the_limit),
         cmocka_unit_test(room_in_full_chunks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),

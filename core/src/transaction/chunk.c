@@ -222,10 +222,12 @@ void pw_chunks_return(struct pw_heap_whole *heap) {
         }
         return;
     }
-    unsigned wanted = heap->chunks_wanted - (heap->chunks_wanted + 15) / 16;
-    heap->chunks_wanted = wanted > heap->chunks_used ? wanted : heap->chunks_used;
-    unsigned most = heap->chunks_wanted > kept + 1 ? heap->chunks_wanted : kept + 1;
-    unmap_chunks_above(heap, most);
+    // In sixteenths, so that a second chunk is not gone after the first transaction without it.
+    unsigned wanted = heap->sixteenths_wanted - (heap->sixteenths_wanted + 15) / 16;
+    unsigned used = heap->chunks_used * 16;
+    heap->sixteenths_wanted = wanted > used ? wanted : used;
+    unsigned most = (heap->sixteenths_wanted + 15) / 16;
+    unmap_chunks_above(heap, most > kept + 1 ? most : kept + 1);
 }
 
 void pw_chunks_unmap(struct pw_heap_whole *heap) {

@@ -80,8 +80,8 @@ def digest(*parts):
     return found.hexdigest()[:12]
 
 
-def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise.so.0")):
-    """Of the code and constants (the preloaded libraries only lead to this one), so that neither the folder it was built in nor a comment makes another library of it."""
+def code_hash(path):
+    """Of the code and constants of a library, so that neither the folder it was built in nor a comment makes another one of it."""
     with tempfile.TemporaryDirectory() as folder:
         parts = []
         for section in (".text", ".rodata", ".data"):
@@ -94,4 +94,19 @@ def library_hash(path=os.path.join(ROOT, "build/lib/libpagewise.so.0")):
             except (OSError, subprocess.CalledProcessError):
                 with open(path, "rb") as file:
                     return digest(file.read())
+    return digest(*parts)
+
+
+OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
+
+
+def library_hash(but=("transaction",)):
+    """Of the objects that libpagewise is linked from, without those of rooms that what is measured does not use."""
+    parts = []
+    for room in sorted(set(os.listdir(OBJECTS)) - set(but)):
+        for name in sorted(os.listdir(os.path.join(OBJECTS, room))):
+            if os.path.exists(os.path.join(ROOT, "core/src", room, name.removesuffix(".o"))):  # else it is left from another day
+                with tempfile.NamedTemporaryFile() as out:
+                    subprocess.run(["strip", "--strip-debug", "-o", out.name, os.path.join(OBJECTS, room, name)], check=True)
+                    parts += [name.encode(), out.read()]
     return digest(*parts)

@@ -287,49 +287,6 @@ static void a_large_block_does_not_grow_over_its_neighbour(void **state) {
     pw_heap_delete(heap);
 }
 
-// Strings that are appended to, with other blocks in the way of each.
-static void what_grows_is_seldom_moved(void **state) {
-    (void)state;
-    struct pw_heap *heap = new_heap(0);
-    unsigned char *block = pw_heap_alloc(heap, 4 * KB);
-    unsigned moves = 0;
-    memset(block, 1, 4 * KB);
-    for (size_t size = 4 * KB; size < 1 * MB; size += 64) {
-        unsigned char *grown = pw_heap_realloc(heap, block, size + 64);
-        moves += grown != block;
-        if (grown != block) {
-            memset(pw_heap_alloc(heap, 20 * KB), 2, 20 * KB); // is its neighbour now
-        }
-        block = grown;
-        memset(block + size, (int)(size >> 12), 64);
-    }
-    assert_true(moves <= 8); // to 8, 32, 64, ... 1024 KB
-    for (size_t size = 4 * KB; size < 1 * MB; size += 64) {
-        assert_int_equal(block[size], (unsigned char)(size >> 12));
-    }
-    assert_true(statistics_of(heap).segment_bytes < 3 * MB);
-    // And what shrinks gives back.
-    block = pw_heap_realloc(heap, block, 5 * KB);
-    assert_int_equal(pw_heap_usable_size(heap, block), 8 * KB);
-    assert_true(statistics_of(heap).segment_bytes < 512 * KB);
-    pw_heap_delete(heap);
-}
-
-static void room_to_grow_is_not_taken_from_the_limit(void **state) {
-    (void)state;
-    struct pw_heap_options options = {.limit_bytes = 480 * KB};
-    struct pw_heap *heap = pw_heap_new(&options);
-    char *block = pw_heap_alloc(heap, 160 * KB), *neighbour = pw_heap_alloc(heap, 32 * KB);
-    assert_ptr_equal(neighbour, block + 160 * KB);
-    memset(block, 1, 160 * KB);
-    // Twice as much would not fit beside it.
-    block = pw_heap_realloc(heap, block, 170 * KB);
-    assert_non_null(block);
-    assert_int_equal(pw_heap_usable_size(heap, block), 192 * KB);
-    assert_true(block[0] == 1 && block[160 * KB - 1] == 1);
-    pw_heap_delete(heap);
-}
-
 static void room_in_full_chunks_is_found_again(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -822,8 +779,6 @@ int main(void) {
         cmocka_unit_test(return_empty_gives_back_what_is_not_kept),
         cmocka_unit_test(large_blocks_take_whole_segments_and_are_reused),
         cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
-        cmocka_unit_test(what_grows_is_seldom_moved),
-        cmocka_unit_test(room_to_grow_is_not_taken_from_the_limit),
         cmocka_unit_test(room_in_full_chunks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),

@@ -285,10 +285,6 @@ void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
         return moved;
     }
     size_t usable = pw_heap_usable_size(heap, block);
-    moved = pw_large_move(pw_whole(heap), block, usable, size);
-    if (moved) {
-        return moved;
-    }
     moved = pw_heap_alloc_inline(heap, size);
     if (!moved) {
         return NULL;

@@ -5,8 +5,6 @@
 // grow a buffer step by step would fault in its pages at each step.
 #include "transaction/transaction.h"
 
-#include <string.h>
-
 #define IDLE_GIANT_BYTES ((size_t)32 << 20)
 
 static struct pw_giant *giant_of(const void *block) {
@@ -149,37 +147,12 @@ size_t pw_large_size(const struct pw_heap_whole *heap, const void *block) {
     return (size_t)run_of(heap, block) << heap->segment_shift;
 }
 
-// What fills half of it, or of a lone segment more than the largest class from which it can come.
-static bool fits_roomy(const struct pw_heap_whole *heap, unsigned count, size_t size) {
-    size_t usable = (size_t)count << heap->segment_shift;
-    return size <= usable && size > (count == 1 ? usable / 4 : usable / 2);
-}
-
-void *pw_large_move(struct pw_heap_whole *heap, void *block, size_t usable, size_t size) {
-    size_t segment = pw_segment_size(heap), room = usable < segment ? segment : 2 * usable;
-    if (size <= usable || usable < segment / 4 || room <= size || room > PW_HEAP_CHUNK / 2 ||
-        !pw_limit_allows(heap, room)) {
-        return NULL;
-    }
-    bool zero;
-    char *moved = pw_large_take(heap, room, PW_NATURAL_ALIGNMENT, &zero);
-    if (moved) {
-        *pw_heap_class_note(moved) = PW_NOTE_ROOMY;
-        memcpy(moved, block, usable);
-        pw_heap_free_inline(&heap->hot, block);
-    }
-    return moved;
-}
-
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size) {
     if (is_giant(block)) {
         size_t usable = pw_large_size(heap, block);
         return size <= usable && size >= usable / 2;
     }
     unsigned count = run_of(heap, block), wanted = segments_for(heap, size);
-    if (*pw_heap_class_note(block) == PW_NOTE_ROOMY && fits_roomy(heap, count, size)) {
-        return true;
-    }
     if (size <= heap->largest_small || size > PW_HEAP_CHUNK) {
         return false;
     }

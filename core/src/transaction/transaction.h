@@ -24,9 +24,9 @@
 // What a block may measure at most: beyond, sums of sizes could overflow.
 #define PW_LARGEST_BLOCK ((size_t)1 << 46)
 
-// Class notes that are no class: a block of whole segments begins here; one that got room when it
-// grew; a block larger than a chunk.
-enum { PW_NOTE_LARGE = 0xfe, PW_NOTE_GIANT = 0xfd, PW_NOTE_ROOMY = 0xfc };
+// Class notes that are no class: a block of whole segments begins here; a block larger than a
+// chunk.
+enum { PW_NOTE_LARGE = 0xfe, PW_NOTE_GIANT = 0xfd };
 
 // What is known about a chunk, in its second page; the class notes are in the first. Both lie in
 // segment 0, which is never handed out.
@@ -142,10 +142,6 @@ void pw_large_release(struct pw_heap_whole *heap, void *block);
 size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
 // Make the block `size` bytes large where it is. False: it is as before.
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
-// What grew once mostly grows on: from a quarter of a segment, a block that must move for it goes
-// to whole segments that it need not leave so soon. These are addresses first, and memory when they
-// are written. NULL: it is as before, and the caller moves it to as much as it asked for.
-void *pw_large_move(struct pw_heap_whole *heap, void *block, size_t usable, size_t size);
 // A block larger than a chunk, made larger without a copy: its new address. NULL: it is as before.
 // Programs that append to a large string ask for little more at a time, and often.
 void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size);

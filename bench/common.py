@@ -102,6 +102,8 @@ OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
 
 def library_hash(but=("transaction",)):
     """Of the objects that libpagewise is linked from, without those of rooms that what is measured does not use."""
+    if not os.path.isdir(OBJECTS):
+        sys.exit("The library is not built here: make build.")
     parts = []
     for room in sorted(set(os.listdir(OBJECTS)) - set(but)):
         for name in sorted(os.listdir(os.path.join(OBJECTS, room))):

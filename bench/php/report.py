@@ -17,7 +17,7 @@ MODELLED = ("native", "region", "transaction")
 def by_round(results, site, configuration, field, workers=1):
     found = {}
     for one in results:
-        if one["kind"] == "serve" and (one["site"], one["configuration"], one["workers"]) == (site, configuration, workers) and one["alive"]:
+        if one["kind"] == "serve" and (one["site"], one["configuration"], one["workers"]) == (site, configuration, workers) and one["alive"] and field in one:
             found[one["group"]] = one[field]
     return found
 
@@ -89,6 +89,15 @@ def ratios(results, names, configurations, field, workers=1):
 def absolute(results, names, configuration, field, scale, unit):
     values = [mean(by_round(results, site, configuration, field).values()) * scale for site in names]
     return f"*{configuration}, {unit}*: " + ", ".join(f"{site} {cell(value, 1)}" for site, value in zip(names, values)) + "\n"
+
+
+def faults(results, names, configurations):
+    rows = []
+    for configuration in configurations:
+        values = [mean(by_round(results, site, configuration, "faults").values()) for site in names]
+        if any(math.isfinite(value) for value in values):
+            rows.append([configuration, *(cell(value, 1) for value in values)])
+    return table(["", *names], rows) if rows else ["Not measured yet.", ""]
 
 
 def correctness(results, names, configurations):
@@ -283,6 +292,7 @@ def write(path, store, sites, stack, note):
         "## What must be shown", "", *bars(results, names),
         "## CPU time of a request", "", "As a share of native's:", "", *ratios(results, names, configurations, "cpu_seconds"),
         absolute(results, names, "native", "cpu_seconds", 1e3, "ms"),
+        "## Page faults of a request", "", *faults(results, names, configurations),
         "## Calls and mean sizes (the paper's table 3)", "", *calls(results, names),
         "## One worker and more (table 4)", "", *speedups(results, names, configurations),
         "## Throughput (figure 5)", "", *throughput(results, names, configurations, folder),

@@ -34,6 +34,8 @@ CONFIGURATIONS = {
     "mimalloc": ours("malloc", malloc=f"{LIBRARIES}/libmimalloc.so.2.0"),
     "tcmalloc": ours("malloc", malloc=f"{LIBRARIES}/libtcmalloc_minimal.so.4"),
 }
+# What a log says where a configuration would be measured that is PHP's own.
+NOT_ITSELF = ("PHP keeps its own allocator", "Unable to load dynamic library")
 SETTINGS = ["opcache.enable=1", "opcache.validate_timestamps=0", "memory_limit=512M", "date.timezone=UTC", "display_errors=0"]
 
 
@@ -81,17 +83,27 @@ http {{
                                     env=dict(os.environ, **environment))
         self.nginx = subprocess.Popen(["nginx", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            self.wait(configuration)
+        except BaseException:
+            self.end()
+            raise
+
+    def wait(self, configuration):
         for _ in range(300):
             with socket.socket() as probe:
                 if os.path.exists(f"{self.folder}/socket") and probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     break
             time.sleep(0.1)
         else:
-            sys.exit(f"bench-php: the servers do not start, see {self.folder}")
+            sys.exit("bench-php: the servers do not start:\n" + self.said())
         self.first_workers = self.workers()
-        for name in ("fpm.log", "fpm.err"):
-            if "PHP keeps its own allocator" in open(f"{self.folder}/{name}", encoding="utf-8", errors="replace").read():
-                sys.exit(f"bench-php: {configuration} is not what it says:\n" + open(f"{self.folder}/{name}", encoding="utf-8").read())
+        if any(sign in self.said() for sign in NOT_ITSELF):
+            sys.exit(f"bench-php: {configuration} is not what it says:\n" + self.said())
+
+    def said(self):
+        return "".join(open(f"{self.folder}/{name}", encoding="utf-8", errors="replace").read()
+                       for name in ("fpm.log", "fpm.err", "nginx.log") if os.path.exists(f"{self.folder}/{name}"))
 
     def write(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
@@ -120,6 +132,14 @@ http {{
                 total += int(file.read().split()[0])
         return total / 1e9
 
+    def faults(self):
+        """Pages that the workers were given since they began, the minor faults."""
+        total = 0
+        for pid in self.workers():
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                total += int(file.read().rsplit(")", 1)[1].split()[7])
+        return total
+
     def memory(self):
         """Bytes of the workers' own memory now: anonymous pages, huge ones included."""
         total = 0
@@ -141,11 +161,14 @@ http {{
             alive = self.workers() == self.first_workers
         except OSError:
             alive = False
+        self.end()
+        return alive
+
+    def end(self):
         for process in (self.nginx, self.fpm):
             process.terminate()
             process.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)
-        return alive
 
 
 class Sampler(threading.Thread):

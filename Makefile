@@ -150,6 +150,7 @@ bench-php: ## real PHP applications on each allocator, into docs/results/php.md 
 	@$(MAKE) --no-print-directory php
 	@bench/php/run sizes
 	@bench/php/run serve --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
+	@bench/php/run serve --rounds 1 --requests 10000 --configurations "native;transaction" $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run cores --rounds $(RUNS) $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run count $(if $(MINUTES),--time-limit $(MINUTES))
 	@bench/php/run report

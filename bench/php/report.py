@@ -22,16 +22,11 @@ def by_round(results, site, configuration, field, workers=1):
     return found
 
 
-# A round has several pairs of these: of each part, what both configurations took for its requests.
-PARTS = {"cpu_seconds": lambda ours, theirs: (ours[0], theirs[0]), "requests_per_second": lambda ours, theirs: (theirs[1], ours[1])}
-
-
 def ratio(results, site, configuration, against, field, workers=1):
-    """Of two configurations, over the rounds that have both; None where there is none."""
-    ours, theirs = (by_round(results, site, name, "parts" if field in PARTS else field, workers) for name in (configuration, against))
+    """Of two configurations, over the rounds that have both; None where there is none. A round is one pair, however many requests
+    it has: what a server's start decides, as where its pages lie in physical memory, stays with it until it ends."""
+    ours, theirs = (by_round(results, site, name, field, workers) for name in (configuration, against))
     pairs = [(ours[key], theirs[key]) for key in sorted(ours) if key in theirs]
-    if field in PARTS:
-        pairs = [PARTS[field](*part) for pair in pairs for part in zip(*pair)]
     return Ratio(pairs, stream=site) if pairs else None
 
 
@@ -132,6 +127,21 @@ def of_native(results, names, configurations, field):
     return {configuration: [found[site, configuration][field] / found[site, "native"][field]
                             if (site, configuration) in found and (site, "native") in found else None for site in names]
             for configuration in configurations if configuration != "native"}
+
+
+def rounds(served):
+    """How often each configuration was measured, the fewest over the applications."""
+    groups = {}
+    for one in served:
+        if one["workers"] == 1:
+            groups.setdefault((one["configuration"], one["site"]), set()).add(one["group"])
+    fewest = {}
+    for (configuration, _), found in groups.items():
+        fewest[configuration] = min(len(found), fewest.get(configuration, len(found)))
+    many = {}
+    for configuration, count in fewest.items():
+        many.setdefault(count, []).append(configuration)
+    return "Rounds: " + "; ".join(f"{count} of {', '.join(names)}" for count, names in sorted(many.items(), reverse=True)) + "." if many else ""
 
 
 def cell(value, digits=3):
@@ -279,9 +289,9 @@ def write(path, store, sites, stack, note):
     lines = [
         "# PHP on the transaction heap, measured", "",
         f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements of one build by `bench/php/run serve`, `cores`, `sizes` and `count`. "
-        "In a round all configurations serve a few requests in turn, again and again. Ratios have 95 % intervals by bootstrap: over what was taken in the "
-        "same turns (CPU time, throughput), or over rounds (memory; none where there was one). *native again* is the control, the same configuration a second "
-        "time. `-`: not measured yet.", "",
+        "In a round all configurations' servers are started, and serve a few requests in turn, again and again. Ratios have 95 % intervals by bootstrap over rounds "
+        "(none where there was one). *native again* is the control, the same configuration a second "
+        f"time. `-`: not measured yet. {rounds(served)}", "",
         *(f"- {what}: {said}" for facts in machines for what, said in facts.items() if what != "PHP"),
         f"- PHP {versions}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "
         "Symfony with Twig, PHP-Parser. One worker and one client where nothing else is said",

@@ -287,6 +287,31 @@ static void a_large_block_does_not_grow_over_its_neighbour(void **state) {
     pw_heap_delete(heap);
 }
 
+// Output is often put together so: long strings that are appended to, among blocks that are not.
+static void what_grows_among_others_seldom_moves(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *grown[4] = {NULL};
+    unsigned moves = 0;
+    for (size_t size = 1 * KB; size <= 250 * KB; size += 1 * KB) {
+        for (unsigned i = 0; i < 4; i++) {
+            char *before = grown[i];
+            grown[i] = pw_heap_realloc(heap, before, size);
+            memset(grown[i] + size - 1 * KB, (int)(i + size / KB), 1 * KB);
+            moves += size > 32 * KB && grown[i] != before;
+            assert_non_null(pw_heap_alloc(heap, 1 * KB)); // takes a segment now and then
+        }
+    }
+    assert_in_range(moves, 0, 4 + 2); // of 28 steps over a segment's end
+    for (unsigned i = 0; i < 4; i++) {
+        for (size_t at = 0; at < 250 * KB; at++) {
+            assert_int_equal((unsigned char)grown[i][at], (unsigned char)(i + at / KB + 1));
+        }
+    }
+    assert_in_range(statistics_of(heap).mapped_bytes, 0, 4 * MB + 64 * KB);
+    pw_heap_delete(heap);
+}
+
 static void room_in_full_chunks_is_found_again(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -779,6 +804,7 @@ int main(void) {
         cmocka_unit_test(return_empty_gives_back_what_is_not_kept),
         cmocka_unit_test(large_blocks_take_whole_segments_and_are_reused),
         cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
+        cmocka_unit_test(what_grows_among_others_seldom_moves),
         cmocka_unit_test(room_in_full_chunks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),

@@ -70,6 +70,9 @@ static void statistics(struct pw_heap_statistics *out) {
 //
 // PHP aligns its own blocks to 8 bytes, and asks for 24, 40 and 56 of them most often: packed.
 
+// From a cache line's start on, they fill as few lines as they can.
+#define HOT __attribute__((aligned(64)))
+
 // The compiler would compute an element's address again for each field: pinned, it is done once.
 static inline struct pw_heap_class *class_numbered(unsigned number) {
     struct pw_heap_class *class = &pw_php.heap->classes[number];
@@ -98,7 +101,7 @@ static __attribute__((noinline)) void *alloc_slow(size_t size) {
     return allocated(pw_heap_alloc_packed(pw_php.heap, size), size);
 }
 
-static void *alloc(size_t size) {
+static HOT void *alloc(size_t size) {
     if (EXPECTED(size <= PW_HEAP_PACKED_BYTES)) {
         struct pw_heap_class *from = class_numbered(pw_heap_packed_table[(size + 7) >> 3]);
         void *block = pw_heap_take(from);
@@ -118,7 +121,7 @@ static __attribute__((noinline)) void free_slow(void *block) {
     }
 }
 
-static void free_block(void *block) {
+static HOT void free_block(void *block) {
     if (EXPECTED((uintptr_t)block > pw_php.heap->slow_below)) {
         unsigned number = *pw_heap_class_note(block);
         if (EXPECTED(number < PW_HEAP_CLASSES)) {
@@ -173,7 +176,7 @@ static __attribute__((noinline)) void *move_small(void *block, struct pw_heap_cl
 }
 
 // Strings are appended to a few bytes at a time, and PHP asks for each: most calls change nothing.
-static void *realloc_block(void *block, size_t size) {
+static HOT void *realloc_block(void *block, size_t size) {
     if (EXPECTED((uintptr_t)block > pw_php.heap->slow_below)) {
         unsigned number = *pw_heap_class_note(block);
         if (EXPECTED(number < PW_HEAP_CLASSES)) {

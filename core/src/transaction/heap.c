@@ -270,6 +270,18 @@ static bool resize_in_place(struct pw_heap_whole *heap, void *block, size_t size
     return size <= usable && (size > usable / 2 || usable <= PW_NATURAL_ALIGNMENT);
 }
 
+// A block of a plain heap for one that has grown out of its place.
+static void *allocate_growing(struct pw_heap_whole *heap, size_t size) {
+    if (size <= heap->largest_small) {
+        return allocate_small(heap, pw_class_of(size));
+    }
+    void *block = pw_large_take_growing(heap, size);
+    if (!block) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
 void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (!block) {
         return pw_heap_alloc_inline(heap, size);
@@ -285,7 +297,8 @@ void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
         return moved;
     }
     size_t usable = pw_heap_usable_size(heap, block);
-    moved = pw_heap_alloc_inline(heap, size);
+    moved =
+        size > usable ? allocate_growing(pw_whole(heap), size) : pw_heap_alloc_inline(heap, size);
     if (!moved) {
         return NULL;
     }

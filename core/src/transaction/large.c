@@ -100,26 +100,40 @@ static unsigned segments_for(const struct pw_heap_whole *heap, size_t size) {
     return (unsigned)((size + pw_segment_size(heap) - 1) >> heap->segment_shift);
 }
 
-void *pw_large_take(struct pw_heap_whole *heap, size_t size, size_t alignment, bool *zero) {
+static void *take_segments(struct pw_heap_whole *heap, size_t size, size_t alignment, bool grows,
+                           bool *zero) {
+    unsigned count = segments_for(heap, size);
+    if (!pw_within_limit(heap, (size_t)count << heap->segment_shift)) {
+        return NULL;
+    }
+    char *block = grows ? pw_segments_take_with_room(heap, count, zero) : NULL;
+    block = block ? block : pw_segments_take(heap, count, alignment, zero);
+    if (block) {
+        *pw_heap_class_note(block) = PW_NOTE_LARGE;
+        pw_chunk_of(block)->run[pw_segment_of(heap, block)] = (uint16_t)count;
+    }
+    return block;
+}
+
+static void *take(struct pw_heap_whole *heap, size_t size, size_t alignment, bool grows,
+                  bool *zero) {
     size = size ? size : 1;
     if (size > PW_LARGEST_BLOCK) {
         return NULL;
     }
     // A chunk's first segment is not for blocks, and so none before a multiple of the alignment.
     size_t first = alignment > pw_segment_size(heap) ? alignment : pw_segment_size(heap);
-    if (size > PW_HEAP_CHUNK - first) {
-        return take_giant(heap, size, alignment, zero);
-    }
-    unsigned count = segments_for(heap, size);
-    if (!pw_within_limit(heap, (size_t)count << heap->segment_shift)) {
-        return NULL;
-    }
-    char *block = pw_segments_take(heap, count, alignment, zero);
-    if (block) {
-        *pw_heap_class_note(block) = PW_NOTE_LARGE;
-        pw_chunk_of(block)->run[pw_segment_of(heap, block)] = (uint16_t)count;
-    }
-    return block;
+    return size > PW_HEAP_CHUNK - first ? take_giant(heap, size, alignment, zero)
+                                        : take_segments(heap, size, alignment, grows, zero);
+}
+
+void *pw_large_take(struct pw_heap_whole *heap, size_t size, size_t alignment, bool *zero) {
+    return take(heap, size, alignment, false, zero);
+}
+
+void *pw_large_take_growing(struct pw_heap_whole *heap, size_t size) {
+    bool zero;
+    return take(heap, size, PW_NATURAL_ALIGNMENT, true, &zero);
 }
 
 static bool is_giant(const void *block) {

@@ -126,6 +126,8 @@ void pw_count_segments(struct pw_heap_whole *heap, size_t bytes);
 // `count` neighbouring free segments at a multiple of `alignment`, marked used; NULL without errno.
 // *zero: they were never written.
 char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero);
+// The same where there is room to grow in the chunks that are in use; NULL: there is not enough.
+char *pw_segments_take_with_room(struct pw_heap_whole *heap, unsigned count, bool *zero);
 void pw_segments_release(struct pw_heap_whole *heap, const void *first, unsigned count);
 // Grow a run in place by `more` segments, if they are free.
 bool pw_segments_extend(struct pw_heap_whole *heap, const void *first, unsigned count,
@@ -138,6 +140,8 @@ void pw_chunks_unmap(struct pw_heap_whole *heap);
 // --- large.c -------------------------------------------------------------------
 
 void *pw_large_take(struct pw_heap_whole *heap, size_t size, size_t alignment, bool *zero);
+// The same for a block that has grown, and so will again: with room behind it.
+void *pw_large_take_growing(struct pw_heap_whole *heap, size_t size);
 void pw_large_release(struct pw_heap_whole *heap, void *block);
 size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
 // Make the block `size` bytes large where it is. False: it is as before.

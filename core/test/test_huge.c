@@ -68,12 +68,38 @@ static void the_rest_can_be_advised_untouched_and_all_is_forgotten_at_once(void 
     assert_int_equal(advised_bytes(), 0);
 }
 
+// What is filled with zero needs no memory, touched or not; what is not wholly filled stays.
+static void large_pages_that_are_filled_with_zero_become_absent(void **state) {
+    (void)state;
+    struct pw_extent *extent = fresh_extent();
+    pw_huge_touch_next(&arena, extent);
+    pw_huge_touch_next(&arena, extent);
+    pw_huge_touch_next(&arena, extent);
+    *page_at(&arena, extent, 1) = 1;
+    *page_at(&arena, extent, 1 + UNIT) = 2;
+    *page_at(&arena, extent, 1 + 2 * UNIT) = 3;
+    pw_huge_empty(&arena, extent, page_at(&arena, extent, 2),
+                  page_at(&arena, extent, 1 + 2 * UNIT + 1));
+    assert_false(in_memory(page_at(&arena, extent, 1 + UNIT)));
+    assert_int_equal(*page_at(&arena, extent, 1), 1);
+    assert_int_equal(*page_at(&arena, extent, 1 + UNIT), 0);
+    assert_int_equal(*page_at(&arena, extent, 1 + 2 * UNIT), 3);
+    char *whole_end = page_at(&arena, extent, 1 + UNITS * UNIT + TAIL - 1) + PW_PAGE;
+    *page_at(&arena, extent, 1 + UNITS * UNIT) = 4; // behind what was advised
+    pw_huge_empty(&arena, extent, page_at(&arena, extent, 0), whole_end);
+    assert_int_equal(*page_at(&arena, extent, 1), 0);
+    assert_int_equal(*page_at(&arena, extent, 1 + 2 * UNIT), 0);
+    assert_int_equal(*page_at(&arena, extent, 1 + UNITS * UNIT), 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pages_not_asked_for_stay_absent, begin, end),
         cmocka_unit_test_setup_teardown(the_end_of_whole_units_ends_it, begin, end),
         cmocka_unit_test_setup_teardown(
             the_rest_can_be_advised_untouched_and_all_is_forgotten_at_once, begin, end),
+        cmocka_unit_test_setup_teardown(large_pages_that_are_filled_with_zero_become_absent, begin,
+                                        end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

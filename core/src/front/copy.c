@@ -293,6 +293,7 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
         pw_os_fill_zero(start, (size_t)(stop - start));
         start = stop;
     }
+    pw_huge_empty(arena, extent, start, end);
     bool done = zero_existing(start, end, &skipped);
     extent->sparse |= skipped > 0;
     PW_COUNT(&pw_process.stats, lazy_zero_bytes, skipped);

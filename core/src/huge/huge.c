@@ -108,6 +108,18 @@ uint64_t pw_huge_touch_next(struct pw_arena *arena, struct pw_extent *extent) {
     return pw_os_thread_cpu_ns() - before;
 }
 
+void pw_huge_empty(struct pw_arena *arena, const struct pw_extent *extent, char *start, char *end) {
+    char *units = units_start(arena, extent);
+    char *units_end = units + (size_t)extent->huge_pages * PW_PAGE;
+    uintptr_t first = (uintptr_t)(start > units ? start : units) + PW_HUGE_PAGE - 1;
+    uintptr_t last = (uintptr_t)(end < units_end ? end : units_end);
+    first -= first % PW_HUGE_PAGE;
+    last -= last % PW_HUGE_PAGE;
+    if (extent->huge_pages && first < last) {
+        pw_os_discard((char *)first, last - first);
+    }
+}
+
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     PW_COUNT(arena->stats, huge_bytes, -(int64_t)((size_t)extent->huge_pages * PW_PAGE));
     extent->huge_pages = 0;

@@ -44,6 +44,11 @@ void pw_huge_back(const struct pw_huge *huge, struct pw_arena *arena, struct pw_
 // CPU time; 0: there is none left, or the kernel takes no advice.
 uint64_t pw_huge_touch_next(struct pw_arena *arena, struct pw_extent *extent);
 
+// Before the range of the block is filled with zero: give back the large pages that lie wholly in
+// it. They read zero, and to find others when they are written costs less than to fill them. What
+// cannot be given back is as it was.
+void pw_huge_empty(struct pw_arena *arena, const struct pw_extent *extent, char *start, char *end);
+
 // The block is gone: its advised pages no longer count.
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent);
 

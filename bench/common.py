@@ -100,12 +100,17 @@ def code_hash(path):
 OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
 
 
-def library_hash(but=("transaction",)):
-    """Of the objects that libpagewise is linked from, without those of rooms that what is measured does not use."""
+# All that the transaction heap is made of: it needs no room but these two, and no other needs it.
+TRANSACTION_ROOMS = ("os", "transaction")
+
+
+def library_hash(rooms=None):
+    """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all but the transaction heap's
+    where nothing is said), so that work in another one leaves what was measured."""
     if not os.path.isdir(OBJECTS):
         sys.exit("The library is not built here: make build.")
     parts = []
-    for room in sorted(set(os.listdir(OBJECTS)) - set(but)):
+    for room in sorted(rooms or set(os.listdir(OBJECTS)) - {"transaction"}):
         for name in sorted(os.listdir(os.path.join(OBJECTS, room))):
             if os.path.exists(os.path.join(ROOT, "core/src", room, name.removesuffix(".o"))):  # else it is left from another day
                 with tempfile.NamedTemporaryFile() as out:

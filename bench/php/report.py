@@ -57,7 +57,7 @@ def bars(results, names):
             ("CPU per request against PHP's own, worst application", "transaction", "native", "cpu_seconds", 1.03),
             ("the same, huge pages (an aim)", "transaction, huge pages", "native", "cpu_seconds", 0.97),
             ("memory during transactions, as the paper defines it, against region, worst application", "transaction", "region", "own_bytes", 0.5),
-            ("the same with all that PHP had before", "transaction", "region", "peak_bytes", 0.5)):
+            ("memory of a worker against region, with all that PHP had before, worst application", "transaction", "region", "peak_bytes", 0.5)):
         found = [(one.interval(), site) for site in names if (one := ratio(results, site, configuration, against, field))]
         if not found:
             continue

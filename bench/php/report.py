@@ -62,7 +62,8 @@ def bars(results, names):
         if not found:
             continue
         controls = {site: ratio(results, site, "native again", "native", field) for _, site in found}
-        judged = [(common.verdict(one, controls[site].interval() if controls[site] else None, bar), one, site) for one, site in found]
+        judged = [(common.verdict(one, controls[site].interval() if controls[site] else None, bar) if one["rounds"] > 1 else "undecided", one, site)
+                  for one, site in found]
         verdict, worst, site = max(judged, key=lambda this: (SEVERITY.index(this[0]), this[1]["mean"]))
         rows.append([what, f"at most {bar:.2f}", f"{shown(worst)}, {site}", verdict])
     return table(["figure", "must reach", "measured", ""], rows)

@@ -98,9 +98,7 @@ def code_hash(path):
 
 
 OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
-
-
-# All that the transaction heap is made of: it needs no room but these two, and no other needs it.
+# All that the transaction heap is made of: it needs no room but these two.
 TRANSACTION_ROOMS = ("os", "transaction")
 
 

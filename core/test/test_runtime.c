@@ -107,6 +107,36 @@ static void only_what_r_will_fill_is_touched_beforehand(void **state) {
     assert_int_equal(touched_pages("policy=auto,pool=off,modules=all,huge=off"), 0);
 }
 
+// The whole pages of 2 MB, of 8, that a written block still has after it was filled with zero.
+static int pages_after_zero(const char *options) {
+    assert_null(pw_heap_switch_on(options));
+    size_t unit = 2 * MB, size = 9 * unit;
+    char *block = pw_allocate(size);
+    assert_non_null(block);
+    char *page = (char *)(((uintptr_t)block + unit - 1) & ~(unit - 1));
+    memset(block, 1, size);
+    pw_zero(block, size);
+    int present = 0;
+    for (int i = 0; i < 8; i++) {
+        present += in_memory(page + (size_t)i * unit);
+    }
+    for (size_t at = 0; at < size; at++) {
+        assert_int_equal(block[at], 0);
+    }
+    pw_free(block);
+    return present;
+}
+
+// Of R's vectors those that are filled with zero need no memory. A program that is not R may have
+// handed its pages to a device, which would go on writing to them.
+static void only_rs_large_pages_go_when_they_are_filled_with_zero(void **state) {
+    (void)state;
+    assert_int_equal(pages_after_zero("policy=auto,pool=off,huge=always,modules=all"), 0);
+    assert_int_equal(pages_after_zero("policy=auto,pool=off,huge=always"), 8);
+    assert_int_equal(pages_after_zero("policy=auto,pool=off,huge=always,modules=all,zero=off"), 8);
+    assert_int_equal(pages_after_zero("policy=auto,pool=off,huge=off,modules=all"), 8);
+}
+
 int main(void) {
     CHECK(pw_start("collect=burst"));
     const struct CMUnitTest tests[] = {
@@ -115,6 +145,7 @@ int main(void) {
         cmocka_unit_test(other_policies_have_their_own),
         cmocka_unit_test(locked_blocks_are_locked_at_any_price),
         cmocka_unit_test(only_what_r_will_fill_is_touched_beforehand),
+        cmocka_unit_test(only_rs_large_pages_go_when_they_are_filled_with_zero),
         cmocka_unit_test(what_is_off_stays_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

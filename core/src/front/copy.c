@@ -293,7 +293,11 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
         pw_os_fill_zero(start, (size_t)(stop - start));
         start = stop;
     }
-    pw_huge_empty(arena, extent, start, end);
+    // As zero reclaim does, and so only of blocks that it may look at: pages that a device writes
+    // to must stay where they are.
+    if (extent->collected && pw_process.options.zero != PW_ZERO_OFF) {
+        pw_huge_empty(arena, extent, start, end);
+    }
     bool done = zero_existing(start, end, &skipped);
     extent->sparse |= skipped > 0;
     PW_COUNT(&pw_process.stats, lazy_zero_bytes, skipped);

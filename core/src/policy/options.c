@@ -12,6 +12,7 @@
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
 #define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
+#define GENERAL_DECAY      1u                 // seconds; see docs/notes/general.md
 #define LONGEST_ITEM       320
 
 struct word {
@@ -109,6 +110,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         options->zero = PW_ZERO_BACKOFF; // only when pw_collection_ended is called
         options->pool = true;
         options->slack_percent = GENERAL_SLACK;
+        options->decay_seconds = GENERAL_DECAY;
         break;
     default: // plain; direct and ksm leave blocks to the C library's own mapping of large ones
         options->threshold = SMALLEST_THRESHOLD;

@@ -283,6 +283,38 @@ static void a_page_that_was_used_since_the_last_look_stays(void **state) {
     pw_bin_give(general, class_number, blocks, 1);
 }
 
+static void pages_that_hold_blocks_are_filled_first(void **state) {
+    (void)state;
+    struct pw_general *general = &pw_process.general;
+    unsigned class_number = pw_class_of(PW_PAGE / 4);
+    void *blocks[64], *got[2];
+    assert_int_equal(pw_bin_take(general, class_number, blocks, 1), 1); // of a new segment
+    assert_int_equal(pw_bin_take(general, class_number, blocks + 1, 63), 63);
+    for (int i = 0; i < 64; i++) {
+        memset(blocks[i], 1, PW_PAGE / 4);
+    }
+    pw_bin_give(general, class_number, blocks + 4, 4); // the second page
+    pw_bin_give(general, class_number, blocks + 2, 1);
+    pw_bin_give(general, class_number, blocks + 41, 1);
+    pw_general_look(general);
+    pw_general_look(general);
+    assert_false(in_memory(blocks[4]));
+    assert_int_equal(pw_bin_take(general, class_number, got, 2), 2);
+    assert_ptr_equal(got[0], blocks[2]);
+    assert_ptr_equal(got[1], blocks[41]);
+    assert_false(in_memory(blocks[4]));
+    pw_bin_give(general, class_number, blocks + 20, 4); // the sixth page, which has memory
+    pw_bin_give(general, class_number, blocks + 41, 1);
+    pw_general_look(general);
+    assert_int_equal(pw_bin_take(general, class_number, got, 2), 2);
+    assert_ptr_equal(got[0], blocks[41]);
+    assert_ptr_equal(got[1], blocks[20]);
+    pw_bin_give(general, class_number, got + 1, 1);
+    pw_bin_give(general, class_number, blocks, 4);
+    pw_bin_give(general, class_number, blocks + 8, 12);
+    pw_bin_give(general, class_number, blocks + 24, 40);
+}
+
 static void idle_pages_go_back_by_themselves(void **state) {
     (void)state;
     static void *blocks[MANY];
@@ -576,6 +608,7 @@ int main(void) {
         TEST(pages_without_blocks_go_back_and_come_again),
         TEST(a_page_with_a_part_of_a_block_stays),
         TEST(a_page_that_was_used_since_the_last_look_stays),
+        TEST(pages_that_hold_blocks_are_filled_first),
         TEST(idle_pages_go_back_by_themselves),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),

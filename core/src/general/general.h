@@ -182,6 +182,32 @@ static inline bool pw_cache_push(unsigned class_number, void *block) {
 
 // --- between the files of this room ------------------------------------------------------
 
+// Of a segment, first and last included.
+struct pw_block_range {
+    unsigned first, last;
+};
+
+// The blocks that lie on the page, at least in part.
+static inline struct pw_block_range pw_blocks_on_page(const struct pw_class_info *info,
+                                                      unsigned page) {
+    uint32_t start = page * (uint32_t)PW_PAGE, end = start + (uint32_t)PW_PAGE - 1;
+    unsigned last = end / info->size;
+    return (struct pw_block_range){start / info->size,
+                                   last < info->blocks ? last : info->blocks - 1u};
+}
+
+// Which bits of a map's word (one that the range touches) are the range's.
+static inline uint64_t pw_bits_of_word(struct pw_block_range blocks, unsigned word) {
+    uint64_t bits = ~(uint64_t)0;
+    if (word == blocks.first / 64) {
+        bits &= ~(uint64_t)0 << (blocks.first % 64);
+    }
+    if (word == blocks.last / 64) {
+        bits &= ~(uint64_t)0 >> (63 - blocks.last % 64);
+    }
+    return bits;
+}
+
 // Up to `count` blocks, in rising order where they are next to each other; returns how many.
 unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
                      unsigned count);

@@ -5,16 +5,9 @@
 // zero, which nobody relies on) without anything else being changed.
 #include "general/general.h"
 
-// Are blocks [first, last] all free?
-static bool are_free(const uint64_t *map, unsigned first, unsigned last) {
-    for (unsigned word = first / 64; word <= last / 64; word++) {
-        uint64_t wanted = ~(uint64_t)0;
-        if (word == first / 64) {
-            wanted &= ~(uint64_t)0 << (first % 64);
-        }
-        if (word == last / 64) {
-            wanted &= ~(uint64_t)0 >> (63 - last % 64);
-        }
+static bool are_free(const uint64_t *map, struct pw_block_range blocks) {
+    for (unsigned word = blocks.first / 64; word <= blocks.last / 64; word++) {
+        uint64_t wanted = pw_bits_of_word(blocks, word);
         if ((map[word] & wanted) != wanted) {
             return false;
         }
@@ -27,10 +20,7 @@ static uint32_t pages_without_block(const struct pw_class_info *info,
                                     const struct pw_segment *segment) {
     uint32_t pages = 0;
     for (unsigned page = 0; page < info->pages; page++) {
-        unsigned first = (unsigned)(page * PW_PAGE / info->size);
-        unsigned last = (unsigned)((page * PW_PAGE + PW_PAGE - 1) / info->size);
-        last = last < segment->blocks ? last : segment->blocks - 1u;
-        if (are_free(segment->map, first, last)) {
+        if (are_free(segment->map, pw_blocks_on_page(info, page))) {
             pages |= (uint32_t)1 << page;
         }
     }

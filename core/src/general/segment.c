@@ -249,7 +249,7 @@ static struct pw_segment *new_segment(struct pw_general *general, unsigned class
         .list = PW_SEGMENT_LISTS,
         .blocks = info->blocks,
         .free = info->blocks,
-        .absent = pages_from(extent->warm_pages),
+        .absent = pages_from(extent->warm_pages) & ~pages_from(info->pages),
     };
     mark_all_free(segment);
     extent->segment = segment;
@@ -258,11 +258,9 @@ static struct pw_segment *new_segment(struct pw_general *general, unsigned class
 }
 
 void pw_segment_release(struct pw_general *general, struct pw_segment *segment) {
-    uint32_t pages = segment->extent->pages;
-    uint32_t mask = pages < 32 ? ((uint32_t)1 << pages) - 1 : ~(uint32_t)0;
     name_pages(general, segment, 0);
     general->host.release(general->host.context, segment->extent,
-                          (uint32_t)__builtin_popcount(segment->absent & mask));
+                          (uint32_t)__builtin_popcount(segment->absent));
     put_spare(general, segment);
 }
 
@@ -275,24 +273,50 @@ static uint32_t pages_of_block(const struct pw_class_info *info, unsigned block)
     return (~(uint32_t)0 >> (31 - last)) & pages_from(first);
 }
 
-static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment *segment,
-                            void **blocks, unsigned count) {
+// The blocks that lie on these pages, at least in part, each a bit.
+static void find_blocks(const struct pw_class_info *info, uint32_t pages, uint64_t *map) {
+    memset(map, 0, PW_SEGMENT_MOST_BLOCKS / 8);
+    for (; pages; pages &= pages - 1) {
+        struct pw_block_range on = pw_blocks_on_page(info, (unsigned)__builtin_ctz(pages));
+        for (unsigned word = on.first / 64; word <= on.last / 64; word++) {
+            map[word] |= pw_bits_of_word(on, word);
+        }
+    }
+}
+
+// The lowest free blocks that do not lie on these pages.
+static unsigned take_beside(const struct pw_class_info *info, struct pw_segment *segment,
+                            uint32_t avoided, void **blocks, unsigned count) {
+    uint64_t hidden[PW_SEGMENT_MOST_BLOCKS / 64];
+    find_blocks(info, avoided, hidden);
+    uint32_t used = 0;
     unsigned got = 0;
-    bool has_unused = (segment->absent | segment->idle) != 0;
     for (unsigned word = 0; got < count && word * 64 < segment->blocks; word++) {
-        uint64_t bits = segment->map[word];
+        uint64_t bits = segment->map[word] & ~hidden[word], taken = bits;
         for (; bits && got < count; bits &= bits - 1) {
             unsigned block = word * 64 + (unsigned)__builtin_ctzll(bits);
             blocks[got++] = segment->start + (size_t)block * info->size;
-            if (has_unused) {
-                uint32_t pages = pages_of_block(info, block);
-                segment->absent &= ~pages;
-                segment->idle &= ~pages;
-            }
+            used |= pages_of_block(info, block);
         }
-        segment->map[word] = bits;
+        segment->map[word] &= ~(taken & ~bits);
     }
+    segment->absent &= ~used;
+    segment->idle &= ~used;
     segment->free = (uint16_t)(segment->free - got);
+    return got;
+}
+
+// Blocks on pages that hold others come first, so that pages that do not can go; then those on
+// pages that still have memory.
+static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment *segment,
+                            void **blocks, unsigned count) {
+    const uint32_t avoided[] = {segment->absent | segment->idle, segment->absent, 0};
+    unsigned got = 0;
+    for (unsigned i = 0; got < count && i < 3; i++) {
+        if (i == 2 || avoided[i] != avoided[i + 1]) {
+            got += take_beside(info, segment, avoided[i], blocks + got, count - got);
+        }
+    }
     return got;
 }
 

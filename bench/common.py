@@ -59,6 +59,10 @@ def machine():
     ]
 
 
+# Debian 12's, as scripts/ensure-packages installs them.
+PEERS = "jemalloc 5.3.0, mimalloc 2.0.9, tcmalloc of gperftools 2.10, glibc 2.36: Debian 12's, with their default settings where nothing else is said"
+
+
 def verdict(measured, control, bar):
     """met, missed or undecided. A bar closer to 1 than the A/A interval reaches cannot be met by proof."""
     if measured["low"] > bar:

@@ -49,8 +49,8 @@ def breakdown(folder, name, title, names, parts):
     return save(figure, folder, name, title)
 
 
-def curves(folder, name, title, cores, lines, measured):
-    """Requests a second over cores; `lines`: configuration -> values of the model; `measured`: configuration -> {cores: value}."""
+def curves(folder, name, title, cores, lines):
+    """Requests a second over cores; `lines`: configuration -> values of the model."""
     if not matplotlib:
         return WITHOUT
     if not lines:
@@ -58,9 +58,7 @@ def curves(folder, name, title, cores, lines, measured):
     figure, place = plt.subplots(figsize=(5, 2.8))
     for configuration, values in lines.items():
         place.plot(cores, values, color=COLOURS.get(configuration), linewidth=1.2, label=f"{configuration}, model")
-        points = measured.get(configuration, {})
-        place.plot(list(points), list(points.values()), "o", markersize=4, color=COLOURS.get(configuration))
-    place.set_xlabel("cores (dots: measured)")
+    place.set_xlabel("cores")
     place.set_ylabel("requests a second")
     place.set_ylim(bottom=0)
     place.legend(frameon=False)

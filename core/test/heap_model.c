@@ -18,7 +18,7 @@ struct block {
     bool from_alloc; // by pw_heap_alloc or zalloc: may be freed with its size
 };
 
-struct model {
+struct heap_model {
     struct pw_heap *heap;
     bool checked;
     struct block blocks[BLOCKS];
@@ -28,16 +28,16 @@ struct model {
     unsigned char next_seed;
 };
 
-static unsigned byte_of(struct model *model) {
+static unsigned byte_of(struct heap_model *model) {
     return model->data < model->end ? *model->data++ : 0;
 }
 
-static unsigned word_of(struct model *model) {
+static unsigned word_of(struct heap_model *model) {
     unsigned low = byte_of(model);
     return low | byte_of(model) << 8;
 }
 
-static size_t size_of(struct model *model) {
+static size_t size_of(struct heap_model *model) {
     unsigned kind = byte_of(model);
     if (kind < 160) {
         return kind * 2;
@@ -77,11 +77,11 @@ static void verify(const struct block *block, size_t size) {
 
 // --- operations -----------------------------------------------------------------------
 
-static struct block *place(struct model *model) {
+static struct block *place(struct heap_model *model) {
     return &model->blocks[word_of(model) % BLOCKS];
 }
 
-static void drop(struct model *model, struct block *block, unsigned how) {
+static void drop(struct heap_model *model, struct block *block, unsigned how) {
     if (!block->data) {
         return;
     }
@@ -100,7 +100,7 @@ static void drop(struct model *model, struct block *block, unsigned how) {
 
 enum origin { OF_ALLOC, PACKED, ALIGNED };
 
-static void accept(struct model *model, struct block *block, void *data, size_t size,
+static void accept(struct heap_model *model, struct block *block, void *data, size_t size,
                    enum origin origin) {
     if (!data) {
         CHECK(errno == ENOMEM && model->limit);
@@ -114,11 +114,11 @@ static void accept(struct model *model, struct block *block, void *data, size_t 
     model->bytes += size;
 }
 
-static bool has_room(const struct model *model, size_t size) {
+static bool has_room(const struct heap_model *model, size_t size) {
     return model->bytes + size < MOST_MEMORY;
 }
 
-static void allocate(struct model *model, unsigned how) {
+static void allocate(struct heap_model *model, unsigned how) {
     struct block *block = place(model);
     size_t size = size_of(model);
     drop(model, block, how);
@@ -139,7 +139,7 @@ static void allocate(struct model *model, unsigned how) {
     accept(model, block, data, size, OF_ALLOC);
 }
 
-static void allocate_packed(struct model *model, bool called) {
+static void allocate_packed(struct heap_model *model, bool called) {
     struct block *block = place(model);
     size_t size = size_of(model);
     drop(model, block, 1);
@@ -150,7 +150,7 @@ static void allocate_packed(struct model *model, bool called) {
     }
 }
 
-static void allocate_aligned(struct model *model) {
+static void allocate_aligned(struct heap_model *model) {
     struct block *block = place(model);
     size_t alignment = (size_t)1 << byte_of(model) % 21, size = size_of(model);
     drop(model, block, 2);
@@ -161,7 +161,7 @@ static void allocate_aligned(struct model *model) {
     }
 }
 
-static void resize(struct model *model) {
+static void resize(struct heap_model *model) {
     struct block *block = place(model);
     size_t size = size_of(model);
     if (!block->data || !has_room(model, size) || (size > WHOLE) != (block->size > WHOLE)) {
@@ -186,7 +186,7 @@ static void resize(struct model *model) {
     fill(block, size > WHOLE ? 0 : kept);
 }
 
-static void free_all(struct model *model) {
+static void free_all(struct heap_model *model) {
     for (int i = 0; i < BLOCKS; i++) {
         if (model->blocks[i].data) {
             verify(&model->blocks[i], model->blocks[i].size);
@@ -198,7 +198,7 @@ static void free_all(struct model *model) {
 }
 
 struct census {
-    struct model *model;
+    struct heap_model *model;
     size_t seen;
 };
 
@@ -216,7 +216,7 @@ static bool count_block(void *data, size_t usable, void *context) {
     return false;
 }
 
-static void inspect(struct model *model) {
+static void inspect(struct heap_model *model) {
     struct census census = {model, 0};
     CHECK(pw_heap_walk(model->heap, count_block, &census) && census.seen == model->count);
     struct pw_heap_statistics now;
@@ -227,13 +227,14 @@ static void inspect(struct model *model) {
     CHECK(now.peak_segment_bytes >= now.segment_bytes && now.mapped_bytes >= now.segment_bytes);
 }
 
-static void change_limit(struct model *model) {
+static void change_limit(struct heap_model *model) {
     unsigned kind = byte_of(model);
     model->limit = kind < 128 ? 0 : (size_t)(kind - 127) << 18;
     pw_heap_set_limit(model->heap, model->limit);
 }
 
-static void step(struct model *model) {
+// Returns whether that ended the transaction.
+static bool step(struct heap_model *model) {
     unsigned operation = byte_of(model);
     if (operation < 80) {
         allocate(model, operation % 3);
@@ -251,24 +252,41 @@ static void step(struct model *model) {
         inspect(model);
     } else {
         free_all(model);
+        return true;
     }
+    return false;
 }
 
-void heap_model_run(const uint8_t *data, size_t size) {
-    static struct model model;
-    model = (struct model){.data = data, .end = data + size};
-    unsigned first = byte_of(&model), second = byte_of(&model);
+struct heap_model *heap_model_new(const uint8_t *data, size_t size) {
+    struct heap_model *model = calloc(1, sizeof *model);
+    CHECK(model);
+    model->data = data;
+    model->end = data + size;
+    unsigned first = byte_of(model), second = byte_of(model);
     struct pw_heap_options options = {
         .segment_bytes = first % 6 == 0 ? 0 : (size_t)8192 << first % 6,
         .flags = second % 8, // huge pages, return, checked
         .keep_bytes = second & 64 ? SIZE_MAX : (size_t)(second >> 3 & 7) << 19,
     };
-    model.checked = options.flags & PW_HEAP_CHECKED;
-    model.heap = pw_heap_new(&options);
-    CHECK(model.heap);
-    while (model.data < model.end) {
-        step(&model);
-    }
-    inspect(&model);
-    pw_heap_delete(model.heap);
+    model->checked = options.flags & PW_HEAP_CHECKED;
+    model->heap = pw_heap_new(&options);
+    CHECK(model->heap);
+    return model;
+}
+
+bool heap_model_transaction(struct heap_model *model) {
+    while (model->data < model->end && !step(model)) {}
+    return model->data < model->end;
+}
+
+void heap_model_delete(struct heap_model *model) {
+    inspect(model);
+    pw_heap_delete(model->heap);
+    free(model);
+}
+
+void heap_model_run(const uint8_t *data, size_t size) {
+    struct heap_model *model = heap_model_new(data, size);
+    while (heap_model_transaction(model)) {}
+    heap_model_delete(model);
 }

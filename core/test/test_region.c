@@ -95,9 +95,78 @@ static void a_region_allocates_moves_and_starts_over(void **state) {
     pw_region_delete(NULL);
 }
 
+struct piece {
+    unsigned char *data;
+    size_t size;
+    unsigned char seed;
+};
+
+static void fill_piece(struct piece *piece, void *data, size_t size, unsigned char seed) {
+    *piece = (struct piece){data, size, seed};
+    for (size_t at = 0; at < size; at++) {
+        piece->data[at] = (unsigned char)(seed + at * 7);
+    }
+}
+
+static void check_piece(const struct piece *piece, size_t size) {
+    for (size_t at = 0; at < size; at++) {
+        assert_int_equal(piece->data[at], (unsigned char)(piece->seed + at * 7));
+    }
+}
+
+static void *some_piece(struct pw_region *region, struct random *random, size_t size) {
+    switch (random_below(random, 4)) {
+    case 0: {
+        unsigned char *zeros = pw_region_zalloc(region, 1, size);
+        for (size_t at = 0; at < size; at++) {
+            assert_int_equal(zeros[at], 0);
+        }
+        return zeros;
+    }
+    case 1: {
+        size_t alignment = (size_t)1 << random_below(random, 14);
+        void *aligned = pw_region_aligned(region, alignment, size);
+        assert_int_equal((uintptr_t)aligned % alignment, 0);
+        return aligned;
+    }
+    default:
+        return pw_region_alloc(region, size);
+    }
+}
+
+static void a_region_keeps_every_byte_until_free_all(void **state) {
+    (void)state;
+    static struct piece pieces[400];
+    struct pw_heap_options options = {.keep_bytes = 1 * MB};
+    struct pw_region *region = pw_region_new(&options);
+    struct random random = random_from(7);
+    for (int transaction = 0; transaction < 100; transaction++) {
+        size_t count = 1 + random_below(&random, 400);
+        for (size_t i = 0; i < count; i++) {
+            size_t most = random_chance(&random, 20) ? 100 * KB : 600;
+            size_t size = 1 + random_below(&random, most);
+            fill_piece(&pieces[i], some_piece(region, &random, size), size, (unsigned char)i);
+            struct piece *other = &pieces[random_below(&random, i + 1)];
+            if (random_chance(&random, 5)) {
+                size_t resized = 1 + random_below(&random, 2 * other->size);
+                other->data = pw_region_realloc(region, other->data, resized);
+                check_piece(other, resized < other->size ? resized : other->size);
+                fill_piece(other, other->data, resized, other->seed);
+            }
+        }
+        for (size_t i = 0; i < count; i++) {
+            assert_true(pw_region_contains(region, pieces[i].data));
+            check_piece(&pieces[i], pieces[i].size);
+        }
+        pw_region_free_all(region);
+    }
+    pw_region_delete(region);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_region_keeps_its_limit_and_gives_memory_back),
+        cmocka_unit_test(a_region_keeps_every_byte_until_free_all),
         cmocka_unit_test(a_region_allocates_moves_and_starts_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -314,6 +314,7 @@ def jump_out(bench):
 
 def threads(bench):
     bench.work("threads", every_options=(ALWAYS, PAPERS))
+    bench.work("at-once", every_options=(ALWAYS,))
     bench.work("fork-in-threads")
 
 
@@ -626,7 +627,7 @@ def general(bench):
         if status != -signal.SIGABRT or b"went on" in output or not error.startswith("pagewise: "):
             raise Failure(f"{wrong}: status {status}, {output}, {error}")
     for case in (["work"], ["lock-everything"], ["lock-limit"], ["spawn"], ["signals"], ["small-signal-stack"],
-                 ["fork-in-handler"], ["jump-out"], ["threads"], ["fork-in-threads"], ["exit-in-thread"],
+                 ["fork-in-handler"], ["jump-out"], ["threads"], ["at-once"], ["fork-in-threads"], ["exit-in-thread"],
                  ["pthread-exit"], ["small-stack"], ["close-all"]):
         bench.work(*case, counters=SEGMENTS, every_options=GENERAL)
     bench.same([bench.program, "dlclose", bench.library], SEGMENTS, every_options=GENERAL)

@@ -3,8 +3,11 @@
 // Threads: at work, forking, ending the program or outliving its main.
 #include "program.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,6 +38,27 @@ static int case_threads(char **arguments) {
         printf("%016llx\n", (unsigned long long)totals[i]);
     }
     return 0;
+}
+
+static atomic_bool all_done;
+
+static void *open_libraries(void *unused) {
+    while (!all_done) {
+        void *library = dlopen("libresolv.so.2", RTLD_NOW);
+        CHECK(library && dlsym(library, "ns_parserr"));
+        CHECK(dlclose(library) == 0);
+    }
+    return unused;
+}
+
+// Threads at work, forks, and libraries that come and go, all at once.
+static int case_at_once(char **arguments) {
+    pthread_t opener;
+    CHECK(pthread_create(&opener, NULL, open_libraries, NULL) == 0);
+    int status = case_threads(arguments);
+    all_done = true;
+    CHECK(pthread_join(opener, NULL) == 0);
+    return status;
 }
 
 static void *fork_thread(void *unused) {
@@ -106,6 +130,7 @@ static int case_small_stack(char **arguments) {
 
 const struct program_case thread_cases[] = {
     {"threads", case_threads},
+    {"at-once", case_at_once},
     {"fork-in-threads", case_fork_in_threads},
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},

@@ -7,7 +7,7 @@ JOBS    ?= $(shell nproc)
 CASES   ?=
 R_LIBRARY ?=
 # bench-r: what to measure, at which size, which parts of it, and for how long.
-PART           ?= benchmarks
+PART           ?= all
 SCALE          ?= small
 WORKLOADS      ?=
 CONFIGURATIONS ?=
@@ -29,7 +29,7 @@ help: ## list the targets
 	@echo
 	@echo "  PREFIX=$(PREFIX)  DESTDIR=$(DESTDIR)  RUNS=$(RUNS) (pairs a benchmark case)  JOBS=$(JOBS)"
 	@echo "  CASES='name ...' limits bench-foundation to these cases"
-	@echo "  bench-r: PART=$(PART) (or calls figure11 table5 report)  SCALE=$(SCALE) (or full)  MINUTES=limit"
+	@echo "  bench-r: PART=$(PART) (or benchmarks table5 figure11 calls report)  SCALE=$(SCALE) (or full)  MINUTES=limit"
 	@echo "           WORKLOADS=lda,...  CONFIGURATIONS=plain,auto,...  RUNS=rounds in all; Ctrl-C and the same again goes on"
 
 build: core cli ## build build/bin/pagewise and build/lib/libpagewise*.so (the default)

@@ -15,7 +15,8 @@ PAGEWISE = os.path.join(ROOT, "build/bin/pagewise")
 
 def environment():
     """One BLAS thread: the threads of OpenBLAS spin while they wait, which drowns CPU time in noise."""
-    return dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8")
+    kept = {name: value for name, value in os.environ.items() if name != "PAGEWISE_OPTIONS"}  # the user's own are not what is measured
+    return dict(kept, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8")
 
 
 def output_of(*command):
@@ -106,13 +107,13 @@ OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
 TRANSACTION_ROOMS = ("os", "transaction")
 
 
-def library_hash(rooms=None):
-    """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all but the transaction heap's
+def library_hash(rooms=None, besides=("transaction",)):
+    """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all `besides` these
     where nothing is said), so that work in another one leaves what was measured."""
     if not os.path.isdir(OBJECTS):
         sys.exit("The library is not built here: make build.")
     parts = []
-    for room in sorted(rooms or set(os.listdir(OBJECTS)) - {"transaction"}):
+    for room in sorted(rooms or set(os.listdir(OBJECTS)) - set(besides)):
         for name in sorted(os.listdir(os.path.join(OBJECTS, room))):
             if os.path.exists(os.path.join(ROOT, "core/src", room, name.removesuffix(".o"))):  # else it is left from another day
                 with tempfile.NamedTemporaryFile() as out:

@@ -50,6 +50,8 @@ class Results:
 
     def _counts(self, record):
         name = record["configuration"]
+        if record.get("differs"):
+            return False
         return not uses_library(name) or record["library"] == self.library[name]
 
     def of(self, workload, configuration, beside=PLAIN):
@@ -104,9 +106,10 @@ class Results:
     def statistic(self, workload, configuration, name):
         return self.mean_of(workload, configuration, lambda record: (record.get("statistics") or {}).get(name, 0))
 
-    def outputs(self, workload):
-        return collections.Counter(runs[name]["output"] for (one, _), runs in self.rounds.items() if one == workload
-                                   for name in runs)
+    def differing(self, workload):
+        """Configurations of which a run had another output than the others: it is kept, and counts in no figure."""
+        return sorted({record["configuration"] for record in self.store.of_kind("run", scale=self.scale, workload=workload)
+                       if record.get("differs") and record["script"] == self.scripts[workload] and record["library"] in (None, self.library.get(record["configuration"]))})
 
     def curve(self, workload, configuration):
         library = self.library.get(configuration)

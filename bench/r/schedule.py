@@ -65,7 +65,7 @@ class Plan:
         # No configuration always follows the same one.
         if earlier_rounds % 2:
             ordered.reverse()
-        rest = [name for name in self.configurations if name in wanted and name not in FIRST]
+        rest = [name for name in self.configurations if name in wanted and name not in FIRST][::-1 if earlier_rounds % 2 else 1]
         if PLAIN not in ordered and PLAIN in wanted:
             ordered.insert(0, PLAIN)
         return [name for name in ordered + rest if (workload, name) not in self.failed]

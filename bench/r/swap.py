@@ -24,6 +24,11 @@ def scales(scale):
     return [("lssvm", scale), ("logreg", large)]
 
 
+def is_swapped_to(path):
+    with open("/proc/swaps", encoding="utf-8", errors="replace") as file:
+        return any(line.split()[:1] == [os.path.realpath(path)] for line in file)
+
+
 class SwapFile:
     def __init__(self, path=os.path.join(ROOT, "build/bench/swapfile"), size=SWAP_BYTES):
         self.path, self.size = path, size
@@ -52,9 +57,12 @@ class SwapFile:
         self._remove()
 
     def _remove(self):
-        """Also what a killed run has left."""
+        """Also what a killed run has left. A file that is still swapped to stays: without its name nobody could end that."""
         if os.path.exists(self.path):
-            subprocess.run(["swapoff", self.path], capture_output=True, check=False)
+            # In a session of its own: a Ctrl-C is for us, and swapoff takes its time.
+            done = subprocess.run(["swapoff", self.path], capture_output=True, text=True, check=False, start_new_session=True)
+            if done.returncode and is_swapped_to(self.path):
+                raise Unavailable(f"{self.path} is still swapped to: {done.stderr.strip()}. Type: swapoff {self.path} && rm {self.path}")
             os.unlink(self.path)
 
 

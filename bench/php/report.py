@@ -259,12 +259,18 @@ def memory(results, names, configurations, folder):
 def bandwidth(results, names, configurations, folder):
     """Figures 1 and 7: cores that fill the bandwidth, if each needs what one did here. A model, on simulated misses."""
     found = counted(results)
-    timed = {(one["site"], one["configuration"]): one["cpu_seconds"] for one in results if one["kind"] == "timed"}
+    timed = {one["site"]: one["cpu_seconds"] for one in results if one["kind"] == "timed" and one["configuration"] == "native"}
+
+    def seconds(site, configuration):
+        """CPU time of the page that was simulated: PHP's own, times what this allocator makes of the site's pages in turns."""
+        share = 1 if configuration == "native" else (found := ratio(results, site, configuration, "native", "cpu_seconds")) and found.interval()["mean"]
+        return timed[site] * share if site in timed and share else math.nan
+
     rows, models = [], {}
     for configuration in configurations:
         cells = []
         for site in names:
-            cpu = timed.get((site, configuration), math.nan)
+            cpu = seconds(site, configuration)
             one = found.get((site, configuration))
             moved = max(1, one["last_level_misses"] * LINE) if one else 1
             cells.append(f"{moved / 1e3:.0f} KB{f', {BANDWIDTH * cpu / moved:.0f}' if math.isfinite(cpu) else ''}" if one else "-")
@@ -319,7 +325,7 @@ def write(path, store, sites, stack, note):
         "## Simulated: bandwidth (figures 1 and 7)", "",
         f"**A simulation.** Each miss of the simulated last level (2 MB, a core's share of one that all have) moves one line of {LINE} bytes, and all cores together move "
         f"{BANDWIDTH / 1e9:.0f} GB/s at most, as one channel of DDR4 does (the paper's Xeon had two buses of 8.5 GB/s): what one request moves, and how many cores would fill the "
-        "bandwidth if each served it again and again, in the CPU time that it takes here without a simulation (`run time`). Until then throughput grows with the "
+        "bandwidth if each served it again and again, in the CPU time that it takes here without a simulation (`run time` for PHP's own allocator, times the ratio above for the others). Until then throughput grows with the "
         "cores, from then on it stays: no queueing, no prefetching, no other traffic. The paper's figures were measured on eight cores; there are two here. "
         "`bench/php/run cores` measures the real thing with 1, 2, 4, ... workers, up to the cores that a machine has.", "",
         *bandwidth(results, names, configurations, folder),

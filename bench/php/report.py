@@ -108,7 +108,18 @@ def correctness(results, names, configurations):
             pages = sorted({page for one in served for page in one["wrong_pages"]})
             rows.append([configuration, str(sum(one["requests"] for one in served)), str(sum(one["wrong"] for one in served)),
                          str(sum(1 for one in served if not one["alive"])), f"{growth:.2f}", " ".join(f"`{page}`" for page in pages)])
-    return table(["", "requests", "answers that differ", "workers that died", "most growth from a third on, MB", "where answers differ"], rows)
+    return table(["", "requests", "answers that differ", "workers that died", "most growth from a third on, MB", "where answers differ"], rows) + differences(results, configurations)
+
+
+def differences(results, configurations):
+    """Of runs that stored it: how answers differ."""
+    lines = []
+    for one in results:
+        if one["kind"] == "serve" and one["configuration"] in configurations:
+            for text in one.get("differences", []):
+                quoted = text.replace("`", "'")
+                lines += [f"- {one['site']}, {one['configuration']}, {one['workers']} workers: `{quoted}`", ""]
+    return lines
 
 
 def longest(results, names):

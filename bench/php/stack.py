@@ -234,3 +234,14 @@ class Expected:
             first, fixed = self.variants[len(found)]
             return all(one == other or not same for same, one, other in zip(fixed, found, first))
         return len(self.variants) >= self.FEW and abs(len(body) - self.length) <= self.length / 100 + 16
+
+    def difference(self, status, body):
+        """Where an answer first leaves what is expected, in words for a reader: what is there and what should be."""
+        if status != self.status:
+            return f"status {status}, not {self.status}"
+        found = words(body)
+        first, fixed = self.variants.get(len(found)) or next(iter(self.variants.values()))
+        place = next((number for number, (one, other) in enumerate(zip(found, first))
+                      if one != other and (len(fixed) != len(found) or fixed[number])), min(len(found), len(first)))
+        there, expected = (" ".join(b"".join(text[max(place - 8, 0):place + 24]).decode(errors="replace").split()) for text in (found, first))
+        return f"{len(body)} bytes, not {self.length}: '{there}' where '{expected}' is expected"

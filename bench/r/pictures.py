@@ -33,8 +33,16 @@ def figure_9(folder, scale, bars):
     return save(figure, folder, f"figure-9-{scale}", "Memory relative to plain R")
 
 
-def sac(folder, scale, names, shown, bars):
-    """bars: {(name, configuration): (memory, CPU with ksmd, ksmd)}."""
+def _marks(axes, names, shown, told):
+    """The paper's own figures, as diamonds over the bars they belong to: {(name, configuration): ratio}."""
+    width = 0.8 / len(shown)
+    at = [(names.index(name) + (shown.index(one) - (len(shown) - 1) / 2) * width, 100 * ratio)
+          for (name, one), ratio in told.items() if one in shown]
+    axes.plot(*zip(*at), "D", markersize=3.5, color="black", markerfacecolor="white", label="SAC'16, as far as its text says")
+
+
+def sac(folder, scale, names, shown, bars, paper):
+    """bars: {(name, configuration): (memory, CPU with ksmd, ksmd)}; paper: what it says of figure 1, and of figure 2."""
     if not matplotlib:
         return WITHOUT
     if not bars:
@@ -43,8 +51,9 @@ def sac(folder, scale, names, shown, bars):
                         for one in shown]
     figure, axes = plt.subplots(figsize=(9, 3))
     _bars(axes, names, of(0))
+    _marks(axes, names, shown, paper[0])
     axes.set_ylabel("average memory, % of plain R")
-    axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.18))
     first = save(figure, folder, f"sac-1-{scale}", "Average memory of five configurations relative to plain R")
     figure, axes = plt.subplots(figsize=(9, 3))
     _bars(axes, names, of(1))
@@ -55,8 +64,9 @@ def sac(folder, scale, names, shown, bars):
             if value and value[2]:
                 axes.bar(i + (index - (len(shown) - 1) / 2) * width, 100 * value[2], width, bottom=100 * (value[1] - value[2]),
                          color="none", edgecolor="black", linewidth=0.3, hatch="xxxx")
+    _marks(axes, names, shown, paper[1])
     axes.set_ylabel("CPU time, % of plain R\n(hatched: ksmd)")
-    axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.18))
     return first + save(figure, folder, f"sac-2-{scale}", "CPU time of five configurations relative to plain R")
 
 
@@ -83,8 +93,8 @@ def over_time(folder, scale, curves):
     return save(figure, folder, f"figure-10-{scale}", "Memory over time; lines at the top mark the peak, dotted ones the average")
 
 
-def thresholds(folder, scale, points):
-    """points: {(policy, size, measure): ratio}."""
+def thresholds(folder, scale, points, paper):
+    """points: {(policy, size, measure): ratio}; paper: {(size, measure): ratio}."""
     if not matplotlib:
         return WITHOUT
     if not points:
@@ -95,6 +105,9 @@ def thresholds(folder, scale, points):
         for measure, style in (("peak", "-"), ("cpu", "--")):
             known = [(sizes.index(size), 100 * value) for (p, size, m), value in points.items() if (p, m) == (policy, measure)]
             axes.plot(*zip(*sorted(known)), style, marker="o", markersize=3, color=COLOURS[policy], label=f"{policy}: {measure}")
+    for measure, marker in (("peak", "D"), ("cpu", "s")):
+        told = [(sizes.index(size), 100 * ratio) for (size, m), ratio in paper.items() if m == measure and size in sizes]
+        axes.plot(*zip(*told), marker, markersize=4, color="black", markerfacecolor="white", label=f"DLS'14: {measure}")
     axes.axhline(100, color="black", linewidth=0.6)
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set_xlabel("size threshold")

@@ -48,7 +48,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_true(options.mmapcopy);
         assert_false(options.verbose);
         assert_int_equal(options.slack_percent, 1);
-        assert_int_equal(options.decay_seconds, 10);
+        assert_int_equal(options.decay_seconds, 1);
         assert_string_equal(options.statistics, "");
     }
 }
@@ -63,11 +63,12 @@ static void policies_set_what_they_mean(void **state) {
     struct pw_options huge = read_options("policy=huge");
     assert_int_equal(huge.share, PW_SHARE_OFF);
     assert_true(huge.huge);
+    assert_int_equal(huge.decay_seconds, 10);
     struct pw_options general = read_options("policy=general");
     assert_int_equal(general.threshold, 32 << 10);
     assert_int_equal(general.slack_percent, 4);
     assert_int_equal(general.decay_seconds, 1);
-    assert_int_equal(read_options("policy=general,decay=7").decay_seconds, 7);
+    assert_int_equal(read_options("policy=huge,decay=7").decay_seconds, 7);
     static const char *const names[] = {"plain", "direct", "ksm", "ksm-aggressive",
                                         "share", "huge",   "auto"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

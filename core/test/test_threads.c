@@ -432,12 +432,12 @@ static void reads_in_flight(void *options) {
 
 static void idle_program(void *unused) {
     (void)unused;
-    CHECK(pw_start("modules=all,decay=1"));
+    CHECK(pw_start("modules=all"));
     char *block = pw_allocate(40 << 20);
     memset(block, 1, 40 << 20);
     pw_free(block);
     CHECK(statistics().cached_bytes >= 40 << 20);
-    for (int i = 0; i < 100 && statistics().decayed_bytes < 40 << 20; i++) {
+    for (int i = 0; i < 60 && statistics().decayed_bytes < 40 << 20; i++) {
         pause_ms(100);
     }
     CHECK(statistics().cached_bytes == 0);

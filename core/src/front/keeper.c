@@ -15,7 +15,7 @@
 
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
-#define SHORTEST_PAUSE       1000                          // milliseconds
+#define SHORTEST_PAUSE       250                           // milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 static bool decay(bool pressure) {

@@ -12,7 +12,8 @@
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
 #define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
-#define GENERAL_DECAY      1u                 // seconds; see docs/notes/general.md
+#define DEFAULT_DECAY      1u                 // seconds; see docs/notes/core-design.md
+#define HUGE_DECAY         10u                // large pages may be dear to get back
 #define LONGEST_ITEM       320
 
 struct word {
@@ -86,7 +87,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         .threshold = DEFAULT_THRESHOLD,
         .slack_percent = 1,
         .mmapcopy = true,
-        .decay_seconds = 10,
+        .decay_seconds = DEFAULT_DECAY,
     };
     switch (policy) {
     case PW_POLICY_SHARE: // the papers' rules
@@ -96,6 +97,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         break;
     case PW_POLICY_HUGE:
         options->huge = PW_HUGE_ON;
+        options->decay_seconds = HUGE_DECAY;
         options->pool = true;
         break;
     case PW_POLICY_AUTO:
@@ -110,7 +112,6 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         options->zero = PW_ZERO_BACKOFF; // only when pw_collection_ended is called
         options->pool = true;
         options->slack_percent = GENERAL_SLACK;
-        options->decay_seconds = GENERAL_DECAY;
         break;
     default: // plain; direct and ksm leave blocks to the C library's own mapping of large ones
         options->threshold = SMALLEST_THRESHOLD;

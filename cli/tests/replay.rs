@@ -5,7 +5,7 @@ mod common;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use common::{Bench, errors, read_json, text};
@@ -13,14 +13,24 @@ use serde_json::Value;
 
 const MB: u64 = 1_000_000;
 
-/// With the library as it was built, if it was.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("PAGEWISE_LIBRARY", "libpagewise-preload.so"),
+    ("PAGEWISE_GENERAL_LIBRARY", "libpagewise-general.so"),
+];
+
+fn built(file: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib");
+    Some(path.join(file)).filter(|path| path.exists())
+}
+
+/// With the libraries as they were built, if they were.
 fn new_bench() -> Bench {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
-    if built.exists() {
-        Bench::new().with("PAGEWISE_LIBRARY", &built)
-    } else {
-        Bench::new()
-    }
+    let found = LIBRARIES
+        .iter()
+        .filter_map(|(variable, file)| Some((*variable, built(file)?)));
+    found.fold(Bench::new(), |bench, (variable, path)| {
+        bench.with(variable, &path)
+    })
 }
 
 impl Bench {
@@ -148,6 +158,10 @@ fn every_installed_allocator_holds_what_is_live() {
         }
     }
     assert!(picture.starts_with("<svg") && picture.contains("resident / live"));
+    let are_built = LIBRARIES.iter().all(|(_, file)| built(file).is_some());
+    let said = text(&output);
+    let are_there = said.contains(" pagewise ") && said.contains(" general ");
+    assert_eq!(are_there, are_built, "{said}");
 }
 
 /// Doubled again and again to 32 MB: the kernel moves such a block's pages, while a copy would need both places.

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::launch::library::{PRELOAD, try_loading};
+use crate::launch::library::{GENERAL, Library, PRELOAD, try_loading};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,15 +22,18 @@ pub enum Allocator {
     Tcmalloc,
     /// Pagewise itself, as `pagewise run` preloads it
     Pagewise,
+    /// Pagewise with blocks of all sizes, as `pagewise run --policy general` preloads it
+    General,
 }
 
 impl Allocator {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Glibc,
         Self::Jemalloc,
         Self::Mimalloc,
         Self::Tcmalloc,
         Self::Pagewise,
+        Self::General,
     ];
 
     pub fn name(self) -> &'static str {
@@ -40,13 +43,22 @@ impl Allocator {
             Self::Mimalloc => "mimalloc",
             Self::Tcmalloc => "tcmalloc",
             Self::Pagewise => "pagewise",
+            Self::General => "general",
+        }
+    }
+
+    fn ours(self) -> Option<&'static Library> {
+        match self {
+            Self::Pagewise => Some(&PRELOAD),
+            Self::General => Some(&GENERAL),
+            _ => None,
         }
     }
 
     /// Under these names the loader finds it; and the Debian package.
     fn peer(self) -> Option<(&'static [&'static str], &'static str)> {
         match self {
-            Self::Glibc | Self::Pagewise => None,
+            Self::Glibc | Self::Pagewise | Self::General => None,
             Self::Jemalloc => Some((&["libjemalloc.so.2"], "libjemalloc2")),
             Self::Mimalloc => Some((
                 &["libmimalloc.so.2.0", "libmimalloc.so.2"],
@@ -58,8 +70,8 @@ impl Allocator {
 
     /// What to preload; nothing for the C library's.
     pub fn library(self) -> Result<Option<OsString>, Failure> {
-        if self == Self::Pagewise {
-            return PRELOAD.find_working().map(|path| Some(path.into()));
+        if let Some(library) = self.ours() {
+            return library.find_working().map(|path| Some(path.into()));
         }
         match self.peer() {
             Some((names, package)) => find(self.name(), names, package).map(Some),
@@ -70,13 +82,12 @@ impl Allocator {
     /// Is a `malloc` of this file the one that was asked for?
     pub fn is_in(self, file: &str) -> bool {
         let file = file.rsplit('/').next().unwrap_or(file);
-        match self {
-            Self::Glibc => file.starts_with("libc.so") || file.starts_with("libc-"),
-            Self::Pagewise => file == PRELOAD.file_name,
-            _ => self.peer().is_some_and(|(names, _)| {
-                let stem = names[0].split(".so").next().unwrap_or(names[0]);
-                file.starts_with(stem)
-            }),
+        if let Some(library) = self.ours() {
+            return file == library.file_name;
+        }
+        match self.peer() {
+            Some((names, _)) => file.starts_with(names[0].split(".so").next().unwrap_or(names[0])),
+            None => file.starts_with("libc.so") || file.starts_with("libc-"),
         }
     }
 }
@@ -114,6 +125,7 @@ mod tests {
             (Allocator::Mimalloc, "/usr/lib/libmimalloc.so.2.0"),
             (Allocator::Tcmalloc, "/usr/lib/libtcmalloc_minimal.so.4.5.9"),
             (Allocator::Pagewise, "/usr/lib/libpagewise-preload.so"),
+            (Allocator::General, "/usr/lib/libpagewise-general.so"),
         ] {
             for other in Allocator::ALL {
                 assert_eq!(other.is_in(file), other == allocator, "{other:?} {file}");

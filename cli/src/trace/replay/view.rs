@@ -25,12 +25,13 @@ const COLUMNS: [&str; 7] = [
     "",
 ];
 /// One for each allocator, in the order of their replays (Okabe and Ito's, for all eyes).
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
 ];
 
 pub fn show(needs: &Needs, replays: &[Replay], is_quiet: bool) {

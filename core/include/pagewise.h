@@ -339,7 +339,8 @@ PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);
 //   may be passed to functions of that heap only, never to free() or to pw_free, nor theirs here.
 // - Threads: a heap has no lock. It may be used by one thread at a time; blocks may be read and
 //   written by any. To hand a heap over, pass it with whatever orders memory between the two
-//   threads (a mutex, a queue), best between transactions. Different heaps know nothing of each
+//   threads (a mutex, a queue), best between transactions; one with PW_HEAP_CHECKED, which takes
+//   two threads in one transaction for a mistake, only then. Different heaps know nothing of each
 //   other.
 // - Fork: the child has a copy of the heap and of its blocks, its own to use or to delete.
 // - Signal handlers: none of these functions, unless the handler has a heap for itself.
@@ -395,8 +396,9 @@ struct pw_heap_options {
     void *context; // for the two
     // Memory that is not given back to the kernel at free-all. Without PW_HEAP_RETURN_EMPTY the
     // heap keeps at least this, and what recent transactions used: after a large one, the surplus
-    // goes back in steps of a sixteenth for each transaction that did not need it. 0: no minimum.
-    // SIZE_MAX: never give back.
+    // goes back in steps of a sixteenth for each transaction that did not need it, and blocks above
+    // 4 MB, of which up to 32 MB are kept, once they lay idle for eight. 0: no minimum. SIZE_MAX:
+    // never give back.
     size_t keep_bytes;
     unsigned flags;
     unsigned reserved[7]; // must be 0

@@ -266,7 +266,9 @@ struct heap_model *heap_model_new(const uint8_t *data, size_t size) {
     struct pw_heap_options options = {
         .segment_bytes = first % 6 == 0 ? 0 : (size_t)8192 << first % 6,
         .flags = second % 8, // huge pages, return, checked
-        .keep_bytes = second & 64 ? SIZE_MAX : (size_t)(second >> 3 & 7) << 19,
+        .keep_bytes = !(second & 64) ? (size_t)(second >> 3 & 7) << 19
+                      : second & 128 ? SIZE_MAX
+                                     : SIZE_MAX / 2, // much, but not all
     };
     model->checked = options.flags & PW_HEAP_CHECKED;
     model->heap = pw_heap_new(&options);
@@ -274,8 +276,17 @@ struct heap_model *heap_model_new(const uint8_t *data, size_t size) {
     return model;
 }
 
+// What is in use does not grow beyond the limit.
+static bool limited_step(struct heap_model *model) {
+    size_t before = pw_heap_segment_bytes(model->heap);
+    bool ended = step(model);
+    size_t now = pw_heap_segment_bytes(model->heap);
+    CHECK(now <= before || model->limit == 0 || now <= model->limit);
+    return ended;
+}
+
 bool heap_model_transaction(struct heap_model *model) {
-    while (model->data < model->end && !step(model)) {}
+    while (model->data < model->end && !limited_step(model)) {}
     return model->data < model->end;
 }
 

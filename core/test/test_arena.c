@@ -165,6 +165,7 @@ static uint64_t pages_in_bins(struct pw_arena *arena, const struct pw_bins *bins
             pages += extent->pages;
             previous = number;
         }
+        assert_true(previous == 0 || bins->tail[bin] == previous);
     }
     return pages;
 }
@@ -283,13 +284,34 @@ static void idle_pages_decay_and_fresh_ones_stay(void **state) {
     release_warm(model, recent);
     uint32_t now = pw_arena_clock();
     pw_extent_at(&model->arena, pw_extent_number(&model->arena, old))->stamp = now - 40;
-    assert_int_equal(pw_arena_decay(&model->arena, now - 41), 0);
-    assert_int_equal(pw_arena_decay(&model->arena, now - 20), 100);
+    assert_int_equal(pw_arena_decay(&model->arena, now - 41, UINT64_MAX), 0);
+    assert_int_equal(pw_arena_decay(&model->arena, now - 20, UINT64_MAX), 100);
     assert_int_equal(model->arena.warm_pages, 200);
     assert_int_equal(PW_READ(&model->stats, decayed_bytes), 100 * PW_PAGE);
-    assert_int_equal(pw_arena_decay(&model->arena, now + 10), 200);
+    assert_int_equal(pw_arena_decay(&model->arena, now + 10, UINT64_MAX), 200);
     struct pw_extent *again = use(model, 100);
     check_marks(model, again);
+    check_tiling(model);
+    model_delete(model);
+}
+
+// Between two batches the program goes on.
+static void idle_pages_go_in_batches(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_extent *blocks[20];
+    for (int i = 0; i < 20; i++) {
+        blocks[i] = use(model, 50);
+        use(model, 2);
+    }
+    for (int i = 0; i < 20; i++) {
+        release_warm(model, blocks[i]);
+    }
+    uint32_t later = pw_arena_clock() + 10;
+    assert_int_equal(pw_arena_decay(&model->arena, later, 120), 150);
+    assert_int_equal(model->arena.warm_pages, 850);
+    check_tiling(model);
+    assert_int_equal(pw_arena_decay(&model->arena, later, 10000), 850);
     check_tiling(model);
     model_delete(model);
 }
@@ -325,6 +347,29 @@ static void warm_pages_that_a_cycle_did_not_need_go(void **state) {
     arena->trimmed_at -= 2;
     assert_int_equal(pw_arena_trim_surplus(arena), 0); // all of them were needed
     check_marks(model, used);
+    check_tiling(model);
+    model_delete(model);
+}
+
+static void what_decayed_is_no_surplus_of_the_next_cycle(void **state) {
+    (void)state;
+    struct model *model = model_new(1);
+    struct pw_arena *arena = &model->arena;
+    struct pw_extent *one = use(model, 4000), *between = use(model, 2), *other = use(model, 3000);
+    (void)between;
+    release_warm(model, one);
+    arena->trimmed_at -= 2;
+    pw_arena_trim_surplus(arena);
+    one = arena->warm_pages ? reuse(model, 4000) : use(model, 4000);
+    release_warm(model, one);
+    arena->trimmed_at -= 2;
+    pw_arena_trim_surplus(arena); // all of it was needed, and is there
+    arena->warm_low = arena->warm_pages;
+    pw_arena_decay(arena, pw_arena_clock() + 10, UINT64_MAX);
+    release_warm(model, other); // the collection that now ends frees these
+    arena->trimmed_at -= 2;
+    assert_int_equal(pw_arena_trim_surplus(arena), 0);
+    assert_int_equal(arena->warm_pages, 3000);
     check_tiling(model);
     model_delete(model);
 }
@@ -486,6 +531,8 @@ int main(void) {
         cmocka_unit_test(neighbours_become_one),
         cmocka_unit_test(the_newest_of_the_tightest_is_taken),
         cmocka_unit_test(idle_pages_decay_and_fresh_ones_stay),
+        cmocka_unit_test(idle_pages_go_in_batches),
+        cmocka_unit_test(what_decayed_is_no_surplus_of_the_next_cycle),
         cmocka_unit_test(warm_pages_that_a_cycle_did_not_need_go),
         cmocka_unit_test(the_memory_rule_purges_before_it_grows),
         cmocka_unit_test(a_purge_of_a_part_keeps_the_rest),

@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <time.h>
 
 static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
@@ -116,14 +118,52 @@ static void a_blas_that_allocates_starts_no_search(void **state) {
     pw_free(young);
 }
 
+#define WRITTEN_PAGES 16384u
+
+static volatile char *written;
+static volatile uint32_t stores;
+
+// What a profiler's handler does: it writes where nothing but zeros were.
+static void store(int number) {
+    (void)number;
+    uint32_t page = stores * 7919u % WRITTEN_PAGES;
+    written[(size_t)page * PW_PAGE + 8] = 1;
+    stores++;
+}
+
+// The handler may come between the look at a page and its discard.
+static void a_signals_store_is_kept(void **state) {
+    (void)state;
+    char *block = pw_allocate((size_t)(WRITTEN_PAGES + 2) * PW_PAGE);
+    assert_non_null(block);
+    written = block + 2 * PW_PAGE;
+    struct sigaction action = {.sa_handler = store}, before;
+    sigaction(SIGALRM, &action, &before);
+    struct itimerval fast = {{0, 100}, {0, 100}}, off = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &fast, NULL);
+    while (stores < 3000) {
+        for (size_t page = 0; page < WRITTEN_PAGES; page++) {
+            (void)__atomic_fetch_or(&written[page * PW_PAGE], 0, __ATOMIC_RELAXED); // there, zero
+        }
+        pw_collection_ended();
+    }
+    setitimer(ITIMER_REAL, &off, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    for (uint32_t i = 0; i < stores; i++) {
+        assert_int_equal(written[(size_t)(i * 7919u % WRITTEN_PAGES) * PW_PAGE + 8], 1);
+    }
+    pw_free(block);
+}
+
 int main(void) {
 #ifdef __SANITIZE_THREAD__
     return SKIPPED; // TSan has a thread of its own
 #endif
-    CHECK(pw_start("modules=all,collect=getrusage"));
+    CHECK(pw_start("modules=all,collect=getrusage,zero=always"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_is_no_end),
         cmocka_unit_test(a_lone_thread_searches),
+        cmocka_unit_test(a_signals_store_is_kept),
         cmocka_unit_test(a_blas_that_allocates_starts_no_search),
         cmocka_unit_test(beside_another_thread_it_does_not),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),

@@ -440,6 +440,54 @@ static void giants_come_and_go(void **state) {
     pw_heap_delete(heap);
 }
 
+static void giants_that_nobody_uses_go_back(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *rare = pw_heap_alloc(heap, 20 * MB), *often = pw_heap_alloc(heap, 8 * MB);
+    assert_true(rare && often);
+    for (int i = 0; i < 20; i++) {
+        pw_heap_free_all(heap);
+        assert_ptr_equal(pw_heap_alloc(heap, 8 * MB), often);
+    }
+    struct pw_heap_statistics now = statistics_of(heap);
+    assert_in_range(now.mapped_bytes, 8 * MB, 16 * MB);
+    assert_true(now.returned_bytes >= 20 * MB);
+    pw_heap_delete(heap);
+}
+
+// It would be counted whole, and what then came would be refused.
+static void an_idle_giant_beyond_the_limit_is_not_used(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.limit_bytes = 64 * MB};
+    struct pw_heap *heap = pw_heap_new(&options);
+    pw_heap_free(heap, pw_heap_alloc(heap, 31 * MB));
+    assert_non_null(pw_heap_alloc(heap, 40 * MB));
+    assert_non_null(pw_heap_alloc(heap, 16 * MB));
+    assert_true(pw_heap_segment_bytes(heap) <= 64 * MB);
+    assert_non_null(pw_heap_alloc(heap, 100));
+    pw_heap_delete(heap);
+}
+
+static void much_to_keep_is_all_that_there_is(void **state) {
+    (void)state;
+    static const size_t much[] = {SIZE_MAX / 2, (size_t)1 << 54, SIZE_MAX - 1, SIZE_MAX};
+    for (size_t i = 0; i < sizeof much / sizeof *much; i++) {
+        for (unsigned flags = 0; flags <= PW_HEAP_RETURN_EMPTY; flags += PW_HEAP_RETURN_EMPTY) {
+            struct pw_heap_options options = {.keep_bytes = much[i], .flags = flags};
+            struct pw_heap *heap = pw_heap_new(&options);
+            pw_heap_free_all(heap); // of nothing
+            for (int k = 0; k < 1000; k++) {
+                memset(pw_heap_alloc(heap, 30 * KB), 1, 30 * KB);
+            }
+            for (int k = 0; k < 40; k++) {
+                pw_heap_free_all(heap);
+            }
+            assert_int_equal(statistics_of(heap).returned_bytes, 0);
+            pw_heap_delete(heap);
+        }
+    }
+}
+
 static void zeroed_blocks_are_zero_in_used_memory(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -808,6 +856,9 @@ int main(void) {
         cmocka_unit_test(room_in_full_chunks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),
+        cmocka_unit_test(giants_that_nobody_uses_go_back),
+        cmocka_unit_test(an_idle_giant_beyond_the_limit_is_not_used),
+        cmocka_unit_test(much_to_keep_is_all_that_there_is),
         cmocka_unit_test(a_giant_grows_in_small_steps),
         cmocka_unit_test(a_giant_that_cannot_be_moved_is_copied),
         cmocka_unit_test(a_heap_knows_its_memory),

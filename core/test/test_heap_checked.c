@@ -114,6 +114,48 @@ static void writes_to_dead_blocks_are_found(void **state) {
     pw_heap_delete(heap);
 }
 
+// Where the heap keeps its own link, and most programs the first field that they go on writing.
+static void a_write_to_the_first_word_of_a_freed_block_is_found(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    char *block = pw_heap_alloc(heap, 200), *other = pw_heap_alloc(heap, 200);
+    pw_heap_free(heap, block);
+    pw_heap_free(heap, other);
+    for (int i = 0; i < 3000; i++) { // out of the queue
+        pw_heap_free(heap, pw_heap_alloc(heap, 3000));
+    }
+    memset(other, 0x41, sizeof(void *)); // the heap would go there next
+    for (int i = 0; i < 3000 && misuses.count == 0; i++) {
+        assert_non_null(pw_heap_alloc(heap, 200));
+    }
+    expect_misuse(PW_HEAP_WRITE_AFTER_FREE, other, "freed block");
+    bool is_back = false;
+    for (int i = 0; i < 3000; i++) {
+        is_back |= pw_heap_alloc(heap, 200) == block; // the list is as it was
+    }
+    assert_true(is_back);
+    assert_int_equal(misuses.count, 0);
+    pw_heap_delete(heap);
+}
+
+static void blocks_that_wait_are_given_out_at_the_limit(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.flags = PW_HEAP_CHECKED, .limit_bytes = 1 << 20};
+    struct pw_heap *heap = pw_heap_new(&options);
+    static void *blocks[1 << 15];
+    size_t count = 0;
+    while ((blocks[count] = pw_heap_alloc(heap, 40))) {
+        count++;
+    }
+    for (size_t i = count - 500; i < count; i++) {
+        pw_heap_free(heap, blocks[i]);
+    }
+    for (size_t i = 0; i < 500; i++) {
+        assert_non_null(pw_heap_alloc(heap, 40));
+    }
+    pw_heap_delete(heap);
+}
+
 static void *allocate_one(void *heap) {
     return pw_heap_alloc(heap, 10);
 }
@@ -173,6 +215,8 @@ int main(void) {
         cmocka_unit_test(wrong_frees_are_told_apart),
         cmocka_unit_test(overflows_are_found_at_free_and_free_all),
         cmocka_unit_test(writes_to_dead_blocks_are_found),
+        cmocka_unit_test(a_write_to_the_first_word_of_a_freed_block_is_found),
+        cmocka_unit_test(blocks_that_wait_are_given_out_at_the_limit),
         cmocka_unit_test(a_second_thread_in_a_transaction_is_found),
         cmocka_unit_test(misuse_without_a_function_aborts),
         cmocka_unit_test(right_use_of_a_checked_heap_is_silent),

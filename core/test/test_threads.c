@@ -3,6 +3,7 @@
 // Threads: allocating, copying and freeing at once, frees by another thread, forks meanwhile, and
 // the concurrency contract: bytes next to a copied range may be written at any time, by a thread or
 // by a system call, and no store is lost.
+#include "front/process.h"
 #include "os/os.h"
 #include "pagewise.h"
 #include "support.h"
@@ -453,6 +454,20 @@ static void idle_program(void *unused) {
     pw_free(block);
 }
 
+// Switched off while the keeper is at work: what is there stays.
+static void kept_program(void *unused) {
+    (void)unused;
+    CHECK(pw_start("modules=all,decay=1"));
+    char *block = pw_allocate(40 << 20);
+    memset(block, 1, 40 << 20);
+    pw_free(block);
+    CHECK(pw_heap_switch_on("modules=all,decay=0") == NULL);
+    uint64_t before = statistics().decayed_bytes;
+    pause_ms(3000);
+    CHECK(statistics().decayed_bytes == before);
+    CHECK(statistics().cached_bytes >= 40 << 20);
+}
+
 static void many_threads_end(void *options) {
     CHECK(pw_start(options));
     for (int round = 0; round < 20; round++) {
@@ -535,6 +550,11 @@ static void an_idle_program_gives_its_pool_back(void **state) {
 }
 
 #ifndef PW_TEST_SANITIZED
+static void a_pool_that_is_to_stay_stays(void **state) {
+    (void)state;
+    in_a_child(kept_program, NULL);
+}
+
 static void copies_work_in_a_raw_fork(void **state) {
     (void)state;
     in_a_child(raw_forks_meanwhile, always);
@@ -550,6 +570,7 @@ int main(void) {
         cmocka_unit_test(no_store_beside_a_copy_is_lost),
         cmocka_unit_test(no_read_beside_a_copy_is_lost),
         cmocka_unit_test(an_idle_program_gives_its_pool_back),
+        cmocka_unit_test(a_pool_that_is_to_stay_stays),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(copies_work_in_a_raw_fork),
 #endif

@@ -217,7 +217,7 @@ static PHP_MINFO_FUNCTION(pagewise) {
 // --- the module ----------------------------------------------------------------------
 
 static PHP_MINIT_FUNCTION(pagewise) {
-    pw_php = (struct pw_php){0};
+    pw_php_bury();
     REGISTER_INI_ENTRIES();
     switch_heap(type);
     if (pw_php.mode) {

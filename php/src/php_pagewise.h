@@ -109,6 +109,8 @@ struct pw_heap_options pw_php_heap_options(void);
 
 // --- request.c -------------------------------------------------------------------
 
+// What is left of PHP's life before this one, in the same process.
+void pw_php_bury(void);
 bool pw_php_hook(void);
 void pw_php_unhook(void);
 

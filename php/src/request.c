@@ -172,6 +172,23 @@ bool pw_php_hook(void) {
     return true;
 }
 
+// A server that restarts gracefully (mod_php) ends PHP and starts it anew in the same process. At
+// its end PHP could free neither of its heaps: the one had our handlers, the other was not set.
+static void forget_heap(zend_mm_heap *heap) {
+    zend_mm_set_custom_handlers(heap, NULL, NULL, NULL);
+    zend_mm_shutdown(heap, true, true);
+}
+
+void pw_php_bury(void) {
+    if (pw_php.mode) {
+        pw_heap_delete(pw_php.heap);
+        pw_region_delete(pw_php.region);
+        forget_heap(pw_php.hooked_heap);
+        forget_heap(pw_php.own_heap);
+    }
+    pw_php = (struct pw_php){0};
+}
+
 void pw_php_unhook(void) {
     sapi_module.deactivate = pw_php.sapi_deactivate;
     zend_mm_set_custom_handlers(pw_php.hooked_heap, pw_php.mode->alloc, leaving_free,

@@ -98,7 +98,8 @@ impl Options {
     }
 
     /// Find writes beyond blocks and to freed ones, which safe code cannot make: for unsafe code and C. Ends the process
-    /// at the first one.
+    /// at the first one. Two threads in one transaction are found as well, and count as a mistake: send such a heap to
+    /// another thread only between transactions.
     pub fn checked(mut self, on: bool) -> Self {
         self.set(sys::CHECKED, on);
         self

@@ -150,6 +150,8 @@ static void bin_insert(struct pw_arena *arena, uint32_t number, enum pw_extent_s
     extent->next = bins->head[bin];
     if (extent->next) {
         pw_extent_at(arena, extent->next)->previous = number;
+    } else {
+        bins->tail[bin] = number;
     }
     bins->head[bin] = number;
     bins->occupied[bin / 64] |= (uint64_t)1 << (bin % 64);
@@ -169,6 +171,8 @@ static void bin_remove(struct pw_arena *arena, struct pw_extent *extent) {
     }
     if (extent->next) {
         pw_extent_at(arena, extent->next)->previous = extent->previous;
+    } else {
+        bins->tail[bin] = extent->previous;
     }
     if (!bins->head[bin]) {
         bins->occupied[bin / 64] &= ~((uint64_t)1 << (bin % 64));
@@ -374,6 +378,10 @@ static bool grow(struct pw_arena *arena, uint32_t pages) {
 
 // Leave out steps that belong to somebody else: their pages stay owned by no extent.
 static void skip_steps(struct pw_arena *arena, uint32_t steps) {
+    for (uint32_t i = 0; i < steps; i++) { // they may have been ours before
+        memset(arena->index[arena->end / PW_ARENA_STEP_PAGES + i], 0,
+               PW_ARENA_STEP_PAGES * sizeof(uint32_t));
+    }
     arena->end += steps * PW_ARENA_STEP_PAGES;
 }
 
@@ -555,11 +563,7 @@ void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context)
 
 // The oldest extent of a bin: the pool is filled at the head.
 static struct pw_extent *oldest_in(struct pw_arena *arena, int bin) {
-    uint32_t number = arena->warm.head[bin];
-    while (pw_extent_at(arena, number)->next) {
-        number = pw_extent_at(arena, number)->next;
-    }
-    return pw_extent_at(arena, number);
+    return pw_extent_at(arena, arena->warm.tail[bin]);
 }
 
 // Make a warm extent cold. False: the kernel would not take its pages and it stays warm.
@@ -623,21 +627,34 @@ uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
     return done;
 }
 
-uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp) {
+// Of one bin, at most so many pages and the rest of an extent. False: the kernel took no more.
+static bool decay_bin(struct pw_arena *arena, unsigned bin, uint32_t stamp, uint64_t most,
+                      uint64_t *done) {
+    uint32_t number = arena->warm.head[bin];
+    while (number && *done < most) {
+        struct pw_extent *extent = pw_extent_at(arena, number);
+        number = extent->next;
+        uint32_t size = extent->pages;
+        if ((int32_t)(stamp - extent->stamp) > 0) {
+            if (!give_back(arena, extent)) {
+                return false;
+            }
+            *done += size;
+        }
+    }
+    return true;
+}
+
+uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
     uint64_t done = 0;
     for (unsigned bin = 0; bin < PW_SIZE_BINS; bin++) {
-        uint32_t number = arena->warm.head[bin];
-        while (number) {
-            struct pw_extent *extent = pw_extent_at(arena, number);
-            number = extent->next;
-            uint32_t size = extent->pages;
-            if ((int32_t)(stamp - extent->stamp) > 0) {
-                if (!give_back(arena, extent)) {
-                    return done;
-                }
-                done += size;
-            }
+        if (!decay_bin(arena, bin, stamp, most, &done)) {
+            break;
         }
+    }
+    // Fewer cannot have been needed: a collection must not take the next ones for surplus.
+    if (arena->warm_low > arena->warm_pages) {
+        arena->warm_low = arena->warm_pages;
     }
     PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
     return done;

@@ -52,7 +52,7 @@ struct pw_extent {
     // from its page share_offset on. snapshot 0: not mapped onto one; of a block with `called` the
     // same pages may be shared all the same, with blocks of which the kernel alone keeps account.
     uint32_t snapshot, share_first, share_pages, share_offset;
-    uint32_t next_member; // of the same snapshot
+    uint32_t next_member, previous_member; // of the same snapshot
     // Of a copy made by mmapcopy(2), page copy_first on: which pages of which block it is a copy
     // of.
     uint32_t origin, origin_generation, copy_first, copy_pages;
@@ -67,7 +67,7 @@ struct pw_extent {
 
 // A free list for each size: exact below 64 pages, then eight to a doubling.
 struct pw_bins {
-    uint32_t head[PW_SIZE_BINS];
+    uint32_t head[PW_SIZE_BINS], tail[PW_SIZE_BINS];
     uint64_t occupied[PW_SIZE_BINS / 64];
 };
 
@@ -190,9 +190,10 @@ void pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
 // place is blank, and the fall-back has been counted.
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
 
-// Give back warm pages: at least `pages` of them / those idle since before `stamp`. Returns pages.
+// Give back warm pages: at least `pages` of them / those idle since before `stamp`, `most` and the
+// rest of an extent. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
-uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp);
+uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.

@@ -212,11 +212,17 @@ static bool is_filled(enum pw_module module, bool zeroed) {
     return module == PW_MODULE_RUNTIME && pw_process.serves_r && !zeroed;
 }
 
+// The arena's pages come without a promise. A block that the C library would not get must not be
+// had from there either: R's "cannot allocate vector" is better than to be killed.
+static bool is_promised(size_t pages) {
+    return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
+}
+
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
                                   enum pw_module module) {
     uint16_t offset = data_offset_for(alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
-    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES) {
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || !is_promised(pages)) {
         return NULL;
     }
     struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
@@ -371,7 +377,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
-        pages > LARGEST_PAGES || !pw_mappings_may_rise(arena)) {
+        pages > LARGEST_PAGES || !is_promised(pages) || !pw_mappings_may_rise(arena)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
@@ -418,6 +424,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     }
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
     size_t held = extent ? extent->user_size : 0;
+    size_t capacity = extent ? capacity_of(extent) : 0;
     char *data = resized ? data_of(resized) : NULL;
     pw_process_leave();
     if (!extent) {
@@ -433,6 +440,8 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     if (moved) {
         pw_os_copy(moved, block, held < size ? held : size);
         pw_block_free(block);
+    } else if (size <= capacity) {
+        moved = block; // to make a block smaller needs no memory
     }
     return moved;
 }

@@ -207,10 +207,10 @@ void *pw_general_resize(void *block, size_t size) {
     }
     pw_block_reject_dead(block, "realloc");
     void *moved = pw_general_malloc(size);
-    if (!moved) {
-        return NULL;
-    }
     size_t held = pw_block_usable(block);
+    if (!moved) {
+        return size <= held ? block : NULL; // to make a block smaller needs no memory
+    }
     memcpy(moved, block, held < size ? held : size);
     pw_block_free(block);
     return moved;

@@ -10,23 +10,36 @@
 
 #include "os/fault.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
 #define SHORTEST_PAUSE       250                           // milliseconds
+#define MOST_AT_ONCE         4096u // pages: the program's threads wait for some milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
-static bool decay(bool pressure) {
+// What lay idle. Options change at run time: with decay=0 nothing is left to do.
+static bool decay(void) {
     struct pw_arena *arena = &pw_process.arena;
-    uint32_t idle = pw_process.options.decay_seconds * CLOCK_UNITS_A_SECOND;
-    if (pressure) {
-        pw_arena_purge(arena, arena->warm_pages);
-        PW_COUNT(&pw_process.stats, pressure_releases, 1);
-    } else {
-        pw_arena_decay(arena, pw_arena_clock() - idle);
+    unsigned seconds = pw_process.options.decay_seconds;
+    bool more = seconds > 0;
+    while (more) {
+        uint32_t stamp = pw_arena_clock() - seconds * CLOCK_UNITS_A_SECOND;
+        more = pw_arena_decay(arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
+        if (more) {
+            pw_process_leave();
+            pw_process_enter();
+        }
     }
+    return seconds > 0 && arena->warm_pages > 0;
+}
+
+static bool release_all(void) {
+    struct pw_arena *arena = &pw_process.arena;
+    pw_arena_purge(arena, arena->warm_pages);
+    PW_COUNT(&pw_process.stats, pressure_releases, 1);
     return arena->warm_pages > 0;
 }
 
@@ -46,7 +59,7 @@ static void *keep(void *unused) {
     while (more) {
         bool pressed = pw_os_pressure_wait(&pressure, pause_of_now());
         pw_process_enter();
-        more = decay(pressed);
+        more = pressed ? release_all() : decay();
         pw_process.keeper_runs = more;
         pw_process_leave();
         if (pw_gate.general) { // also while nobody allocates
@@ -87,7 +100,10 @@ bool pw_keeper_is_due(void) {
 }
 
 void pw_keeper_start(void) {
-    if (start_thread() || !pw_process_enter()) {
+    int saved = errno; // the program's free() set it to nothing
+    bool started = start_thread();
+    errno = saved;
+    if (started || !pw_process_enter()) {
         return;
     }
     // Idle pages then go with the next operations that need room.

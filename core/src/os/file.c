@@ -131,14 +131,13 @@ bool pw_os_punch(int fd, uint64_t offset, size_t size) {
 }
 
 // After an exec the PID's first name is taken: the program before it left its figures there.
-static int create_statistics(const char *directory) {
-    char path[PATH_MAX];
+static int create_statistics(const char *directory, char path[PATH_MAX]) {
     for (int number = 0; number < 1000; number++) {
         int length =
-            number ? snprintf(path, sizeof path, "%s/pagewise-%d.%d.stats", directory,
-                              (int)getpid(), number)
-                   : snprintf(path, sizeof path, "%s/pagewise-%d.stats", directory, (int)getpid());
-        if (length < 0 || (size_t)length >= sizeof path) {
+            number ? snprintf(path, PATH_MAX, "%s/pagewise-%d.%d.stats", directory, (int)getpid(),
+                              number)
+                   : snprintf(path, PATH_MAX, "%s/pagewise-%d.stats", directory, (int)getpid());
+        if (length < 0 || length >= PATH_MAX) {
             return -1;
         }
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -149,16 +148,28 @@ static int create_statistics(const char *directory) {
     return -1;
 }
 
+// The file's pages, now: a store to a page for which the file system has no room is a SIGBUS.
+static bool reserve(int fd, size_t size) {
+    if (ftruncate(fd, (off_t)size) != 0) {
+        return false;
+    }
+    return fallocate(fd, 0, 0, (off_t)size) == 0 || errno == EOPNOTSUPP;
+}
+
 void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
     int saved = errno;
     void *got = MAP_FAILED;
+    char path[PATH_MAX];
     int fd = PW_OS_FAULT(PW_SITE_STATISTICS) || !pw_os_may_write(size)
                  ? -1
-                 : create_statistics(directory);
+                 : create_statistics(directory, path);
     if (fd >= 0) {
-        if (ftruncate(fd, (off_t)size) == 0) {
+        if (reserve(fd, size)) {
             got = mmap(address, size, PROT_READ | PROT_WRITE,
                        MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
+        }
+        if (got == MAP_FAILED) {
+            unlink(path); // it would hold no figures
         }
         close(fd);
     }

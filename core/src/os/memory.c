@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -38,6 +39,25 @@ static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offse
     }
     errno = saved;
     return got == address;
+}
+
+// __vm_enough_memory in mm/util.c: a mapping beyond all memory and swap is refused, unless the
+// administrator promises everything. MAP_NORESERVE passes it, so a mapping without it is tried,
+// but only then: it would count in RLIMIT_AS.
+bool pw_os_would_promise(size_t size) {
+    int saved = errno;
+    struct sysinfo machine;
+    bool fits =
+        sysinfo(&machine) == 0 && size / machine.mem_unit <= machine.totalram + machine.totalswap;
+    if (!fits) {
+        void *tried = mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        fits = tried != MAP_FAILED;
+        if (fits) {
+            munmap(tried, size);
+        }
+    }
+    errno = saved;
+    return fits;
 }
 
 bool pw_os_map_new(void *address, size_t size) {
@@ -124,9 +144,8 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
         got = !to || PW_OS_FAULT(PW_SITE_MOVE)
                   ? MAP_FAILED
                   : mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        if (to && got == MAP_FAILED) {
-            pw_os_unmap(to, larger);
-        }
+        // A kernel that refuses may have unmapped the place before, and another thread may have
+        // mapped it since. What is left there otherwise holds no memory.
     }
     errno = saved;
     return got == MAP_FAILED ? NULL : got;

@@ -94,6 +94,10 @@ bool pw_os_collapse(void *address, size_t size);
 // Keep the range in memory.
 bool pw_os_lock(void *address, size_t size);
 
+// Would the kernel let a program have so many bytes in one piece? What cannot be had at all is
+// refused by malloc, rather than ending the program when it is written.
+bool pw_os_would_promise(size_t size);
+
 // Is every page of the range mapped (whether or not in memory)?
 bool pw_os_is_mapped(const void *address, size_t size);
 

@@ -264,7 +264,7 @@ bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds) {
     struct pollfd watched = {.fd = pressure->fd, .events = POLLPRI};
     bool watching = pw_os_is_ours(pressure);
     int ready = poll(&watched, watching ? 1 : 0, milliseconds);
-    bool pressed = ready > 0 && (watched.revents & POLLPRI);
+    bool pressed = ready > 0 && (watched.revents & (POLLPRI | POLLERR)) == POLLPRI;
     if (ready > 0 && !pressed) {
         // The cgroup is gone: without it there is only the clock.
         pw_os_close(pressure);

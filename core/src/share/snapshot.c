@@ -186,8 +186,12 @@ uint32_t pw_snapshot_new(struct pw_share *share, uint32_t pages) {
 void pw_snapshot_add_owner(struct pw_share *share, uint32_t number, struct pw_extent *extent) {
     struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
     extent->snapshot = number;
+    extent->previous_member = 0;
     extent->next_member = snapshot->first_member;
     snapshot->first_member = pw_extent_number(share->arena, extent);
+    if (extent->next_member) {
+        pw_extent_at(share->arena, extent->next_member)->previous_member = snapshot->first_member;
+    }
     snapshot->owners++;
     share->shared_extents++;
     PW_COUNT(share->stats, shared_bytes, (uint64_t)extent->share_pages * PW_PAGE);
@@ -195,13 +199,13 @@ void pw_snapshot_add_owner(struct pw_share *share, uint32_t number, struct pw_ex
 
 static void unlink_member(struct pw_share *share, struct pw_snapshot *snapshot,
                           const struct pw_extent *extent) {
-    uint32_t number = pw_extent_number(share->arena, extent);
-    uint32_t *link = &snapshot->first_member;
-    while (*link && *link != number) {
-        link = &pw_extent_at(share->arena, *link)->next_member;
+    if (extent->next_member) {
+        pw_extent_at(share->arena, extent->next_member)->previous_member = extent->previous_member;
     }
-    if (*link) {
-        *link = extent->next_member;
+    if (extent->previous_member) {
+        pw_extent_at(share->arena, extent->previous_member)->next_member = extent->next_member;
+    } else {
+        snapshot->first_member = extent->next_member;
     }
 }
 

@@ -48,7 +48,8 @@ struct reclaim {
     uint64_t freed;
 };
 
-// Give back the zero pages of one resident range.
+// Give back the zero pages of one resident range. Signals are held back by the caller: what a
+// handler wrote between the look and the discard would be lost.
 static bool reclaim_range(void *context, char *start, size_t size) {
     struct reclaim *reclaim = context;
     struct pw_share *share = reclaim->share;
@@ -113,6 +114,8 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
 
 uint64_t pw_share_reclaim_young(struct pw_share *share) {
     uint64_t freed = 0;
+    struct pw_os_signals signals;
+    pw_os_signals_block(&signals);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
         if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young) {
@@ -121,6 +124,7 @@ uint64_t pw_share_reclaim_young(struct pw_share *share) {
             freed += got;
         }
     }
+    pw_os_signals_restore(&signals);
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
     return freed;
 }
@@ -129,6 +133,8 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     uint64_t freed = 0;
     share->collections++;
     PW_COUNT(share->stats, zero_scans, 1);
+    struct pw_os_signals signals;
+    pw_os_signals_block(&signals);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
         if (extent->state != PW_EXTENT_USED || !extent->collected ||
@@ -140,6 +146,7 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
         freed += got;
         reschedule(extent, share->collections, got);
     }
+    pw_os_signals_restore(&signals);
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
     return freed;
 }
@@ -147,16 +154,20 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
 // --- pages of which only a writer is left ------------------------------------
 
 struct punch {
-    int fd;
+    struct pw_share *share;
+    struct pw_snapshot_file *file;
     uint64_t offset; // in the file, of `base`
     char *base;
     uint64_t pages;
 };
 
+// The pages were seen private before the witness is looked at: whoever is forked after that look
+// has them as well. Another thread may fork in a way that our lock does not hold back.
 static bool punch_range(void *context, char *start, size_t size) {
     struct punch *punch = context;
     punch->pages += size / PW_PAGE;
-    return pw_os_punch(punch->fd, punch->offset + (uint64_t)(start - punch->base), size);
+    return pw_snapshot_may_punch(punch->share, punch->file) &&
+           pw_os_punch(punch->file->file.fd, punch->offset + (uint64_t)(start - punch->base), size);
 }
 
 // The only owner has its own copy of these pages: nobody can read the snapshot's any more. What was
@@ -171,7 +182,8 @@ static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *f
         return 0;
     }
     struct punch punch = {
-        .fd = file->file.fd,
+        .share = share,
+        .file = file,
         .offset = snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE,
         .base = base,
     };

@@ -50,6 +50,7 @@ static void keep_gauges(struct pw_statistics *to, const struct pw_statistics *fr
     to->snapshot_bytes = to->peak_snapshot_bytes = from->snapshot_bytes;
     to->cached_bytes = from->cached_bytes;
     to->huge_bytes = from->huge_bytes;
+    to->hugetlb_bytes = from->hugetlb_bytes;
     to->bookkeeping_bytes = from->bookkeeping_bytes;
     to->snapshots_live = from->snapshots_live;
     to->arenas_live = from->arenas_live;

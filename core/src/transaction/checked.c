@@ -29,6 +29,8 @@ struct entry {
     size_t size;       // as asked for
     uint64_t transaction;
     bool freed;
+    bool linked;    // in a free list of the inner heap, which keeps in its first bytes
+    uintptr_t link; // the block behind it there
 };
 
 struct pw_checker {
@@ -134,7 +136,7 @@ static bool make_room(struct pw_heap_whole *heap) {
 static void remember(struct pw_heap_whole *heap, uintptr_t address, size_t size) {
     struct entry *entry = slot_of(heap->checker, address);
     heap->checker->count += entry->address == 0;
-    *entry = (struct entry){address, size, heap->transaction, false};
+    *entry = (struct entry){.address = address, .size = size, .transaction = heap->transaction};
 }
 
 // --- patterns ----------------------------------------------------------------------------
@@ -155,12 +157,24 @@ static void check_tail(struct pw_heap_whole *heap, const struct entry *entry) {
     }
 }
 
+// The block was the first of a free list: what it said was behind it is the first one now. The heap
+// must not follow what the program wrote there.
+static bool is_link_whole(struct pw_heap_whole *inner, const void *block, uintptr_t link) {
+    struct pw_heap_class *of = &inner->hot.classes[*pw_heap_class_note(block)];
+    bool whole = (uintptr_t)of->free == link;
+    of->free = (void *)link;
+    return whole;
+}
+
 // Memory that was never used reads zero, other memory as it was filled; within a segment all the
 // same. The heap itself keeps a link in a freed block's first bytes.
 static void check_unwritten(struct pw_heap_whole *heap, const unsigned char *block, size_t size,
                             const struct entry *known) {
-    bool linked = known && known->freed && known->transaction == heap->transaction;
+    bool linked = known && known->linked && known->transaction == heap->transaction;
     size_t segment = pw_segment_size(heap->checker->inner);
+    if (linked && !is_link_whole(heap->checker->inner, block, known->link)) {
+        report(heap, PW_HEAP_WRITE_AFTER_FREE, (uintptr_t)block, known->size);
+    }
     for (size_t at = linked ? sizeof(void *) : 0; at < size;) {
         size_t here = segment - ((uintptr_t)(block + at) & (segment - 1));
         here = here < size - at ? here : size - at;
@@ -192,7 +206,12 @@ static void release_oldest(struct pw_heap_whole *heap) {
     checker->queue_first = (checker->queue_first + 1) % QUEUE_BLOCKS;
     checker->queue_count--;
     checker->queue_bytes -= whole_size(heap, block);
+    struct entry *entry = find(checker, block);
+    entry->linked = *pw_heap_class_note(block) < PW_HEAP_CLASSES;
     pw_heap_free(&checker->inner->hot, block);
+    if (entry->linked) {
+        memcpy(&entry->link, block, sizeof entry->link);
+    }
 }
 
 static void enqueue(struct pw_heap_whole *heap, void *block) {
@@ -347,14 +366,14 @@ struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap) {
 
 // The inner heap is at its limit. What waits in the queue goes first, then the program is asked.
 static bool outer_limit(struct pw_heap *inner, size_t needed_bytes, void *context) {
+    (void)inner;
     struct pw_heap_whole *heap = context;
-    size_t before = pw_whole(inner)->segment_bytes;
+    bool released = heap->checker->queue_count > 0; // to a class, or as segments
     while (heap->checker->queue_count) {
         release_oldest(heap);
     }
-    return pw_whole(inner)->segment_bytes < before ||
-           (heap->options.on_limit &&
-            heap->options.on_limit(&heap->hot, needed_bytes, heap->options.context));
+    return released || (heap->options.on_limit &&
+                        heap->options.on_limit(&heap->hot, needed_bytes, heap->options.context));
 }
 
 bool pw_checker_new(struct pw_heap_whole *heap) {

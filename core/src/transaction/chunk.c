@@ -248,7 +248,9 @@ void pw_chunks_return(struct pw_heap_whole *heap) {
     if (keep == SIZE_MAX) {
         return;
     }
-    unsigned kept = (unsigned)(keep >> PW_HEAP_CHUNK_SHIFT);
+    // However much that is, it is no more chunks than there are.
+    size_t chunks = keep >> PW_HEAP_CHUNK_SHIFT;
+    unsigned kept = chunks < heap->chunk_count ? (unsigned)chunks : heap->chunk_count;
     if (heap->options.flags & PW_HEAP_RETURN_EMPTY) {
         size_t rest = keep & (PW_HEAP_CHUNK - 1);
         unmap_chunks_above(heap, kept + 1); // one chunk's address space is always kept

@@ -321,6 +321,9 @@ void pw_heap_free_all(struct pw_heap *heap) {
         pw_giants_free_all(whole);
     }
     whole->transaction++; // and so every chunk's tables are out of date: chunk.c
+    if (whole->idle_giants) {
+        pw_giants_age(whole);
+    }
     pw_chunks_return(whole);
     whole->segment_bytes = 0;
     whole->first_with_room = whole->chunks_used = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // Large blocks take whole segments (section 3.2); giants, which no chunk can hold, a mapping of
-// their own. Giants that were freed are kept for the next one of about their size: programs that
-// grow a buffer step by step would fault in its pages at each step.
+// their own. Giants that were freed are kept for the next one of about their size, for some
+// transactions: programs that grow a buffer step by step would fault in its pages at each step.
 #include "transaction/transaction.h"
 
 #define IDLE_GIANT_BYTES ((size_t)32 << 20)
+#define LONGEST_IDLE     8u // transactions
 
 static struct pw_giant *giant_of(const void *block) {
     return (struct pw_giant *)pw_chunk_of(block);
@@ -34,12 +35,13 @@ static void unmap_giant(struct pw_heap_whole *heap, struct pw_giant *giant) {
     heap->returned_bytes += size;
 }
 
-// An idle giant that fits and is not more than twice as large.
+// An idle giant that fits, within the limit as well, and is not more than twice as large.
 static struct pw_giant *idle_giant(struct pw_heap_whole *heap, size_t mapped_bytes,
                                    size_t block_at) {
     for (struct pw_giant *giant = heap->idle_giants; giant; giant = giant->next) {
         if (giant->mapped_bytes >= mapped_bytes && giant->mapped_bytes / 2 <= mapped_bytes &&
-            (size_t)(giant->block - pw_chunk_start(giant)) == block_at) {
+            (size_t)(giant->block - pw_chunk_start(giant)) == block_at &&
+            pw_limit_allows(heap, giant->mapped_bytes)) {
             unlink_giant(&heap->idle_giants, giant);
             heap->idle_giant_bytes -= giant->mapped_bytes;
             return giant;
@@ -91,9 +93,25 @@ static void retire_giant(struct pw_heap_whole *heap, struct pw_giant *giant) {
         unmap_giant(heap, giant);
         return;
     }
+    giant->retired = heap->transaction;
     giant->next = heap->idle_giants;
     heap->idle_giants = giant;
     heap->idle_giant_bytes += giant->mapped_bytes;
+}
+
+void pw_giants_age(struct pw_heap_whole *heap) {
+    if (heap->idle_giant_bytes <= heap->options.keep_bytes) {
+        return;
+    }
+    struct pw_giant *oldest = heap->idle_giants; // the last of the list
+    while (oldest->next) {
+        oldest = oldest->next;
+    }
+    if (heap->transaction - oldest->retired > LONGEST_IDLE) {
+        unlink_giant(&heap->idle_giants, oldest);
+        heap->idle_giant_bytes -= oldest->mapped_bytes;
+        unmap_giant(heap, oldest);
+    }
 }
 
 static unsigned segments_for(const struct pw_heap_whole *heap, size_t size) {

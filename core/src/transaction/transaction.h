@@ -43,6 +43,7 @@ struct pw_chunk {
 struct pw_giant {
     struct pw_giant *next;
     char *block;
+    uint64_t retired;    // the transaction that used it last
     size_t mapped_bytes; // from this chunk's start
 };
 
@@ -150,6 +151,8 @@ bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
 // Programs that append to a large string ask for little more at a time, and often.
 void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size);
 void pw_giants_free_all(struct pw_heap_whole *heap);
+// After free-all: unmap one that has been idle for long, if there is such a one.
+void pw_giants_age(struct pw_heap_whole *heap);
 void pw_giants_unmap(struct pw_heap_whole *heap);
 
 // --- inspect.c -----------------------------------------------------------------

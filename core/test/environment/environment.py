@@ -57,7 +57,7 @@ class Bench:
             environment["PAGEWISE_OPTIONS"] = f"{options},statistics={statistics}"
         return environment
 
-    def run(self, command, options=None, prepare=None, wrap=(), **more):
+    def run(self, command, options=None, prepare=None, wrap=(), has_statistics=True, **more):
         """Run once. Returns (exit status, standard output, standard error, sums of the statistics)."""
         self.count += 1
         statistics = os.path.join(self.folder, f"statistics-{self.count}")
@@ -69,7 +69,7 @@ class Bench:
         done = subprocess.run(command, env=environment, cwd=self.folder, preexec_fn=prepare, capture_output=True,
                               stdin=subprocess.DEVNULL, timeout=TIMEOUT, check=False, **more)
         blocks, sums = pagewise_statistics.total(statistics)
-        if options is not None and blocks == 0 and not more.get("no_statistics"):
+        if options is not None and blocks == 0 and has_statistics:
             raise Failure(f"no statistics block was left; {done.returncode}: {done.stderr.decode()[-2000:]}")
         return done.returncode, done.stdout, done.stderr.decode(errors="replace"), sums
 
@@ -136,6 +136,34 @@ def address_space(bench):
         resource.setrlimit(resource.RLIMIT_AS, (48 << 20, 48 << 20))
 
     bench.work("work", counters=["copies_shared", "fallback_arena"], prepare=small)
+
+
+def promise(bench):
+    """What the kernel would refuse the C library it must refuse us."""
+    bench.work("promise", counters=["fallback_arena", "blocks_allocated"])
+    general_bench(bench)
+    bench.work("promise", counters=SEGMENTS, every_options=GENERAL)
+
+
+def shrink(bench):
+    bench.work("shrink", counters=["fallback_arena"])
+    general_bench(bench)
+    bench.work("shrink", counters=["blocks_allocated"], every_options=GENERAL)
+
+
+def full_statistics(bench):
+    """No room for the file of the statistics: the program runs without it."""
+    if not may_mount():
+        raise Skip("a small file system needs root and mounts")
+    plain = bench.run([bench.program, "work"])
+    for case in ("work", "fork-in-handler"):
+        plain = bench.run([bench.program, case])
+        mount = 'mount -t tmpfs -o size=16k none "$1" && { dd if=/dev/zero of="$1/full" bs=4k count=8 2> /dev/null; shift; exec "$@"; }'
+        folder = os.path.join(bench.folder, f"statistics-{bench.count + 1}")
+        status, output, error, _ = bench.run([bench.program, case], ALWAYS, has_statistics=False,
+                                             wrap=["unshare", "-m", "sh", "-c", mount, "sh", folder])
+        if (status, output) != plain[:2]:
+            raise Failure(f"{case}: {status}, {output} and not {plain[1]}; {error}")
 
 
 def descriptors(bench):
@@ -678,6 +706,9 @@ CASES = {
     "linked": linked,
     "own-functions": own_functions,
     "address-space": address_space,
+    "promise": promise,
+    "shrink": shrink,
+    "full-statistics": full_statistics,
     "descriptors": descriptors,
     "file-size": file_size,
     "lock": lock,

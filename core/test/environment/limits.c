@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 static int case_work(char **arguments) {
@@ -37,6 +38,48 @@ static int case_address_space(char **arguments) {
     }
     CHECK(calloc(1, SIZE_MAX / 4) == NULL && errno == ENOMEM);
     say_work("again");
+    return 0;
+}
+
+// More than all memory and swap together: whether malloc refuses it is the kernel's affair, and the
+// same with and without us. Nothing of it is written.
+static int case_promise(char **arguments) {
+    (void)arguments;
+    struct sysinfo machine;
+    CHECK(sysinfo(&machine) == 0);
+    size_t all = (machine.totalram + machine.totalswap) * machine.mem_unit;
+    size_t more = all + 64 * MEGABYTE;
+    void *block = malloc(more), *zeroed = calloc(more / 8, 8), *aligned = NULL;
+    int status = posix_memalign(&aligned, 2 * MEGABYTE, more);
+    printf("%d %d %d\n", block != NULL, zeroed != NULL, status);
+    free(block);
+    free(zeroed);
+    free(aligned);
+    unsigned char *kept = malloc(20 * MEGABYTE);
+    fill(kept, 20 * MEGABYTE, 3);
+    unsigned char *grown = realloc(kept, more);
+    printf("%d\n", grown != NULL);
+    printf("%d\n", (grown ? grown : kept)[20 * MEGABYTE - 1]);
+    free(grown ? grown : kept);
+    say_work("promise");
+    return 0;
+}
+
+// A block can be made smaller where there is no room for another one.
+static int case_shrink(char **arguments) {
+    (void)arguments;
+    unsigned char *large = malloc(100 * MEGABYTE);
+    CHECK(large);
+    fill(large, 100 * MEGABYTE, 5);
+    limit(RLIMIT_AS, status_kb("VmSize") * 1024);
+    static const size_t sizes[] = {45 * MEGABYTE, 20 * MEGABYTE, 3 * MEGABYTE};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *smaller = realloc(large, sizes[i]);
+        CHECK(smaller);
+        large = smaller;
+        printf("%d %d\n", large[1], large[sizes[i] - 1]);
+    }
+    free(large);
     return 0;
 }
 
@@ -78,6 +121,8 @@ static int case_lock_limit(char **arguments) {
 const struct program_case limit_cases[] = {
     {"work", case_work},
     {"address-space", case_address_space},
+    {"promise", case_promise},
+    {"shrink", case_shrink},
     {"descriptors", case_descriptors},
     {"file-size-later", case_file_size_later},
     {"lock-everything", case_lock_everything},

@@ -544,17 +544,17 @@ static void no_read_beside_a_copy_is_lost(void **state) {
     in_a_child(reads_in_flight, always);
 }
 
+static void a_pool_that_is_to_stay_stays(void **state) {
+    (void)state;
+    in_a_child(kept_program, NULL);
+}
+
 static void an_idle_program_gives_its_pool_back(void **state) {
     (void)state;
     in_a_child(idle_program, NULL);
 }
 
 #ifndef PW_TEST_SANITIZED
-static void a_pool_that_is_to_stay_stays(void **state) {
-    (void)state;
-    in_a_child(kept_program, NULL);
-}
-
 static void copies_work_in_a_raw_fork(void **state) {
     (void)state;
     in_a_child(raw_forks_meanwhile, always);

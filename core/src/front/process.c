@@ -102,9 +102,9 @@ static void after_fork_parent(void) {
 }
 
 static void after_fork_child(void) {
-    forking = false;
-    if (!inside) {
-        pthread_mutex_init(&pw_process.lock, NULL);
+    if (forking) { // by this thread, which took the lock before
+        forking = false;
+        pthread_mutex_unlock(&pw_process.lock);
     }
     if (pw_process.started && is_new_process()) {
         notice_fork();

@@ -153,7 +153,15 @@ static bool reserve(int fd, size_t size) {
     if (ftruncate(fd, (off_t)size) != 0) {
         return false;
     }
-    return fallocate(fd, 0, 0, (off_t)size) == 0 || errno == EOPNOTSUPP;
+    static const char zeros[PW_PAGE];
+    bool reserved = fallocate(fd, 0, 0, (off_t)size) == 0;
+    bool full = !reserved && errno == ENOSPC;
+    // Not every file system has the call, and not every container allows it.
+    for (size_t done = 0; !reserved && !full && done < size; done += PW_PAGE) {
+        size_t part = size - done < PW_PAGE ? size - done : PW_PAGE;
+        full = pwrite(fd, zeros, part, (off_t)done) != (ssize_t)part;
+    }
+    return !full;
 }
 
 void *pw_os_map_statistics(const char *directory, size_t size, void *address) {

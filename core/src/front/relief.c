@@ -39,7 +39,7 @@ static bool ask(uint64_t request) {
     bool is_short =
         pw_relief_is_short(room.memory / PW_PAGE, pw_process.arena.warm_pages, request, live);
     uint64_t swap = is_short ? room.swap / PW_PAGE : UINT64_MAX;
-    return (is_short || always) && pw_relief_ask(relief, live, swap, pw_os_monotonic_ns());
+    return (is_short || always) && pw_relief_ask(relief, live_pages(), swap, pw_os_monotonic_ns());
 }
 
 bool pw_relief_comes_first(size_t size, const void *site) {

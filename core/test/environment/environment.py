@@ -463,6 +463,11 @@ def relief(bench):
         has_swap = len(file.readlines()) > 1
     if without[0] == 0 and not has_swap:
         raise Failure(f"this limit does not need any relief: {without}")
+    # What cannot be had is asked for as well, and was not garbage.
+    command = ["Rscript", "--vanilla", "-e", "tryCatch(numeric(1e12), error = function(e) cat(conditionMessage(e)))"]
+    status, output, _, sums = bench.run(command, "policy=auto")
+    if status != 0 or not output.startswith(b"cannot allocate") or sums["collections_asked_bytes"] > 1 << 30:
+        raise Failure(f"8 TB: {status} {output} {sums['collections_asked_bytes']}")
 
 
 def swap(bench):

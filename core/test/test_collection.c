@@ -134,6 +134,7 @@ static void store(int number) {
 // The handler may come between the look at a page and its discard.
 static void a_signals_store_is_kept(void **state) {
     (void)state;
+    assert_null(pw_heap_switch_on("modules=all,collect=getrusage,zero=always"));
     char *block = pw_allocate((size_t)(WRITTEN_PAGES + 2) * PW_PAGE);
     assert_non_null(block);
     written = block + 2 * PW_PAGE;
@@ -153,13 +154,14 @@ static void a_signals_store_is_kept(void **state) {
         assert_int_equal(written[(size_t)(i * 7919u % WRITTEN_PAGES) * PW_PAGE + 8], 1);
     }
     pw_free(block);
+    assert_null(pw_heap_switch_on("modules=all,collect=getrusage"));
 }
 
 int main(void) {
 #ifdef __SANITIZE_THREAD__
     return SKIPPED; // TSan has a thread of its own
 #endif
-    CHECK(pw_start("modules=all,collect=getrusage,zero=always"));
+    CHECK(pw_start("modules=all,collect=getrusage"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_is_no_end),
         cmocka_unit_test(a_lone_thread_searches),

@@ -2,6 +2,7 @@
 //
 // What pagewise.h promises of transaction heaps.
 #include "os/fault.h"
+#include "os/os.h"
 #include "pagewise.h"
 #include "pagewise_heap.h"
 #include "support.h"
@@ -399,6 +400,42 @@ static void a_giant_that_cannot_be_moved_is_copied(void **state) {
     struct pw_heap_statistics statistics;
     pw_heap_statistics_read(heap, &statistics);
     assert_int_equal(statistics.live_blocks, 1);
+    pw_heap_delete(heap);
+}
+
+static size_t address_space_pages(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu", &pages), 1);
+    fclose(file);
+    return pages;
+}
+
+// The kernel does not move what is protected in two ways; nothing of the attempt may stay.
+static void a_giant_that_the_kernel_does_not_move_leaves_nothing(void **state) {
+    (void)state;
+    struct pw_heap *heap = pw_heap_new(NULL);
+    pw_heap_free(heap, pw_heap_alloc(heap, 5 * MB));
+    size_t before = address_space_pages();
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned faults = 0; faults <= 2; faults += 2) {
+            char *giant = pw_heap_alloc(heap, 5 * MB), *middle = giant + 2 * MB;
+            memset(giant, 7, 5 * MB);
+            middle -= (uintptr_t)middle % PW_PAGE;
+            assert_int_equal(mprotect(middle, PW_PAGE, PROT_READ), 0);
+            if (faults) {
+                pw_os_fault_plan(PW_SITE_MOVE, ENOMEM, 1, faults);
+            }
+            char *larger = pw_heap_realloc(heap, giant, 40 * MB);
+            pw_os_fault_clear();
+            assert_ptr_not_equal(larger, giant);
+            assert_true(larger[0] == 7 && larger[5 * MB - 1] == 7);
+            mprotect(middle, PW_PAGE, PROT_READ | PROT_WRITE);
+            pw_heap_free(heap, larger);
+        }
+    }
+    assert_true(address_space_pages() < before + 36 * MB / PW_PAGE); // what the heap keeps idle
     pw_heap_delete(heap);
 }
 
@@ -861,6 +898,7 @@ int main(void) {
         cmocka_unit_test(much_to_keep_is_all_that_there_is),
         cmocka_unit_test(a_giant_grows_in_small_steps),
         cmocka_unit_test(a_giant_that_cannot_be_moved_is_copied),
+        cmocka_unit_test(a_giant_that_the_kernel_does_not_move_leaves_nothing),
         cmocka_unit_test(a_heap_knows_its_memory),
         cmocka_unit_test(zeroed_blocks_are_zero_in_used_memory),
         cmocka_unit_test(every_alignment_is_kept),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The statistics block: its layout, its file, and whose it is after fork and exec.
+#include "front/process.h"
 #include "pagewise.h"
 #include "stats/stats.h"
 #include "support.h"
@@ -157,6 +158,7 @@ static void fork_with_work(void *unused) {
     (void)unused;
     start();
     share_something();
+    PW_GAUGE(&pw_process.stats, hugetlb_bytes, 4 << 20); // a pool may not be there
     pid_t child = fork();
     if (child == 0) {
         share_something();
@@ -164,6 +166,7 @@ static void fork_with_work(void *unused) {
         CHECK(mine && mine->pid == (uint64_t)getpid() && mine->forks_seen == 1);
         CHECK(mine->copies_shared == 1);    // counters start again
         CHECK(mine->live_bytes >= 4 << 20); // memory is what it is
+        CHECK(mine->hugetlb_bytes == 4 << 20);
         CHECK(!strcmp(mine->policy, "auto"));
         _exit(0);
     }

@@ -431,13 +431,17 @@ static void reads_in_flight(void *options) {
 
 // --- the keeper ---------------------------------------------------------------
 
-static void idle_program(void *unused) {
-    (void)unused;
-    CHECK(pw_start("modules=all"));
+static void fill_pool(void) {
     char *block = pw_allocate(40 << 20);
     memset(block, 1, 40 << 20);
     pw_free(block);
     CHECK(statistics().cached_bytes >= 40 << 20);
+}
+
+static void idle_program(void *unused) {
+    (void)unused;
+    CHECK(pw_start("modules=all"));
+    fill_pool();
     for (int i = 0; i < 60 && statistics().decayed_bytes < 40 << 20; i++) {
         pause_ms(100);
     }
@@ -447,7 +451,7 @@ static void idle_program(void *unused) {
     pause_ms(1500);       // the keeper has nothing left to do
     CHECK(pw_os_thread_count() == 1);
 #endif
-    block = pw_allocate(40 << 20);
+    char *block = pw_allocate(40 << 20);
     for (size_t i = 0; i < 40 << 20; i += PAGE) {
         CHECK(block[i + 100] == 0);
     }
@@ -458,9 +462,7 @@ static void idle_program(void *unused) {
 static void kept_program(void *unused) {
     (void)unused;
     CHECK(pw_start("modules=all,decay=1"));
-    char *block = pw_allocate(40 << 20);
-    memset(block, 1, 40 << 20);
-    pw_free(block);
+    fill_pool();
     CHECK(pw_heap_switch_on("modules=all,decay=0") == NULL);
     uint64_t before = statistics().decayed_bytes;
     pause_ms(3000);

@@ -17,23 +17,22 @@
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
 #define SHORTEST_PAUSE       250                           // milliseconds
+#define BETWEEN_BATCHES      1     // millisecond: who waits for the lock gets it
 #define MOST_AT_ONCE         4096u // pages: the program's threads wait for some milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
-// What lay idle. Options change at run time: with decay=0 nothing is left to do.
-static bool decay(void) {
+// A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0
+// nothing is left to do.
+static bool decay(bool *behind) {
     struct pw_arena *arena = &pw_process.arena;
     unsigned seconds = pw_process.options.decay_seconds;
-    bool more = seconds > 0;
-    while (more) {
-        uint32_t stamp = pw_arena_clock() - seconds * CLOCK_UNITS_A_SECOND;
-        more = pw_arena_decay(arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
-        if (more) {
-            pw_process_leave();
-            pw_process_enter();
-        }
+    *behind = false;
+    if (seconds == 0) {
+        return false;
     }
-    return seconds > 0 && arena->warm_pages > 0;
+    uint32_t stamp = pw_arena_clock() - seconds * CLOCK_UNITS_A_SECOND;
+    *behind = pw_arena_decay(arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
+    return arena->warm_pages > 0;
 }
 
 static bool release_all(void) {
@@ -54,12 +53,13 @@ static int pause_of_now(void) {
 
 static void *keep(void *unused) {
     struct pw_os_file pressure = pw_os_pressure_open();
-    bool more = true;
+    bool more = true, behind = false;
     pw_quiet_thread_began();
     while (more) {
-        bool pressed = pw_os_pressure_wait(&pressure, pause_of_now());
+        int pause = behind ? BETWEEN_BATCHES : pause_of_now();
+        bool pressed = pw_os_pressure_wait(&pressure, pause);
         pw_process_enter();
-        more = pressed ? release_all() : decay();
+        more = pressed ? release_all() : decay(&behind);
         pw_process.keeper_runs = more;
         pw_process_leave();
         if (pw_gate.general) { // also while nobody allocates

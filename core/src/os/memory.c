@@ -136,16 +136,32 @@ void *pw_os_map_aligned(size_t size, size_t alignment) {
     return got;
 }
 
+// A kernel that refuses to move pages to a place may have unmapped what was there, and another
+// thread may have mapped something since. Only what carries our mark is still ours to unmap; it is
+// read by the kernel, since nothing may be there.
+static void unmap_marked(uintptr_t *place, size_t size, uintptr_t mark) {
+    uintptr_t found = 0;
+    struct iovec here = {&found, sizeof found}, there = {place, sizeof found};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == sizeof found && found == mark) {
+        pw_os_unmap(place, size);
+    }
+}
+
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
     if (got == MAP_FAILED) {
-        void *to = pw_os_map_aligned(larger, alignment);
+        uintptr_t *to = pw_os_map_aligned(larger, alignment);
+        uintptr_t mark = (uintptr_t)to ^ (uintptr_t)from ^ (uintptr_t)&mark;
+        if (to) {
+            *to = mark;
+        }
         got = !to || PW_OS_FAULT(PW_SITE_MOVE)
                   ? MAP_FAILED
                   : mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        // A kernel that refuses may have unmapped the place before, and another thread may have
-        // mapped it since. What is left there otherwise holds no memory.
+        if (to && got == MAP_FAILED) {
+            unmap_marked(to, larger, mark);
+        }
     }
     errno = saved;
     return got == MAP_FAILED ? NULL : got;

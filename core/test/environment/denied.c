@@ -45,6 +45,7 @@ static const struct {
     {"pread64", SYS_pread64, 0},
     {"ftruncate", SYS_ftruncate, 0},
     {"mlock", SYS_mlock, 0},
+    {"sysinfo", SYS_sysinfo, 0},
     {"prlimit64", SYS_prlimit64, 0},
     {"pagemap_scan", SYS_ioctl, (uint32_t)_IOWR('f', 16, struct scan_request)},
 };

@@ -17,9 +17,9 @@ Examples:
   pagewise doctor
   pagewise trace record -o server.trace -- ./server
 
-Exit codes: the command's own under run and trace record; 125 when pagewise itself fails, 126 and 127
-when the command cannot be executed or found. compare: 1 when outputs differ,
-2 when a run failed. docs/reference/command-line.md has the rest.";
+Exit codes: the command's own under run and trace record; 125 when pagewise itself
+fails, 126 and 127 when the command cannot be executed or found. compare: 1 when
+outputs differ, 2 when a run failed. docs/reference/command-line.md has the rest.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -46,20 +46,31 @@ fn is_executable(path: &Path) -> bool {
 
 fn not_found(command: &OsStr) -> Failure {
     let name = command.to_string_lossy();
-    Failure::new(
-        format!("command not found: {name}"),
-        format!("command -v {name}, and give the full path after --"),
-    )
-    .exit(EXIT_NOT_FOUND)
+    let advice = run_by_its_interpreter(Path::new(command))
+        .unwrap_or_else(|| format!("command -v {name}, and give the full path after --"));
+    Failure::new(format!("command not found: {name}"), advice).exit(EXIT_NOT_FOUND)
 }
 
 fn not_executable(path: &Path, why: &str) -> Failure {
-    let path = path.display();
-    Failure::new(
-        format!("cannot execute {path}: {why}"),
-        format!("ls -ld {path}; chmod +x {path} if it is a program of yours"),
-    )
-    .exit(EXIT_NOT_EXECUTABLE)
+    let name = path.display();
+    let advice = run_by_its_interpreter(path)
+        .unwrap_or_else(|| format!("ls -ld {name}; chmod +x {name} if it is a program of yours"));
+    Failure::new(format!("cannot execute {name}: {why}"), advice).exit(EXIT_NOT_EXECUTABLE)
+}
+
+/// What to put after `--` where a script was named in place of the program that runs it.
+fn run_by_its_interpreter(script: &Path) -> Option<String> {
+    let interpreter = match script.extension()?.to_str()? {
+        "R" | "r" => "Rscript",
+        "py" => "python3",
+        "rb" => "ruby",
+        "php" => "php",
+        _ => return None,
+    };
+    let name = script.display();
+    script
+        .is_file()
+        .then(|| format!("{interpreter} {name}, after --: it is a script, not a program"))
 }
 
 #[cfg(test)]
@@ -81,5 +92,16 @@ mod tests {
         assert_eq!(exit("/etc/passwd"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit("/etc/passwd/x"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit(""), Err(EXIT_NOT_FOUND));
+    }
+
+    #[test]
+    fn names_the_interpreter_of_a_script_that_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("my.R");
+        let advice = |path: &Path| find(path.as_os_str()).map_err(|failure| failure.next);
+        let named = |advice: Result<_, String>| advice.is_err_and(|text| text.contains("Rscript"));
+        assert!(!named(advice(&script)));
+        std::fs::write(&script, "1").expect("a script");
+        assert!(named(advice(&script)));
     }
 }

@@ -108,13 +108,15 @@ TRANSACTION_ROOMS = ("os", "transaction")
 
 
 def library_hash(rooms=None, besides=("transaction",)):
-    """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all `besides` these
-    where nothing is said), so that work in another one leaves what was measured."""
+    """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all `besides` these,
+    rooms or single files as `room/file.c`, where nothing is said), so that work in another one leaves what was measured."""
     if not os.path.isdir(OBJECTS):
         sys.exit("The library is not built here: make build.")
     parts = []
     for room in sorted(rooms or set(os.listdir(OBJECTS)) - set(besides)):
         for name in sorted(os.listdir(os.path.join(OBJECTS, room))):
+            if f"{room}/{name.removesuffix('.o')}" in besides:
+                continue
             if os.path.exists(os.path.join(ROOT, "core/src", room, name.removesuffix(".o"))):  # else it is left from another day
                 with tempfile.NamedTemporaryFile() as out:
                     subprocess.run(["strip", "--strip-debug", "-o", out.name, os.path.join(OBJECTS, room, name)], check=True)

@@ -391,6 +391,15 @@ test_that("forked children read, write and share", {
   expect_lt(length(parallel::mclapply(1, function(i) serialize(x, NULL))[[1]]), 250)
 })
 
+test_that("a forked child that loads the package itself sends what it shares by value", {
+  skip_if_not_installed("parallel")
+  out <- fresh_r(c(
+    "x <- parallel::mclapply(1:2, function(i) pagewise::share(rep(i + 0, 1e4)))",
+    "cat('same:', identical(x, list(rep(1, 1e4), rep(2, 1e4))), 'pagewise' %in% loadedNamespaces())"
+  ))
+  expect_match(out, "same: TRUE FALSE", all = FALSE)
+})
+
 test_that("damaged, truncated and forged handles are errors", {
   x <- share(runif(1e5))
   bytes <- serialize(x, NULL)

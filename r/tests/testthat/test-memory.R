@@ -135,6 +135,24 @@ test_that("a profile shows the peak of an expression and returns its value", {
   expect_gt(file.size(file), 1000)
 })
 
+test_that("a profile goes on when it has as many samples as it may", {
+  gc()
+  handle <- .Call(pagewise:::pagewise_profile_start, 0.001, 64)
+  x <- runif(4e6)
+  rm(x)
+  gc()
+  start <- proc.time()[["elapsed"]]
+  Sys.sleep(1)
+  slept <- proc.time()[["elapsed"]] - start
+  samples <- .Call(pagewise:::pagewise_profile_stop, handle)
+  expect_lte(nrow(samples), 64)
+  expect_gt(nrow(samples), 16)
+  expect_false(is.unsorted(samples[, 1], strictly = TRUE))
+  expect_gte(samples[nrow(samples), 1], slept)
+  expect_lt(samples[1, 1], 0.1)
+  expect_gt(max(samples[, 2]) - samples[1, 2], 25e6)
+})
+
 test_that("profiles end with errors, nest, and survive forks", {
   expect_error(memory_profile(stop("inside")), "inside")
   outer <- memory_profile(memory_profile(sum(1:10))$value + 1)

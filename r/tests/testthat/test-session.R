@@ -157,6 +157,18 @@ test_that("it finds itself on under pagewise run, and can pause there", {
   expect_identical(trimws(out[1:6]), c("TRUE TRUE auto", "8e+06", "0", "8e+06 share", "share", "1"))
 })
 
+test_that("a policy that cannot be come back to is not left", {
+  out <- fresh_r(c(
+    "library(pagewise)",
+    "try_it <- function(expr) cat(tryCatch(expr, error = function(e) sub(',.*', '', conditionMessage(e))), '\\n')",
+    "try_it(with_pagewise('evaluated'))",
+    "try_it(ISM(TRUE))",
+    "cat(pagewise_status()$on, pagewise_status()$policy, '\\n')"
+  ), before = c(pagewise_command(), "run", "--quiet", "--policy", "general", "--"))
+  refused <- 'cannot be used here: this process runs with policy "general"'
+  expect_identical(trimws(out), c(paste(c("with_pagewise()", "ISM(TRUE)"), refused), "TRUE general"))
+})
+
 test_that("children of a fork compute on vectors and can switch", {
   local_pagewise("share")
   x <- runif(1e6)

@@ -184,9 +184,11 @@ test_that("large pages and locked vectors survive forks", {
 
 test_that("a vector that exists can be gathered into large pages", {
   skip_if(pagewise:::transparent_mode() == "never", "transparent huge pages are off")
+  kernel <- numeric_version(sub("^([0-9]+[.][0-9]+).*", "\\1", Sys.info()[["release"]]))
+  skip_if(kernel < "6.1", "the kernel cannot gather pages")
   x <- runif(2e6)
   before <- sum(x)
-  expect_gte(ISM.collapse(x), 0)
+  expect_gt(ISM.collapse(x), 0)
   expect_identical(sum(x), before)
   expect_identical(ISM.collapse(1:1e9), 0)
   expect_identical(ISM.collapse(NULL), 0)

@@ -14,7 +14,7 @@
 #' forks ([parallel::mclapply()]): a child that wrote them could be killed otherwise.
 #'
 #' If Pagewise is off, `ISM(TRUE)` switches it on with policy `"huge"`, and `ISM(FALSE)` off again. If it is on, all
-#' else stays as it is.
+#' else stays as it is. `ISM(FALSE)` also ends what `pagewise_on(huge = "always")` began.
 #'
 #' @param on `TRUE`, `FALSE`, or nothing to ask.
 #' @param minKB,maxKB Size of vectors in KB (1024 bytes). A vector under 2 MB holds no whole large page.
@@ -46,7 +46,10 @@ check_kb <- function(kb, name, least) {
   floor(kb)
 }
 
-ism_is_on <- function() is_on() && identical(unname(session$options["huge"]), "always")
+ism_is_on <- function() is_on() && identical(unname(words_in_force()["huge"]), "always")
+
+# What ISM() sets, and gives up.
+ism_options <- c("huge", "huge-min", "huge-max", "pages", "lock")
 
 #' @rdname ISM
 #' @export
@@ -80,7 +83,7 @@ ism_on <- function(min_kb, max_kb, pages, lock) {
   )
   started <- !is_on()
   base <- if (!started) {
-    words_in_force()
+    words_to_restore("ISM(TRUE)")
   } else {
     c(policy = "huge", threshold = sprintf("%.0fK", min(128, min_kb)))
   }
@@ -117,16 +120,27 @@ empty_pool <- function(pages) {
 }
 
 ism_off <- function() {
-  before <- session$ism_before
-  if (is.null(before) || !ism_is_on()) {
+  if (!ism_is_on()) {
     return(invisible())
   }
-  if (before$started) {
+  before <- session$ism_before
+  if (isTRUE(before$started)) {
     pagewise_off()
   } else {
-    switch_on(before$words)
+    switch_on(without_ism(if (is.null(before)) words_to_restore("ISM(FALSE)") else before$words))
   }
   session$ism_before <- NULL
+}
+
+# Large pages may have been asked for without ISM(): pagewise_on(huge = "always").
+without_ism <- function(words) {
+  if (identical(unname(words["huge"]), "always")) words[setdiff(names(words), ism_options)] else words
+}
+
+# A size as options have it ("2M", "64K", "65536"), in KB.
+size_in_kb <- function(size) {
+  kb <- c(K = 1, M = 1024, G = 1024^2)[sub("^[0-9]+", "", size)]
+  as.numeric(sub("[KMG]$", "", size)) * if (is.na(kb)) 1 / 1024 else kb[[1]]
 }
 
 read_first <- function(path) {
@@ -148,9 +162,8 @@ hugetlb_free <- function(kb) {
 #' @rdname ISM
 #' @export
 ISM.status <- function() {
-  words <- session$options
+  words <- words_in_force()
   word <- function(name, default) if (name %in% names(words)) words[[name]] else default
-  kb <- function(text) as.numeric(sub("K$", "", text))
   pages <- if (ism_is_on()) word("pages", "transparent") else getOption("pagewise.pages", "transparent")
   default_min <- sprintf("%.0fK", getOption("pagewise.minKB", 1024))
   default_max <- sprintf("%.0fK", getOption("pagewise.maxKB", 2^22))
@@ -158,11 +171,11 @@ ISM.status <- function() {
     list(
       support = transparent_mode() != "never" || hugetlb_free(2048) > 0 || hugetlb_free(2^20) > 0,
       status = ism_is_on(),
-      minKB = kb(if (ism_is_on()) word("huge-min", default_min) else default_min),
-      maxKB = kb(if (ism_is_on()) word("huge-max", default_max) else default_max),
+      minKB = size_in_kb(if (ism_is_on()) word("huge-min", default_min) else default_min),
+      maxKB = size_in_kb(if (ism_is_on()) word("huge-max", default_max) else default_max),
       largepagesize = switch(pages, ordinary = 4, "hugetlb-1g" = 2^20, 2048),
       pages = pages,
-      locked = identical(word("lock", "off"), "on") && ism_is_on(),
+      locked = word("lock", "off") %in% c("on", "1") && ism_is_on(),
       fallback = ism_fallbacks(pages)
     ),
     class = "ism_status"

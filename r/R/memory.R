@@ -4,11 +4,12 @@
 #' (and with which variables), pages that were never written or were given back, and huge pages. The
 #' object is not changed, copied or read.
 #'
-#' The vectors of lists and data frames are added up, each counted once. Strings are not: R keeps
-#' them in one pool for all character vectors. A compact vector such as `1:1e9` costs nothing until R
-#' expands it. Vectors under a page (4 kB) lie beside others and count with their size.
+#' The vectors of lists, data frames and slots of S4 objects are added up, each counted once. Strings
+#' are not: R keeps them in one pool for all character vectors. Nor are other attributes: names, row
+#' names, levels. A compact vector such as `1:1e9` costs nothing until R expands it. Vectors under a
+#' page (4 kB) lie beside others and count with their size, as often as they are listed.
 #'
-#' @param x A vector, list or data frame.
+#' @param x A vector, list, data frame or S4 object.
 #' @return A list of class `vector_cost`, in bytes: `bytes` (what the vectors hold), `own`, `shared`,
 #'   `published` (of `shared`: pages of objects that [share()] made, which other processes may have as well,
 #'   whether this one touched them or not), `swapped`, `absent`, `huge` (of `own` and `shared`, in huge pages; `NA` where the kernel does not
@@ -127,8 +128,8 @@ physical_memory <- function(statistics) {
 #' Where the memory of this session is
 #'
 #' Physical memory of this R process, what Pagewise shares, has given back and keeps, and the largest
-#' variables of the global environment and of attached data, each with what it really costs
-#' ([vector_cost()]). Promises and active bindings are left alone.
+#' variables of the global environment and of attached data (vectors, lists and S4 objects), each with
+#' what it really costs ([vector_cost()]). Promises and active bindings are left alone.
 #'
 #' Nothing here needs privileges. Physical memory is the proportional set size, to which pages of the
 #' hugetlb pool and snapshot pages that no vector shows are added; where `/proc/self/smaps_rollup` may

@@ -7,6 +7,9 @@
 #' Pagewise are counted once, however many vectors show their pages. Children of this process are not
 #' counted. If the expression fails, its error is passed on.
 #'
+#' A million samples are kept (about three hours at the default interval). Where there would be more,
+#' every second one is dropped and the interval doubled, as often as needed; the peak is kept.
+#'
 #' @param expr An expression, evaluated where it stands.
 #' @param interval Seconds between two looks, from 0.001 to 60.
 #' @return A list of class `memory_profile`: `samples` (a data frame: `time` in seconds; `physical`,
@@ -25,7 +28,7 @@ memory_profile <- function(expr, interval = 0.01) {
     fail("`interval` must be a number of seconds from 0.001 to 60, not ", deparse1(interval))
   }
   label <- deparse1(substitute(expr), collapse = " ")
-  handle <- .Call(pagewise_profile_start, as.double(interval))
+  handle <- .Call(pagewise_profile_start, as.double(interval), most_samples)
   if (is.null(handle)) {
     fail("/proc/self/status cannot be read here, or no thread can be started: no profile")
   }
@@ -35,6 +38,8 @@ memory_profile <- function(expr, interval = 0.01) {
   on.exit()
   new_memory_profile(as.data.frame(samples), value, label, interval)
 }
+
+most_samples <- 2^20
 
 new_memory_profile <- function(samples, value, label, interval) {
   names(samples) <- c("time", "physical", "snapshots", "cached")

@@ -96,8 +96,20 @@ words_in_force <- function() {
   items <- strsplit(strsplit(Sys.getenv("PAGEWISE_OPTIONS"), ",", fixed = TRUE)[[1]], "=", fixed = TRUE)
   items <- items[lengths(items) == 2]
   words <- stats::setNames(vapply(items, `[[`, "", 2), vapply(items, `[[`, "", 1))
-  words <- if (is_preloaded()) words[names(words) %in% option_names] else character()
+  words <- words[names(words) %in% option_names & !duplicated(names(words), fromLast = TRUE)]
+  words <- if (is_preloaded()) words else character()
   c(policy = .Call(pagewise_policy), words)
+}
+
+# The same, for a function that changes them and comes back to them: some cannot be come back to.
+words_to_restore <- function(caller) {
+  words <- words_in_force()
+  if (!words[["policy"]] %in% policies) {
+    fail(caller, ' cannot be used here: this process runs with policy "', words[["policy"]],
+      '", which works from a program\'s start only and could not be switched on again afterwards. ',
+      "Nothing was changed. Start R with another policy:\n  pagewise run --policy auto -- Rscript script.R")
+  }
+  words
 }
 
 # `reason` is the core's, and names an item that it did not understand as name=value.
@@ -127,7 +139,8 @@ switch_on <- function(words) {
 #'
 #' Nothing else in the process changes: other libraries keep their own memory functions. Under
 #' `pagewise run` (the command) Pagewise is on already, for the whole process; the functions then
-#' change its policy, or make it pause.
+#' change its policy, or make it pause. `with_pagewise()` and `ISM()` come back to the policy that was;
+#' where that works from a program's start only (`pagewise run --policy general`) they refuse.
 #'
 #' @param policy `"auto"` (share pages of copies where it pays, give back zero pages, large and warm
 #'   pages), `"share"` (the papers' rules: every copy shares its pages) or `"huge"` (large and warm
@@ -179,9 +192,15 @@ pagewise_off <- function() {
 #' @export
 with_pagewise <- function(expr, policy = getOption("pagewise.policy", "auto"), ...) {
   was_on <- is_on()
-  words <- if (was_on) words_in_force()
+  words <- if (was_on) words_to_restore("with_pagewise()")
+  ism_before <- session$ism_before
   pagewise_on(policy, ...)
-  on.exit(if (was_on) switch_on(words) else pagewise_off())
+  on.exit(if (was_on) {
+    switch_on(words)
+    session$ism_before <- ism_before
+  } else {
+    pagewise_off()
+  })
   force(expr)
 }
 

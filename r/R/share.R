@@ -27,7 +27,10 @@
 #' Vectors of 4 kB and more, wherever they are in the object, in its attributes as well: names, levels,
 #' slots of S4 objects. Smaller ones and the lists around them travel by value. Of a character vector
 #' the distinct strings and a code for each element are shared; a process puts a string into R's own
-#' pool when it first asks for an element that has it. Environments, functions and external pointers
+#' pool when it first asks for an element that has it. Strings keep their encoding; unmarked text of the
+#' session's own encoding becomes UTF-8. Unmarked bytes that are no text in it (accented letters under
+#' `LC_ALL=C`, Latin-1 under UTF-8) stay the same bytes, which a session in another locale may read
+#' otherwise. Environments, functions and external pointers
 #' are refused, except in attributes: the environment of a formula, in the result of `lm()` say, travels as R
 #' serialises it, by value unless it is the global one. A process can have 16,000 shared vectors; `share()` warns where there were more. A change
 #' of an attribute (`names(x) <- NULL`) makes a new vector in R, which is not shared.

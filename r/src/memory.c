@@ -63,13 +63,23 @@ static size_t element_size(SEXP x) {
     }
 }
 
-// Vectors of an object: itself, and what lists hold. Pointers of character vectors and lists count;
-// the strings that they point to are R's, in one pool.
-static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
-    size_t element = element_size(x);
-    if (element == 0 || depth > DEEPEST_LIST) {
-        return;
+// Functions and environments with slots have no data there that counts, and may be in a circle.
+static bool has_slots(SEXP x) {
+    return TYPEOF(x) == S4SXP || (IS_S4_OBJECT(x) && element_size(x) > 0);
+}
+
+static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context);
+
+// Slots are attributes. Those of other objects (names, levels) are not walked.
+static void each_slot(SEXP x, int depth, visit_leaf *visit, void *context) {
+    for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
+        if (TAG(at) != R_ClassSymbol) {
+            each_leaf(CAR(at), depth, visit, context);
+        }
     }
+}
+
+static void visit_vector(SEXP x, size_t element, visit_leaf *visit, void *context) {
     struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element, share_view_of(x)};
     if (leaf.view) { // of character vectors the part that the object holds, codes and strings
         leaf.data = leaf.view->data;
@@ -80,9 +90,25 @@ static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
         leaf.data = DATAPTR_OR_NULL(x);
     }
     visit(context, &leaf);
+}
+
+// Vectors of an object: itself, and what lists and slots hold. Pointers of character vectors and
+// lists count; the strings that they point to are R's, in one pool.
+static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
+    size_t element = element_size(x);
+    if (depth > DEEPEST_LIST) {
+        return;
+    }
+    if (element > 0) {
+        visit_vector(x, element, visit, context);
+    }
+    if (has_slots(x)) {
+        each_slot(x, depth + 1, visit, context);
+    }
     if (TYPEOF(x) == VECSXP || TYPEOF(x) == EXPRSXP) {
         for (R_xlen_t i = 0; i < XLENGTH(x); i++) {
-            each_leaf(VECTOR_ELT(x, i), depth + 1, visit, context);
+            each_leaf(PROTECT(VECTOR_ELT(x, i)), depth + 1, visit, context);
+            UNPROTECT(1);
         }
     }
 }
@@ -91,19 +117,19 @@ static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context) {
 
 struct sum {
     double fields[COST_FIELDS];
-    const void *seen[256]; // large vectors, so that one that is listed twice counts once
-    int seen_count;
+    struct share_map seen; // large vectors, so that one that is listed twice counts once
+    uint32_t seen_count;
 };
 
 static bool seen_before(struct sum *sum, const struct leaf *leaf) {
-    for (int i = 0; i < sum->seen_count; i++) {
-        if (sum->seen[i] == leaf->data) {
-            return true;
-        }
+    if (leaf->size < PAGE) {
+        return false;
     }
-    if (leaf->size >= PAGE && sum->seen_count < 256) {
-        sum->seen[sum->seen_count++] = leaf->data;
+    uint32_t number = share_map_put(&sum->seen, leaf->data, sum->seen_count);
+    if (number < sum->seen_count) {
+        return true;
     }
+    sum->seen_count++;
     return false;
 }
 
@@ -145,9 +171,12 @@ static void add_cost(void *context, const struct leaf *leaf) {
 }
 
 static void write_cost(SEXP x, double *fields) {
+    const void *before = vmaxget();
     struct sum sum = {.fields = {[KNOWN] = 1, [HUGE_KNOWN] = 1}};
+    share_map_start(&sum.seen, 0);
     each_leaf(x, 0, add_cost, &sum);
     memcpy(fields, sum.fields, sizeof sum.fields);
+    vmaxset(before);
 }
 
 static SEXP names_of_costs(void) {
@@ -159,33 +188,42 @@ static SEXP names_of_costs(void) {
     return names;
 }
 
-// Snapshots that the vectors of an object are on.
-struct snapshots {
-    double found[64];
-    int count;
-};
+// Snapshots that the vectors of an object are on, and parts of objects of share(), as numbers that
+// R compares. A double holds them: snapshots are numbered from 1 on, parts from here on.
+#define FIRST_PART ((uint64_t)1 << 52)
 
+static uint64_t number_of_part(const struct view *view) {
+    uint64_t object;
+    memcpy(&object, view->snapshot->shared.token, sizeof object); // random
+    return FIRST_PART | ((object + view->index) & (FIRST_PART - 1));
+}
+
+// The context is a map, whose keys the numbers are.
 static void add_snapshot(void *context, const struct leaf *leaf) {
-    struct snapshots *list = context;
     struct pw_block_info block;
-    if (!leaf->data || list->count == (int)(sizeof list->found / sizeof *list->found)) {
-        return;
+    uint64_t number = 0;
+    if (leaf->view) {
+        number = number_of_part(leaf->view);
+    } else if (leaf->data && pw_block_describe(leaf->data, &block)) {
+        number = block.snapshot;
     }
-    if (leaf->view) { // a part of an object; negative, as snapshots are numbered from 1 on
-        double object = (double)(uintptr_t)leaf->view->snapshot;
-        list->found[list->count++] = -(object + leaf->view->index);
-    } else if (pw_block_describe(leaf->data, &block) && block.snapshot) {
-        list->found[list->count++] = (double)block.snapshot;
+    if (number) {
+        share_map_put(context, (const void *)(uintptr_t)number, 0);
     }
 }
 
 static SEXP snapshots_of(SEXP x) {
-    struct snapshots list = {.count = 0};
-    each_leaf(x, 0, add_snapshot, &list);
-    SEXP found = Rf_allocVector(REALSXP, list.count);
-    if (list.count > 0) {
-        memcpy(REAL(found), list.found, (size_t)list.count * sizeof(double));
+    const void *before = vmaxget();
+    struct share_map numbers;
+    share_map_start(&numbers, 0);
+    each_leaf(x, 0, add_snapshot, &numbers);
+    SEXP found = Rf_allocVector(REALSXP, (R_xlen_t)numbers.used);
+    for (size_t i = 0, at = 0; i < numbers.size; i++) {
+        if (numbers.keys[i]) {
+            REAL(found)[at++] = (double)(uintptr_t)numbers.keys[i];
+        }
     }
+    vmaxset(before);
     return found;
 }
 
@@ -216,14 +254,15 @@ static SEXP plain_value(SEXP symbol, SEXP environment) {
         return NULL;
     }
     SEXP value = Rf_findVarInFrame(environment, symbol);
-    return value == R_UnboundValue || element_size(value) == 0 ? NULL : value;
+    bool counts = element_size(value) > 0 || has_slots(value);
+    return value == R_UnboundValue || !counts ? NULL : value;
 }
 
 static void add_bytes(void *context, const struct leaf *leaf) {
     *(double *)context += leaf->data ? (double)leaf->size : 0;
 }
 
-// list(names, bytes, snapshots) of the variables that are vectors or lists.
+// list(names, bytes, snapshots) of the variables that are vectors, lists or objects with slots.
 SEXP pagewise_frame(SEXP environment) {
     SEXP names = PROTECT(R_lsInternal3(environment, TRUE, FALSE));
     R_xlen_t count = XLENGTH(names);

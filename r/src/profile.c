@@ -16,8 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_SAMPLES ((size_t)1 << 20)
-#define FIELDS       4 // time in s; bytes: physical, snapshots, warm
+#define FIELDS 4 // time in s; bytes: physical, snapshots, warm
 
 struct profile {
     pthread_t thread;
@@ -29,7 +28,7 @@ struct profile {
     double interval;
     struct timespec start;
     int status; // descriptor
-    size_t count;
+    size_t count, room;
     double (*samples)[FIELDS];
 };
 
@@ -44,14 +43,33 @@ static double field(const char *status, const char *name) {
     return line ? 1024.0 * strtod(line + strlen(name), NULL) : 0;
 }
 
+// Where there is no room for more, every second sample goes and the others follow in twice the
+// time. The first, the highest and the last stay.
+static void thin(struct profile *profile) {
+    size_t highest = 0, kept = 0;
+    for (size_t i = 1; i < profile->count; i++) {
+        highest = profile->samples[i][1] > profile->samples[highest][1] ? i : highest;
+    }
+    for (size_t i = 0; i < profile->count; i++) {
+        if (i % 2 == 0 || i == highest || i == profile->count - 1) {
+            memmove(profile->samples[kept++], profile->samples[i], sizeof *profile->samples);
+        }
+    }
+    profile->count = kept;
+    profile->interval *= 2;
+}
+
 // RSS counts a page of a snapshot once for every vector that shows it; the snapshots themselves
 // hold it once.
 static void take_sample(struct profile *profile) {
     char status[4096];
     struct pw_statistics block = {0};
     ssize_t got = pread(profile->status, status, sizeof status - 1, 0);
-    if (got <= 0 || profile->count == MOST_SAMPLES) {
+    if (got <= 0) {
         return;
+    }
+    if (profile->count == profile->room) {
+        thin(profile);
     }
     status[got] = 0;
     pw_statistics_read(&block, sizeof block);
@@ -67,13 +85,13 @@ static void take_sample(struct profile *profile) {
 
 static void *keep_sampling(void *argument) {
     struct profile *profile = argument;
-    long pause = (long)(profile->interval * 1e9);
     struct timespec next;
     pw_quiet_thread_began();
     pthread_mutex_lock(&profile->lock);
     clock_gettime(CLOCK_MONOTONIC, &next);
     while (!profile->stop) {
         take_sample(profile);
+        long pause = (long)(profile->interval * 1e9);
         next.tv_sec += (next.tv_nsec + pause) / 1000000000;
         next.tv_nsec = (next.tv_nsec + pause) % 1000000000;
         if (pthread_cond_timedwait(&profile->wake, &profile->lock, &next) == ETIMEDOUT) {
@@ -106,7 +124,7 @@ static void release(struct profile *profile) {
     if (profile->status >= 0 && profile->pid == getpid()) {
         close(profile->status);
     }
-    munmap(profile->samples, MOST_SAMPLES * sizeof *profile->samples);
+    munmap(profile->samples, profile->room * sizeof *profile->samples);
     free(profile);
 }
 
@@ -134,17 +152,19 @@ static bool start_thread(struct profile *profile) {
     return profile->running;
 }
 
-// A handle, or NULL when this process may not be watched.
-SEXP pagewise_profile_start(SEXP interval) {
+// A handle, or NULL when this process may not be watched. `most` samples are kept, 8 at least.
+SEXP pagewise_profile_start(SEXP interval, SEXP most) {
+    size_t room = (size_t)Rf_asReal(most);
     SEXP handle = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     struct profile *profile = calloc(1, sizeof *profile);
-    void *samples = mmap(NULL, MOST_SAMPLES * sizeof *profile->samples, PROT_READ | PROT_WRITE,
+    void *samples = mmap(NULL, room * sizeof *profile->samples, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!profile || samples == MAP_FAILED) {
         free(profile);
         Rf_error("no memory for the samples of a profile");
     }
     profile->samples = samples;
+    profile->room = room;
     profile->interval = Rf_asReal(interval);
     profile->pid = getpid();
     profile->status = open("/proc/self/status", O_RDONLY | O_CLOEXEC);

@@ -63,7 +63,8 @@ static const char *find_refused(SEXP x, char *path) {
         return found;
     }
     for (R_xlen_t i = 0; i < XLENGTH(x) && !found; i++) {
-        found = find_refused(VECTOR_ELT(x, i), path);
+        found = find_refused(PROTECT(VECTOR_ELT(x, i)), path);
+        UNPROTECT(1);
         if (found) {
             put_element_before(path, x, i);
         }
@@ -81,6 +82,10 @@ struct sharing {
     uint32_t count, room;
     uint32_t left; // parts for which there was no mapping to be had
     SEXP made;     // list of part to view
+    struct share_map list_numbers;
+    SEXP lists; // protected: ordinary ones of ALTREP lists
+    PROTECT_INDEX protection;
+    uint32_t list_count;
 };
 
 static bool is_data(SEXP x) {
@@ -155,13 +160,45 @@ static uint64_t bytes_of(SEXP x) {
         bytes = (uint64_t)XLENGTH(x) * element;
     }
     for (R_xlen_t i = 0; is_list(x) && i < XLENGTH(x); i++) {
-        bytes += bytes_of(VECTOR_ELT(x, i));
+        bytes += bytes_of(PROTECT(VECTOR_ELT(x, i)));
+        UNPROTECT(1);
     }
     return bytes;
 }
 
+static SEXP ordinary_list(SEXP x) {
+    SEXP list = PROTECT(Rf_allocVector(VECSXP, XLENGTH(x)));
+    for (R_xlen_t i = 0; i < XLENGTH(x); i++) {
+        SET_VECTOR_ELT(list, i, VECTOR_ELT(x, i));
+    }
+    SHALLOW_DUPLICATE_ATTRIB(list, x);
+    UNPROTECT(1);
+    return list;
+}
+
+// ALTREP lists (R 4.3 and later) may make their elements anew whenever they are asked. What is
+// written and looked for by its address must stay, and so they are asked once.
+static SEXP settled(struct sharing *sharing, SEXP x) {
+    if (!ALTREP(x) || !is_list(x)) {
+        return x;
+    }
+    uint32_t number = share_map_put(&sharing->list_numbers, x, sharing->list_count);
+    if (number == sharing->list_count) {
+        SEXP list = PROTECT(ordinary_list(x));
+        R_xlen_t room = XLENGTH(sharing->lists);
+        if (number == room) {
+            sharing->lists = Rf_xlengthgets(sharing->lists, room * 2);
+            REPROTECT(sharing->lists, sharing->protection);
+        }
+        SET_VECTOR_ELT(sharing->lists, sharing->list_count++, list);
+        UNPROTECT(1);
+    }
+    return VECTOR_ELT(sharing->lists, number);
+}
+
 static void write_object(struct sharing *sharing, SEXP x) {
     R_CheckStack();
+    x = settled(sharing, x);
     if (is_worth_sharing(x) &&
         share_map_put(&sharing->numbers, x, sharing->count) == sharing->count) {
         struct pw_shared_part part;
@@ -221,6 +258,7 @@ static SEXP build_vector(struct sharing *sharing, uint32_t number, SEXP x) {
 
 // x itself, where nothing in it is shared.
 static SEXP build(struct sharing *sharing, SEXP x) {
+    x = settled(sharing, x);
     uint32_t number = share_map_get(&sharing->numbers, x, NOT_WRITTEN);
     if (number != NOT_WRITTEN) {
         return build_vector(sharing, number, x);
@@ -249,6 +287,9 @@ SEXP pagewise_share(SEXP x) {
     struct sharing sharing = {.count = 0};
     PROTECT(snapshot_begin(&sharing.snapshot, bytes_of(x))); // given up here, unless views keep it
     share_map_start(&sharing.numbers, 0);
+    share_map_start(&sharing.list_numbers, 0);
+    sharing.lists = Rf_allocVector(VECSXP, 8);
+    PROTECT_WITH_INDEX(sharing.lists, &sharing.protection);
     write_object(&sharing, x);
     if (sharing.count > 0) {
         struct pw_shared *shared = &sharing.snapshot->shared;
@@ -264,7 +305,7 @@ SEXP pagewise_share(SEXP x) {
         }
         UNPROTECT(2);
     }
-    UNPROTECT(1);
+    UNPROTECT(2);
     return x;
 }
 

@@ -8,6 +8,7 @@
 #include "share_view.h"
 
 #include <R_ext/Altrep.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A part: the number of distinct strings, a code for each element (0: NA, else 1 + the number of a
@@ -57,7 +58,8 @@ static SEXP make_string(const struct table *table, uint32_t code) {
     uint64_t start = table->offsets[code - 1], end = table->offsets[code];
     const char *text = table->text + start;
     cetype_t encoding = (cetype_t)table->encodings[code - 1];
-    bool known = encoding == CE_NATIVE || encoding == CE_UTF8 || encoding == CE_BYTES;
+    bool known = encoding == CE_NATIVE || encoding == CE_UTF8 || encoding == CE_LATIN1 ||
+                 encoding == CE_BYTES;
     if (!known || start > end || end > table->text_size || end - start > INT_MAX ||
         memchr(text, 0, end - start)) {
         return NA_STRING;
@@ -77,46 +79,60 @@ static bool is_ascii(const char *text, size_t size) {
     return true;
 }
 
-// Strings of the session's own encoding would read otherwise in a session with another one.
+// NULL: it is no text in the session's encoding. R puts "<e9>" for what it cannot translate; that
+// does not lead back to the same bytes.
+static const char *in_utf8(SEXP string) {
+    if (mbstowcs(NULL, CHAR(string), 0) == (size_t)-1) {
+        return NULL;
+    }
+    const char *text = Rf_translateCharUTF8(string);
+    return strcmp(Rf_reEnc(text, CE_UTF8, CE_NATIVE, 1), CHAR(string)) ? NULL : text;
+}
+
+// Strings of the session's own encoding would read otherwise in a session with another one, and so
+// become UTF-8. What is no text in it stays the bytes that it is.
 static const char *portable(SEXP string, size_t *size, cetype_t *encoding) {
     *encoding = Rf_getCharCE(string);
     *size = (size_t)LENGTH(string);
-    if (*encoding == CE_UTF8 || *encoding == CE_BYTES) {
+    if (*encoding != CE_NATIVE || is_ascii(CHAR(string), *size)) {
         return CHAR(string);
     }
-    if (is_ascii(CHAR(string), *size)) {
-        *encoding = CE_NATIVE;
+    const char *text = in_utf8(string);
+    if (!text) {
         return CHAR(string);
     }
-    const char *text = Rf_translateCharUTF8(string);
     *encoding = CE_UTF8;
     *size = strlen(text);
     return text;
 }
 
+// The strings are kept from the collector: a vector of another package's ALTREP class may make
+// them anew whenever it is asked, and a string that ends gives its address to the next.
 struct distinct {
     struct share_map map;
-    SEXP *strings; // R_alloc; the vector keeps them
-    uint32_t count, room;
+    SEXP strings; // protected
+    PROTECT_INDEX protection;
+    uint32_t count;
 };
+
+#define FIRST_STRINGS 1024
+#define GROWTH        4
 
 static uint32_t code_of(struct distinct *distinct, SEXP string) {
     if (string == NA_STRING) {
         return 0;
     }
+    PROTECT(string);
     uint32_t code = share_map_put(&distinct->map, string, distinct->count + 1);
     if (code > distinct->count) {
-        if (distinct->count == distinct->room) {
-            uint32_t room = distinct->room ? distinct->room * 4 : 1024;
-            SEXP *strings = (SEXP *)(void *)R_alloc(room, sizeof *strings);
-            if (distinct->count > 0) {
-                memcpy(strings, distinct->strings, distinct->count * sizeof *strings);
-            }
-            distinct->strings = strings;
-            distinct->room = room;
+        R_xlen_t room = XLENGTH(distinct->strings);
+        if (distinct->count == room) {
+            distinct->strings = Rf_xlengthgets(distinct->strings, room * GROWTH);
+            REPROTECT(distinct->strings, distinct->protection);
         }
-        distinct->strings[distinct->count++] = string;
+        SET_STRING_ELT(distinct->strings, distinct->count++, string);
     }
+    UNPROTECT(1);
     return code;
 }
 
@@ -149,7 +165,6 @@ static enum pw_shared_result write_codes(struct pw_shared *shared, SEXP x,
 // Offsets, encodings and bytes of the distinct strings.
 static enum pw_shared_result write_distinct(struct pw_shared *shared,
                                             const struct distinct *distinct) {
-    const void *before = vmaxget();
     uint64_t total = 0;
     size_t size;
     cetype_t encoding;
@@ -158,7 +173,7 @@ static enum pw_shared_result write_distinct(struct pw_shared *shared,
     for (uint32_t i = 0; i < distinct->count; i++) {
         const void *mark = vmaxget();
         offsets[i] = total;
-        portable(distinct->strings[i], &size, &encoding);
+        portable(STRING_ELT(distinct->strings, i), &size, &encoding);
         encodings[i] = (uint8_t)encoding;
         total += size;
         vmaxset(mark);
@@ -167,7 +182,7 @@ static enum pw_shared_result write_distinct(struct pw_shared *shared,
     char *text = R_alloc(total + 1, 1);
     for (uint32_t i = 0; i < distinct->count; i++) {
         const void *mark = vmaxget();
-        const char *string = portable(distinct->strings[i], &size, &encoding);
+        const char *string = portable(STRING_ELT(distinct->strings, i), &size, &encoding);
         memcpy(text + offsets[i], string, size);
         vmaxset(mark);
     }
@@ -179,14 +194,15 @@ static enum pw_shared_result write_distinct(struct pw_shared *shared,
     if (result == PW_SHARED_OK) {
         result = pw_shared_write(shared, text, total);
     }
-    vmaxset(before);
     return result;
 }
 
 enum pw_shared_result share_string_write(struct pw_shared *shared, SEXP x,
                                          struct pw_shared_part *part) {
-    struct distinct distinct = {.count = 0};
+    const void *before = vmaxget(); // the tables of this vector end with it
+    struct distinct distinct = {.strings = Rf_allocVector(STRSXP, FIRST_STRINGS)};
     uint64_t count = 0, start = pw_shared_next_page(shared);
+    PROTECT_WITH_INDEX(distinct.strings, &distinct.protection);
     share_map_start(&distinct.map, (uint64_t)XLENGTH(x));
     // Their number is known only at the end: written over the first bytes then.
     enum pw_shared_result result = pw_shared_write(shared, &count, sizeof count);
@@ -209,6 +225,8 @@ enum pw_shared_result share_string_write(struct pw_shared *shared, SEXP x,
         .length = (uint64_t)XLENGTH(x),
         .kind = STRSXP,
     };
+    UNPROTECT(1);
+    vmaxset(before);
     return result;
 }
 

@@ -25,11 +25,28 @@ static struct {
     uint64_t fresh_views;   // bytes since it was last thought of collecting
     uint64_t fresh_objects; // the same of objects made
     uint64_t private_bytes; // of this process, after the last collection
-    pid_t process;          // that loaded the package
+    pid_t process;          // that loaded the package; 0, which is none, in a forked child
 } state;
 
 uint32_t share_runtime(void) {
     return ((uint32_t)'R' << 24) | (uint32_t)(R_VERSION >> 8);
+}
+
+// Was this process forked, and has started no program since? A child of mclapply() may be the first
+// that loads the package.
+static bool is_forked_child(void) {
+    enum { FORKED_WITHOUT_EXEC = 0x40 }; // PF_FORKNOEXEC, of the flags in proc(5)
+    char line[512];
+    unsigned flags = 0;
+    FILE *file = fopen("/proc/self/stat", "r");
+    size_t got = file ? fread(line, 1, sizeof line - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    line[got] = 0;
+    const char *name_end = strrchr(line, ')'); // the name may hold anything
+    return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+           (flags & FORKED_WITHOUT_EXEC);
 }
 
 // Memory that is this process's alone, shared pages that were written among it. 0: not known.
@@ -206,13 +223,21 @@ static void finish_view(SEXP pointer) {
     }
 }
 
+// `like`: data of another view of the part, whose content is wanted, or NULL.
+static void *map_part(const struct pw_shared *shared, const struct pw_shared_part *part,
+                      const char *like) {
+    return like ? pw_shared_map_again(shared, part, like) : pw_shared_map(shared, part);
+}
+
 static SEXP keep_view(struct snapshot *snapshot, uint32_t index, const struct pw_shared_part *part,
-                      void *data) {
+                      const char *like) {
     // The external pointer comes first: it may run out of memory, and then nothing is held yet.
     SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     R_RegisterCFinalizer(pointer, finish_view);
-    struct view *view = data ? malloc(sizeof *view) : NULL;
-    if (!view) {
+    struct view *view = malloc(sizeof *view);
+    void *data = view ? map_part(&snapshot->shared, part, like) : NULL;
+    if (!data) {
+        free(view);
         UNPROTECT(1);
         return NULL;
     }
@@ -234,7 +259,7 @@ SEXP view_open(struct snapshot *snapshot, uint32_t index) {
     if (!room_for_view() || !pw_shared_describe(&snapshot->shared, index, &part)) {
         return NULL;
     }
-    return keep_view(snapshot, index, &part, pw_shared_map(&snapshot->shared, &part));
+    return keep_view(snapshot, index, &part, NULL);
 }
 
 SEXP view_again(const struct view *view) {
@@ -242,8 +267,7 @@ SEXP view_again(const struct view *view) {
     if (!room_for_view()) {
         return NULL;
     }
-    void *data = pw_shared_map_again(&view->snapshot->shared, &view->part, view->data);
-    return keep_view(view->snapshot, view->index, &view->part, data);
+    return keep_view(view->snapshot, view->index, &view->part, view->data);
 }
 
 SEXP view_of_handle(SEXP handle, struct snapshot **result, struct pw_shared_part *part,
@@ -293,7 +317,7 @@ SEXP pagewise_shared_bytes(void) {
 }
 
 void share_start(DllInfo *library) {
-    state.process = getpid();
+    state.process = is_forked_child() ? 0 : getpid();
     state.private_bytes = private_bytes();
     share_vector_start(library);
     share_string_start(library);

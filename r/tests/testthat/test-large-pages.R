@@ -43,6 +43,35 @@ test_that("ISM keeps what the session has, and gives it back", {
   expect_false(ISM())
 })
 
+test_that("ISM(FALSE) ends large pages, whatever happened since or began them", {
+  ISM(TRUE)
+  expect_identical(with_pagewise(pagewise_status()$policy, "share"), "share")
+  expect_true(ISM())
+  ISM(FALSE)
+  expect_false(ISM())
+  expect_false(pagewise_status()$on)
+  local_pagewise("share", huge = "always", huge_min = "2M", lock = TRUE, decay = 3)
+  expect_true(ISM(FALSE))
+  expect_false(ISM())
+  expect_identical(pagewise_status()$policy, "share")
+  expect_identical(as.list(pagewise_status()$options), list(decay = "3"))
+  pagewise_on("share", huge = "always")
+  ISM(TRUE, minKB = 4096)
+  ISM(FALSE)
+  expect_false(ISM())
+})
+
+test_that("the status reads sizes as the options have them", {
+  local_pagewise("huge", huge = "always", huge_min = "2M", huge_max = "1G")
+  expect_no_warning(status <- ISM.status())
+  expect_equal(c(status$minKB, status$maxKB), c(2048, 2^20))
+  pagewise_on("huge", huge = "always", huge_min = 2^21, huge_max = "4096K")
+  expect_equal(unlist(ISM.status()[c("minKB", "maxKB")]), c(minKB = 2048, maxKB = 4096))
+  out <- fresh_r("library(pagewise); s <- ISM.status(); cat(ISM(), s$status, s$minKB)",
+    environment = "PAGEWISE_OPTIONS=huge=always,huge-min=2M", before = c(pagewise_command(), "run", "--quiet", "--"))
+  expect_identical(out[[length(out)]], "TRUE TRUE 2048")
+})
+
 test_that("wishes that cannot be had fall back, and the status says why", {
   free <- suppressWarnings(as.numeric(readLines("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")))
   skip_if_not(identical(free, 0), "the hugetlb pool has pages")
@@ -155,9 +184,11 @@ test_that("large pages and locked vectors survive forks", {
 
 test_that("a vector that exists can be gathered into large pages", {
   skip_if(pagewise:::transparent_mode() == "never", "transparent huge pages are off")
+  kernel <- numeric_version(sub("^([0-9]+[.][0-9]+).*", "\\1", Sys.info()[["release"]]))
+  skip_if(kernel < "6.1", "the kernel cannot gather pages")
   x <- runif(2e6)
   before <- sum(x)
-  expect_gte(ISM.collapse(x), 0)
+  expect_gt(ISM.collapse(x), 0)
   expect_identical(sum(x), before)
   expect_identical(ISM.collapse(1:1e9), 0)
   expect_identical(ISM.collapse(NULL), 0)

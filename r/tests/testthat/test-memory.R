@@ -63,6 +63,30 @@ test_that("odd objects have a cost as well", {
   expect_output(print(vector_cost(list(x, "a", 1:1e9))), "compact")
 })
 
+test_that("what the slots of S4 objects hold is counted", {
+  setClass("PwSlots", representation(values = "numeric", parts = "list", none = "NULL"), where = globalenv())
+  setClass("PwNumbers", contains = "numeric", representation(more = "numeric"), where = globalenv())
+  on.exit(for (name in c("PwSlots", "PwNumbers")) removeClass(name, where = globalenv()))
+  x <- new("PwSlots", values = runif(1e5), parts = list(runif(1e4)))
+  expect_equal(vector_cost(x)$bytes, 8e5 + 8 + 8e4)
+  expect_equal(vector_cost(list(x))$bytes, 8 + 8e5 + 8 + 8e4)
+  expect_equal(vector_cost(new("PwNumbers", runif(1e5), more = runif(1e4)))$bytes, 8e5 + 8e4)
+  assign("pw_slots", x, globalenv())
+  on.exit(rm("pw_slots", envir = globalenv()), add = TRUE)
+  found <- memory_report(1000)$vectors
+  expect_equal(found$bytes[found$name == "pw_slots"], 8e5 + 8 + 8e4)
+})
+
+test_that("each of many vectors counts once, and names its partners", {
+  x <- lapply(1:1000, function(i) runif(1000))
+  expect_equal(vector_cost(c(x, x))$bytes, 1000 * 8000 + 2000 * 8)
+  x <- share(x)
+  assign("pw_last", x[[1000]], globalenv())
+  on.exit(rm("pw_last", envir = globalenv()))
+  expect_identical(vector_cost(x)$shared_with, "pw_last")
+  expect_identical(vector_cost(x[1:999])$shared_with, character())
+})
+
 test_that("the report adds up and leaves promises and active bindings alone", {
   delayedAssign("pw_promise", stop("forced"), assign.env = globalenv())
   makeActiveBinding("pw_active", function() stop("called"), globalenv())
@@ -109,6 +133,24 @@ test_that("a profile shows the peak of an expression and returns its value", {
   expect_silent(plot(profile))
   grDevices::dev.off()
   expect_gt(file.size(file), 1000)
+})
+
+test_that("a profile goes on when it has as many samples as it may", {
+  gc()
+  handle <- .Call(pagewise:::pagewise_profile_start, 0.001, 64)
+  x <- runif(4e6)
+  rm(x)
+  gc()
+  start <- proc.time()[["elapsed"]]
+  Sys.sleep(1)
+  slept <- proc.time()[["elapsed"]] - start
+  samples <- .Call(pagewise:::pagewise_profile_stop, handle)
+  expect_lte(nrow(samples), 64)
+  expect_gt(nrow(samples), 16)
+  expect_false(is.unsorted(samples[, 1], strictly = TRUE))
+  expect_gte(samples[nrow(samples), 1], slept)
+  expect_lt(samples[1, 1], 0.1)
+  expect_gt(max(samples[, 2]) - samples[1, 2], 25e6)
 })
 
 test_that("profiles end with errors, nest, and survive forks", {

@@ -65,14 +65,18 @@ test_that("blocks stay valid through many switches", {
 test_that("libraries of packages that are loaded later are served", {
   out <- fresh_r(c(
     "library(pagewise); pagewise_on()",
-    "loadNamespace('stats')",
-    "dyn.load <- base::dyn.load",
-    "before <- pagewise_status()$statistics[['copies_seen']]",
-    "x <- matrix(runif(1e6), 1000)",
-    "y <- qr(x); z <- solve(crossprod(x))", # lapack.so is loaded here, and copies its argument
-    "cat(pagewise_status()$statistics[['copies_seen']] > before)"
+    "invisible(compiler::enableJIT(0))", # the compiler's own copies are not meant here
+    "seen <- function() pagewise_status()$statistics[['copies_seen']]",
+    "x <- crossprod(matrix(runif(1e6), 1000)); y <- diag(1000)",
+    "loaded <- function() any(grepl('modules/lapack[.]so', readLines('/proc/self/maps')))",
+    "first <- !loaded()",
+    "z <- solve(x, y)", # loads lapack.so
+    "before <- seen()",
+    "z <- .Internal(La_solve(x, y, 0))", # copies both there; R itself copies nothing on the way
+    "copied <- seen() > before",
+    "cat(first, loaded(), copied)"
   ))
-  expect_identical(out[[length(out)]], "TRUE")
+  expect_identical(out[[length(out)]], "TRUE TRUE TRUE")
 })
 
 test_that("with_pagewise serves one expression, also when it fails", {
@@ -155,6 +159,18 @@ test_that("it finds itself on under pagewise run, and can pause there", {
     "cat(length(unique(sub('.* ', '', libraries))), '\\n')"
   ), before = c(command, "run", "--"))
   expect_identical(trimws(out[1:6]), c("TRUE TRUE auto", "8e+06", "0", "8e+06 share", "share", "1"))
+})
+
+test_that("a policy that cannot be come back to is not left", {
+  out <- fresh_r(c(
+    "library(pagewise)",
+    "try_it <- function(expr) cat(tryCatch(expr, error = function(e) sub(',.*', '', conditionMessage(e))), '\\n')",
+    "try_it(with_pagewise('evaluated'))",
+    "try_it(ISM(TRUE))",
+    "cat(pagewise_status()$on, pagewise_status()$policy, '\\n')"
+  ), before = c(pagewise_command(), "run", "--quiet", "--policy", "general", "--"))
+  refused <- 'cannot be used here: this process runs with policy "general"'
+  expect_identical(trimws(out), c(paste(c("with_pagewise()", "ISM(TRUE)"), refused), "TRUE general"))
 })
 
 test_that("children of a fork compute on vectors and can switch", {

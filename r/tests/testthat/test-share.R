@@ -106,7 +106,7 @@ test_that("strings keep their encodings, and NA, and changes", {
   x <- rep(c(latin, bytes, "plain", NA, "", "\u00fc"), 1000)
   shared <- share(x)
   expect_identical(shared, x)
-  expect_identical(Encoding(sent(shared))[1:6], c("UTF-8", "bytes", "unknown", "unknown", "unknown", "UTF-8"))
+  expect_identical(Encoding(sent(shared))[1:6], c("latin1", "bytes", "unknown", "unknown", "unknown", "UTF-8"))
   y <- sent(shared)
   y[2] <- "other"
   expect_identical(y[c(1, 2, 3)], c(x[1], "other", "plain"))
@@ -116,6 +116,40 @@ test_that("strings keep their encodings, and NA, and changes", {
   expect_identical(sort(sent(shared)[c(3, 6)]), sort(x[c(3, 6)]))
   expect_identical(unique(sent(shared)), unique(x))
   expect_identical(match("plain", sent(shared)), 3L)
+})
+
+test_that("strings that are no text in the locale stay the same bytes", {
+  code <- c(
+    "library(pagewise)",
+    "text <- lapply(list(c(0x63, 0xc3, 0xa9), c(0x63, 0xe9), 0x81), function(b) rawToChar(as.raw(b)))",
+    "x <- rep(c(unlist(text), 'plain', NA), 1000)",
+    "same <- function(y) identical(y, x) && identical(lapply(y[1:4], charToRaw), lapply(x[1:4], charToRaw))",
+    "y <- unserialize(serialize(share(x), NULL))",
+    "Encoding(x) <- 'latin1'; latin <- same(share(x)); Encoding(x) <- 'unknown'",
+    "cat('same:', same(share(x)), same(y), latin, nrow(shared_info(y)))"
+  )
+  for (locale in c("C", "C.UTF-8")) {
+    expect_match(fresh_r(code, environment = paste0("LC_ALL=", locale)), "same: TRUE TRUE TRUE 1", all = FALSE,
+      info = locale)
+  }
+})
+
+# As vectors of vroom and arrow do. fresh_strings.c has the class.
+test_that("strings that are made whenever they are asked for are kept while they are written", {
+  skip_if_not(all(nzchar(Sys.which(c("cc", "make")))), "no compiler")
+  folder <- tempfile("fresh")
+  dir.create(folder)
+  file.copy(test_path("fresh_strings.c"), folder)
+  library <- file.path(folder, "fresh_strings.so")
+  system2(file.path(R.home("bin"), "R"), c("CMD", "SHLIB", "-o", library, file.path(folder, "fresh_strings.c")),
+    stdout = FALSE, stderr = FALSE)
+  expect_true(file.exists(library))
+  out <- fresh_r(c(
+    "library(pagewise)", sprintf("dyn.load('%s')", library),
+    "x <- share(.Call('fresh_strings', 3e5))",
+    "cat('same:', identical(unserialize(serialize(x, NULL)), sprintf('string %d', 0:299999)))"
+  ))
+  expect_match(out, "same: TRUE", all = FALSE)
 })
 
 test_that("everyday code reads shared vectors as it reads others", {
@@ -355,6 +389,15 @@ test_that("forked children read, write and share", {
   }
   expect_identical(x, original)
   expect_lt(length(parallel::mclapply(1, function(i) serialize(x, NULL))[[1]]), 250)
+})
+
+test_that("a forked child that loads the package itself sends what it shares by value", {
+  skip_if_not_installed("parallel")
+  out <- fresh_r(c(
+    "x <- parallel::mclapply(1:2, function(i) pagewise::share(rep(i + 0, 1e4)))",
+    "cat('same:', identical(x, list(rep(1, 1e4), rep(2, 1e4))), 'pagewise' %in% loadedNamespaces())"
+  ))
+  expect_match(out, "same: TRUE FALSE", all = FALSE)
 })
 
 test_that("damaged, truncated and forged handles are errors", {

@@ -235,6 +235,31 @@ fn threads_are_recorded_together() {
     assert!(living(&bench.path("x.trace"))["Objects$Leaf"] >= 1000);
 }
 
+/// Opening and closing take a monitor of the JDK's, within which events wait for the recorder's lock: whoever holds that and
+/// needs the spool's next window must not need the monitor.
+#[test]
+fn files_are_opened_and_closed_while_the_spool_goes_on() {
+    let bench = new_bench();
+    let command = [
+        "timeout",
+        "--signal=KILL",
+        "120",
+        java(),
+        "-cp",
+        classes(),
+        "Objects",
+        "files",
+        "20000",
+    ];
+    let output = bench.record_jvm(&["--heap", "2g"], &command);
+    assert!(output.status.success(), "{}", errors(&output));
+    let names = bench.names();
+    let name = names.iter().find(|name| name.contains("x.trace"));
+    let trace = TraceReader::open(bench.path(name.unwrap())).unwrap();
+    // Several windows of 16 MB.
+    assert!(trace.event_count() > 5_000_000, "{}", trace.event_count());
+}
+
 #[test]
 fn recording_starts_where_told() {
     let bench = new_bench();

@@ -1,3 +1,4 @@
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.management.ManagementFactory;
@@ -51,6 +52,9 @@ public final class Objects {
                 break;
             case "threads":
                 threads();
+                break;
+            case "files":
+                files(Integer.parseInt(arguments[1]));
                 break;
             case "unnamed":
                 unnamed(Integer.parseInt(arguments[1]));
@@ -180,19 +184,36 @@ public final class Objects {
     }
 
     private static void threads() throws InterruptedException {
+        inThreads(3, () -> {
+            for (int i = 0; i < 20_000; i++) {
+                SHARED.put(i % 1000, new Leaf());
+            }
+        });
+    }
+
+    private static void inThreads(int count, Runnable task) throws InterruptedException {
         List<Thread> all = new ArrayList<>();
-        for (int number = 0; number < 3; number++) {
-            Thread thread = new Thread(() -> {
-                for (int i = 0; i < 20_000; i++) {
-                    SHARED.put(i % 1000, new Leaf());
-                }
-            });
+        for (int number = 0; number < count; number++) {
+            Thread thread = new Thread(task);
             thread.start();
             all.add(thread);
         }
         for (Thread thread : all) {
             thread.join();
         }
+    }
+
+    /** Each opening and closing takes a monitor of the JDK's, and stores references within. */
+    private static void files(int rounds) throws InterruptedException {
+        inThreads(4, () -> {
+            for (int round = 0; round < rounds; round++) {
+                try {
+                    new FileInputStream("/dev/null").close();
+                } catch (IOException failed) {
+                    throw new IllegalStateException(failed);
+                }
+            }
+        });
     }
 
     /** Of what is alive, as the JVM itself finds it. */

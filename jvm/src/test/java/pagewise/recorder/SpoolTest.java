@@ -1,0 +1,69 @@
+package pagewise.recorder;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import jdk.internal.misc.Unsafe;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class SpoolTest {
+    private static final Unsafe U = Unsafe.getUnsafe();
+    private static final int WORDS = 4;
+
+    @TempDir
+    Path folder;
+
+    private Path path() {
+        return folder.resolve("1.0");
+    }
+
+    private Spool spool() throws IOException {
+        return new Spool(path().toString(), 1, "java Main", 0);
+    }
+
+    @Test
+    void goesOnFromWindowToWindow() throws IOException {
+        Spool spool = spool();
+        spool.start();
+        int records = 3 * Spool.WINDOW / (4 * WORDS);
+        for (int i = 0; i < records; i++) {
+            long at = spool.reserve(WORDS);
+            assertNotEquals(0, at);
+            U.putInt(null, at + 4, i);
+            U.putIntRelease(null, at, Spool.ALLOCATE);
+        }
+        try (FileChannel file = FileChannel.open(path())) {
+            ByteBuffer all = file.map(FileChannel.MapMode.READ_ONLY, Spool.HEADER, file.size() - Spool.HEADER);
+            check(all.order(ByteOrder.nativeOrder()), records);
+        }
+    }
+
+    private static void check(ByteBuffer all, int records) {
+        int at = 0;
+        for (int i = 0; i < records; i++) {
+            if (all.getInt(at) == Spool.PAD) {
+                at += Spool.WINDOW - at % Spool.WINDOW;
+            }
+            assertEquals(Spool.ALLOCATE, all.getInt(at));
+            assertEquals(i, all.getInt(at + 4));
+            at += 4 * WORDS;
+        }
+        assertEquals(0, all.getInt(at));
+    }
+
+    /** As long as what was written, and a window to come; not as the addresses that are mapped. */
+    @Test
+    void takesNoMoreRoomThanItNeeds() throws IOException {
+        Spool spool = spool();
+        assertEquals(Spool.HEADER + Spool.WINDOW, Files.size(path()));
+        spool.start();
+        assertEquals(Spool.HEADER + 2 * Spool.WINDOW, Files.size(path()));
+    }
+}

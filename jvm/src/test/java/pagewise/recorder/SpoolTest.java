@@ -2,11 +2,14 @@ package pagewise.recorder;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import jdk.internal.misc.Unsafe;
@@ -65,5 +68,21 @@ class SpoolTest {
         assertEquals(Spool.HEADER + Spool.WINDOW, Files.size(path()));
         spool.start();
         assertEquals(Spool.HEADER + 2 * Spool.WINDOW, Files.size(path()));
+    }
+
+    /** The application's thread is in there: nothing may be thrown into it. */
+    @Test
+    void typesThatFindNoSiteShareTheLast() throws IOException {
+        Sites sites = new Sites(spool(), 3);
+        assertEquals(0, sites.site("a.A.b", "A.java", 1, 0, "a.B"));
+        assertEquals(1, sites.unseen(String.class));
+        assertEquals(2, sites.unseen(Integer.class));
+        assertEquals(2, sites.unseen(Long.class));
+        assertThrows(Sites.TooMany.class, () -> sites.site("a.A.c", "A.java", 2, 0, "a.B"));
+        assertEquals(1, sites.unseen(String.class));
+        try (InputStream file = Files.newInputStream(path())) {
+            String text = new String(file.readNBytes(2 * Spool.HEADER), StandardCharsets.ISO_8859_1);
+            assertEquals(2, text.split("other types", -1).length);
+        }
     }
 }

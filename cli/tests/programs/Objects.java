@@ -56,6 +56,12 @@ public final class Objects {
             case "files":
                 files(Integer.parseInt(arguments[1]));
                 break;
+            case "ending":
+                ending(Integer.parseInt(arguments[1]));
+                break;
+            case "deep":
+                TREES.put(0, deep(Integer.parseInt(arguments[1])));
+                break;
             case "unnamed":
                 unnamed(Integer.parseInt(arguments[1]));
                 break;
@@ -214,6 +220,23 @@ public final class Objects {
                 }
             }
         });
+    }
+
+    /** Threads one after the other. */
+    private static void ending(int count) throws InterruptedException {
+        for (int number = 0; number < count; number++) {
+            int key = number;
+            inThreads(1, () -> SHARED.put(key % 1000, new Leaf()));
+        }
+    }
+
+    /** Each call holds a tree in a local variable, and nowhere else, while those below allocate. */
+    private static Tree deep(int calls) {
+        Tree kept = pair();
+        Tree below = calls > 0 ? deep(calls - 1) : null;
+        kept.right = below;
+        kept.left.value = new Leaf();
+        return kept;
     }
 
     /** Of what is alive, as the JVM itself finds it. */

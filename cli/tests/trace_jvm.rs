@@ -235,6 +235,59 @@ fn threads_are_recorded_together() {
     assert!(living(&bench.path("x.trace"))["Objects$Leaf"] >= 1000);
 }
 
+/// Opening and closing take a monitor of the JDK's, within which events wait for the recorder's lock: whoever holds that and
+/// needs the spool's next window must not need the monitor.
+#[test]
+fn files_are_opened_and_closed_while_the_spool_goes_on() {
+    let bench = new_bench();
+    let command = [
+        "timeout",
+        "--signal=KILL",
+        "120",
+        java(),
+        "-cp",
+        classes(),
+        "Objects",
+        "files",
+        "20000",
+    ];
+    let output = bench.record_jvm(&["--heap", "2g"], &command);
+    assert!(output.status.success(), "{}", errors(&output));
+    let names = bench.names();
+    let name = names.iter().find(|name| name.contains("x.trace"));
+    let trace = TraceReader::open(bench.path(name.unwrap())).unwrap();
+    // Several windows of 16 MB.
+    assert!(trace.event_count() > 5_000_000, "{}", trace.event_count());
+}
+
+/// What the agent keeps of one goes to the next: under Epsilon a thousand would fill the heap.
+#[test]
+fn threads_that_have_ended_leave_room_for_others() {
+    let bench = new_bench();
+    let command = [java(), "-cp", classes(), "Objects", "ending", "1000"];
+    let output = bench.record_jvm(&["--heap", "512m"], &command);
+    assert!(output.status.success(), "{}", errors(&output));
+    let replayed = bench.simulate(&["--once", "x.trace"]);
+    let events = replayed[0]["events"].as_u64().unwrap();
+    assert!(impossible(&replayed[0]) * 10_000 <= events, "{replayed}");
+    assert_eq!(living(&bench.path("x.trace"))["Objects$Leaf"], 1000);
+}
+
+/// More frames than a thread has room for at first.
+#[test]
+fn deep_stacks_hold_what_their_frames_hold() {
+    let bench = new_bench();
+    let output = bench.record_program(&["--from", "Objects.deep"], &["deep", "5000"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    for collector in ["mark-sweep", "reference-counting"] {
+        let replayed = bench.simulate(&["--once", "--collector", collector, "x.trace"]);
+        assert_eq!(impossible(&replayed[0]), 0, "{collector}: {replayed}");
+    }
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert_eq!(trace.properties().get("left-out-frames"), Some("0"));
+    assert_eq!(living(&bench.path("x.trace"))["Objects$Leaf"], 5001);
+}
+
 #[test]
 fn recording_starts_where_told() {
     let bench = new_bench();

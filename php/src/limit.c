@@ -89,8 +89,9 @@ void *pw_php_refused(size_t size) {
 static ZEND_INI_MH(change_memory_limit) {
     size_t value =
         new_value ? zend_ini_parse_uquantity_warn(new_value, entry->name) : (size_t)1 << 30;
-    size_t in_use = pw_php.mode->used(true);
-    bool possible = value > 0 && value >= in_use;
+    // PHP's own heap has a chunk in use from the start, and refuses less than that.
+    size_t in_use = MAX(pw_php.mode->used(true), OWN_CHUNK);
+    bool possible = value >= in_use;
     if (!possible && stage != ZEND_INI_STAGE_DEACTIVATE) {
         zend_error(E_WARNING,
                    "Failed to set memory limit to %zd bytes (Current memory usage is %zd bytes)",

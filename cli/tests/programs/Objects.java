@@ -1,3 +1,4 @@
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.management.ManagementFactory;
@@ -51,6 +52,15 @@ public final class Objects {
                 break;
             case "threads":
                 threads();
+                break;
+            case "files":
+                files(Integer.parseInt(arguments[1]));
+                break;
+            case "ending":
+                ending(Integer.parseInt(arguments[1]));
+                break;
+            case "deep":
+                TREES.put(0, deep(Integer.parseInt(arguments[1])));
                 break;
             case "unnamed":
                 unnamed(Integer.parseInt(arguments[1]));
@@ -180,19 +190,53 @@ public final class Objects {
     }
 
     private static void threads() throws InterruptedException {
+        inThreads(3, () -> {
+            for (int i = 0; i < 20_000; i++) {
+                SHARED.put(i % 1000, new Leaf());
+            }
+        });
+    }
+
+    private static void inThreads(int count, Runnable task) throws InterruptedException {
         List<Thread> all = new ArrayList<>();
-        for (int number = 0; number < 3; number++) {
-            Thread thread = new Thread(() -> {
-                for (int i = 0; i < 20_000; i++) {
-                    SHARED.put(i % 1000, new Leaf());
-                }
-            });
+        for (int number = 0; number < count; number++) {
+            Thread thread = new Thread(task);
             thread.start();
             all.add(thread);
         }
         for (Thread thread : all) {
             thread.join();
         }
+    }
+
+    /** Each opening and closing takes a monitor of the JDK's, and stores references within. */
+    private static void files(int rounds) throws InterruptedException {
+        inThreads(4, () -> {
+            for (int round = 0; round < rounds; round++) {
+                try {
+                    new FileInputStream("/dev/null").close();
+                } catch (IOException failed) {
+                    throw new IllegalStateException(failed);
+                }
+            }
+        });
+    }
+
+    /** Threads one after the other. */
+    private static void ending(int count) throws InterruptedException {
+        for (int number = 0; number < count; number++) {
+            int key = number;
+            inThreads(1, () -> SHARED.put(key % 1000, new Leaf()));
+        }
+    }
+
+    /** Each call holds a tree in a local variable, and nowhere else, while those below allocate. */
+    private static Tree deep(int calls) {
+        Tree kept = pair();
+        Tree below = calls > 0 ? deep(calls - 1) : null;
+        kept.right = below;
+        kept.left.value = new Leaf();
+        return kept;
     }
 
     /** Of what is alive, as the JVM itself finds it. */

@@ -52,6 +52,7 @@ public final class Agent {
             Spool spool = new Spool(path, process.pid(), command, System.currentTimeMillis() * 1_000_000);
             Sites sites = new Sites(spool);
             Recorder.prepare(instrumentation, new Shapes(), spool, sites);
+            spool.start();
             Instrumenter instrumenter = new Instrumenter(sites, "pagewise/recorder/Recorder", from, jumps);
             instrumentation.addTransformer(new Transformer(instrumenter, spool), true);
             Recorder.busy(1);

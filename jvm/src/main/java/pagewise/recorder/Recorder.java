@@ -23,6 +23,8 @@ public final class Recorder {
     static final int MOST_FIELDS = 1 << 20;
     static final int MOST_SITES = 1 << 21;
     private static final int EVENTS_PER_TIME = 1 << 12;
+    /** Slots that a method's frame cannot pass: it has at most 65,535 variables, and as many places of its stack. */
+    private static final int DEEP_FRAME = 1 << 17;
     private static final int UNRESOLVED = 0;
     private static final int UNKNOWN_FIELD = -1;
 
@@ -32,7 +34,11 @@ public final class Recorder {
     /** More than one thread has been recorded. */
     private static boolean threaded;
 
+    /** By the threads' own numbers; the last is nobody's. */
     private static ThreadState[] states = new ThreadState[1 << 12];
+    /** Of threads that have ended. */
+    private static ThreadState free;
+
     private static int threads;
     private static long seen;
     private static long pinned;
@@ -88,7 +94,7 @@ public final class Recorder {
         ThreadState state = state();
         int base = state.top;
         int top = base + count;
-        if (top > ThreadState.SLOTS) {
+        if (top > state.slots.length && !state.grow(top)) {
             return deep();
         }
         for (int i = base; i < top; i++) {
@@ -105,7 +111,7 @@ public final class Recorder {
     private static ThreadState deep() {
         spool.count(Spool.Count.FRAMES_LEFT_OUT);
         ThreadState nobody = states[states.length - 1];
-        nobody.top = ThreadState.SLOTS / 2;
+        nobody.top = DEEP_FRAME;
         return nobody;
     }
 
@@ -138,13 +144,25 @@ public final class Recorder {
     /** The thread ends. */
     public static void threadEnds() {
         ThreadState state = state();
-        if (recording && state.busy == 0) {
-            state.top = ThreadState.RESERVED;
-            keep(state, null, null);
-            synchronized (LOCK) {
+        if (state.busy != 0) {
+            return;
+        }
+        state.top = ThreadState.RESERVED;
+        keep(state, null, null);
+        synchronized (LOCK) {
+            if (recording) {
                 tell(state);
             }
+            release(state);
         }
+    }
+
+    /** The trace knows nothing of it any more: it may be another thread's. */
+    private static void release(ThreadState state) {
+        states[(int) id()] = null;
+        state.number = ThreadState.NONE;
+        state.nextFree = free;
+        free = state;
     }
 
     /** The method at the site begins. */
@@ -469,8 +487,12 @@ public final class Recorder {
 
     // ---- Threads and bits
 
+    private static long id() {
+        return U.getLong(Thread.currentThread(), THREAD_ID);
+    }
+
     private static ThreadState state() {
-        long id = U.getLong(Thread.currentThread(), THREAD_ID);
+        long id = id();
         ThreadState[] known = states;
         if (id >= 0 && id < known.length - 1) {
             ThreadState state = known[(int) id];
@@ -495,15 +517,25 @@ public final class Recorder {
             }
             ThreadState state = states[at];
             if (state == null) {
-                state = new ThreadState(threads++);
+                state = takeState();
                 states[at] = state;
                 if (states[states.length - 1] == null) {
-                    states[states.length - 1] = new ThreadState(-1);
+                    states[states.length - 1] = new ThreadState(DEEP_FRAME);
                     states[states.length - 1].busy = 1;
                 }
             }
             return state;
         }
+    }
+
+    private static ThreadState takeState() {
+        ThreadState state = free;
+        if (state == null) {
+            return new ThreadState(ThreadState.FIRST_SLOTS);
+        }
+        free = state.nextFree;
+        state.nextFree = null;
+        return state;
     }
 
     static void busy(int change) {
@@ -576,6 +608,9 @@ public final class Recorder {
             untilTime = EVENTS_PER_TIME;
             long time = System.nanoTime();
             write(Spool.TIME, (int) time, (int) (time >>> 32));
+        }
+        if (state.number == ThreadState.NONE) {
+            state.number = threads++;
         }
         if (current == state.number) {
             return;

@@ -16,18 +16,26 @@ class Sites {
     private final Map<String, Integer> fields = new ConcurrentHashMap<>();
     private final Map<Class<?>, Integer> unseen = new ConcurrentHashMap<>();
     private final Spool spool;
+    /** The last site, for objects of all types that came when there were no more sites. */
+    private final int others;
+
     private int nextField;
     private int nextSite;
 
     Sites(Spool spool) {
+        this(spool, Recorder.MOST_SITES);
+    }
+
+    Sites(Spool spool, int most) {
         this.spool = spool;
+        this.others = most - 1;
     }
 
     /** A place in a method. Its index among the method's instructions tells it from others on the line. */
     int site(String method, String file, int line, int index, String type) {
         String text = method + '\t' + (file == null ? "" : file) + '\t' + line + '\t' + index + '\t' + type;
         synchronized (Recorder.lock()) {
-            if (nextSite >= Recorder.MOST_SITES) {
+            if (nextSite >= others) {
                 throw new TooMany();
             }
             write(nextSite, text);
@@ -35,14 +43,21 @@ class Sites {
         }
     }
 
-    /** The place of objects that no instrumented code allocated. The lock is held. */
+    /** The place of objects that no instrumented code allocated. The lock is held, in the program's own code: nothing is thrown. */
     int unseen(Class<?> type) {
         Integer known = unseen.get(type);
         if (known == null) {
-            known = site("", null, 0, 0, type.getTypeName());
+            known = nextSite < others ? site("", null, 0, 0, type.getTypeName()) : other();
             unseen.put(type, known);
         }
         return known;
+    }
+
+    private int other() {
+        if (nextSite == others) {
+            write(nextSite++, "\t\t0\t0\t(other types)");
+        }
+        return others;
     }
 
     int field(String owner, String name) {

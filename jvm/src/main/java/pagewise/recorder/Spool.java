@@ -3,9 +3,10 @@ package pagewise.recorder;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.MappedByteBuffer;
-import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import jdk.internal.misc.Unsafe;
 
 /**
@@ -13,11 +14,17 @@ import jdk.internal.misc.Unsafe;
  *
  * <p>`pagewise` reads it (cli/src/trace/jvm/spool.rs has the layout) and writes the trace. A page of header, then records of
  * 32-bit words, the first of which is the operation and is written last. A zero word ends the file.
+ *
+ * <p>Records are reserved under the recorder's lock, by threads that may be in any monitor of the JDK. So nothing is opened,
+ * mapped or closed there: all addresses are mapped at the start, and the file grows to them in a thread of its own.
  */
 final class Spool {
     static final long MAGIC = 0x314f_4f50_534a_5750L; // "PWJSPOO1"
     static final int HEADER = 4096;
     static final int WINDOW = 16 << 20;
+    /** 256 GB of addresses; the file is as long as what was written. */
+    private static final int MOST_WINDOWS = 1 << 14;
+    private static final int LARGEST_PIECE = 1 << 30;
 
     // Operations: the low eight bits of a record's first word.
     static final int THREAD = 1;
@@ -47,19 +54,41 @@ final class Spool {
     private static final Unsafe U = Unsafe.getUnsafe();
     private static final long BUFFER_ADDRESS = U.objectFieldOffset(java.nio.Buffer.class, "address");
 
-    private final String path;
+    private final RandomAccessFile file;
     private final byte[] zeros = new byte[1 << 20];
     private final MappedByteBuffer header;
-    /** Keeps the window mapped. */
-    private MappedByteBuffer window;
-    private long windowStart;
+    /** Keeps the windows mapped. */
+    private final List<MappedByteBuffer> pieces = new ArrayList<>();
+    /** Where the windows lie; the first {@code mapped} are there. */
+    private final long[] windows = new long[MOST_WINDOWS];
+
+    private int mapped;
     private long cursor;
     private long limit;
     private boolean stopped;
 
+    private final Thread filler;
+    /** Held while a window is filled. Nobody takes another lock within. */
+    private final Object filling = new Object();
+    /** The window that records go into. */
+    private volatile int current;
+    /** So many windows can be written to. */
+    private volatile int filled;
+    /** There will be no more of them. */
+    private volatile boolean isFull;
+
     Spool(String path, long process, String command, long startNanoseconds) throws IOException {
-        this.path = path;
+        file = new RandomAccessFile(path, "rw");
+        fill(0, HEADER);
         header = map(0, HEADER);
+        mapWindows();
+        fill(HEADER, WINDOW);
+        filled = 1;
+        go(0);
+        // Not among the program's threads.
+        ThreadGroup system = Thread.currentThread().getThreadGroup().getParent();
+        filler = new Thread(system, this::fillAhead, "pagewise spool", 0, false);
+        filler.setDaemon(true);
         long at = address(header);
         byte[] text = command.getBytes(StandardCharsets.UTF_8);
         for (int i = 0; i < Math.min(text.length, COMMAND_BYTES - 1); i++) {
@@ -67,9 +96,13 @@ final class Spool {
         }
         U.putInt(at + AT_PROCESS, (int) process);
         U.putLong(at + AT_START, startNanoseconds);
-        windowStart = HEADER;
-        nextWindow();
         U.putLong(null, at, MAGIC);
+    }
+
+    /** To be called without the recorder's lock, which the filler takes once, for the state of its thread. */
+    void start() {
+        filler.start();
+        isFilled(1);
     }
 
     /** The first word of a record with so many words, all of which must be written; 0 where recording has stopped. */
@@ -91,47 +124,115 @@ final class Spool {
         if (cursor < limit) {
             U.putIntRelease(null, cursor, PAD);
         }
-        Recorder.busy(1);
-        try {
-            nextWindow();
-            return true;
-        } catch (IOException | OutOfMemoryError error) {
+        int next = current + 1;
+        if (!isFilled(next)) {
             stopped = true;
             U.putInt(address(header) + AT_STOP, 1);
             return false;
+        }
+        go(next);
+        U.unpark(filler);
+        return true;
+    }
+
+    private void go(int window) {
+        cursor = windows[window];
+        limit = cursor + WINDOW;
+        current = window;
+    }
+
+    /**
+     * Waits until it is, or never will be. Not by parking or waiting, which may be what the thread was about to do: it would lose
+     * its permit, or its interrupt. No method of the JDK is called: with the lock held, it would be recorded.
+     */
+    private boolean isFilled(int window) {
+        while (filled <= window) {
+            if (isFull) {
+                // The last that was filled may be this one.
+                return filled > window;
+            }
+            synchronized (filling) {
+                // Free when the window is filled; or the filler is only waking up.
+            }
+        }
+        return true;
+    }
+
+    // ---- The filler's thread
+
+    /** One window ahead. Others wait for it in any monitor: it takes none, and its events are not recorded. */
+    private void fillAhead() {
+        Recorder.busy(1);
+        try {
+            for (int next = 1; next < mapped; next++) {
+                while (current < next - 1) {
+                    U.park(false, 0);
+                    Thread.interrupted();
+                }
+                synchronized (filling) {
+                    fill(HEADER + (long) next * WINDOW, WINDOW);
+                    filled = next + 1;
+                }
+            }
+        } catch (IOException | OutOfMemoryError full) {
+            // Who needs the window says so.
         } finally {
-            Recorder.busy(-1);
+            isFull = true;
         }
     }
 
-    private void nextWindow() throws IOException {
-        window = map(windowStart, WINDOW);
-        cursor = address(window);
-        limit = cursor + WINDOW;
-        windowStart += WINDOW;
+    /** Written before it is touched as memory, so that a full disk is an error here and not a signal later. */
+    private void fill(long start, int length) throws IOException {
+        file.seek(start);
+        for (int written = 0; written < length; ) {
+            int part = Math.min(zeros.length, length - written);
+            file.write(zeros, 0, part);
+            written += part;
+        }
     }
 
-    /** Written first, so that a full disk is an error here and not a signal later. */
-    private MappedByteBuffer map(long start, int length) throws IOException {
-        boolean interrupted = Thread.interrupted();
-        try {
-            while (true) {
-                try (RandomAccessFile file = new RandomAccessFile(path, "rw")) {
-                    file.seek(start);
-                    for (int written = 0; written < length; ) {
-                        int part = Math.min(zeros.length, length - written);
-                        file.write(zeros, 0, part);
-                        written += part;
-                    }
-                    return file.getChannel().map(FileChannel.MapMode.READ_WRITE, start, length);
-                } catch (ClosedByInterruptException interrupt) {
-                    interrupted = Thread.interrupted();
+    // ---- Addresses
+
+    /** In pieces that grow, and shrink again at a limit on the file's size. */
+    private void mapWindows() throws IOException {
+        boolean isLimited = false;
+        for (int piece = WINDOW; piece >= WINDOW && mapped + piece / WINDOW <= MOST_WINDOWS; ) {
+            try {
+                add(map(HEADER + (long) mapped * WINDOW, piece));
+                piece = isLimited || piece == LARGEST_PIECE ? piece : 2 * piece;
+            } catch (IOException limit) {
+                if (mapped == 0) {
+                    throw limit;
                 }
+                if (limit.getCause() instanceof OutOfMemoryError) {
+                    giveBackHalf();
+                    break;
+                }
+                isLimited = true;
+                piece /= 2;
             }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+        }
+        // Mapping made it as long as the addresses.
+        file.setLength(HEADER);
+    }
+
+    private MappedByteBuffer map(long start, int length) throws IOException {
+        return file.getChannel().map(FileChannel.MapMode.READ_WRITE, start, length);
+    }
+
+    private void add(MappedByteBuffer piece) {
+        pieces.add(piece);
+        for (int at = 0; at < piece.capacity(); at += WINDOW) {
+            windows[mapped++] = address(piece) + at;
+        }
+    }
+
+    /** Where addresses are limited (ulimit -v), the program needs some as well. */
+    private void giveBackHalf() {
+        for (int half = mapped / 2; mapped > half && pieces.size() > 1; ) {
+            MappedByteBuffer last = pieces.remove(pieces.size() - 1);
+            mapped -= last.capacity() / WINDOW;
+            U.invokeCleaner(last);
         }
     }
 

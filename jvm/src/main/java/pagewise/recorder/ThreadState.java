@@ -10,13 +10,20 @@ public final class ThreadState {
     /** Frames beyond are not followed, and counted: some ten thousand of them fit. */
     static final int SLOTS = 1 << 18;
 
+    /** To begin with: 16 KB. Most threads need no more, and under Epsilon none is ever given back. */
+    static final int FIRST_SLOTS = 1 << 11;
+
     /** The first slots belong to no frame: the recorder's own. */
     static final int RESERVED = 2;
 
-    final int number;
-    final Object[] slots = new Object[SLOTS];
+    static final int NONE = -1;
+
+    /** The trace's number of the thread, which it gets with its first event. */
+    int number = NONE;
+
+    Object[] slots;
     /** What the trace was last told of each slot. */
-    final int[] told = new int[SLOTS];
+    int[] told;
     /** To read a reference's bits: an object is put here and an integer taken out. */
     final Object[] scratch = new Object[1];
     /** Slots below are in use. */
@@ -28,7 +35,31 @@ public final class ThreadState {
     /** The thread is in the recorder itself, or in a class transformer: what it does now is not the program's. */
     int busy;
 
-    ThreadState(int number) {
-        this.number = number;
+    /** Of a thread that has ended: the next that is free as well. */
+    ThreadState nextFree;
+
+    ThreadState(int slots) {
+        this.slots = new Object[slots];
+        this.told = new int[slots];
+    }
+
+    /** Room for a frame that ends there; false: it is too deep to be followed. */
+    boolean grow(int end) {
+        if (end > SLOTS) {
+            return false;
+        }
+        int size = slots.length;
+        while (size < end) {
+            size *= 2;
+        }
+        Object[] moreSlots = new Object[size];
+        int[] moreTold = new int[size];
+        for (int i = 0; i < slots.length; i++) {
+            moreSlots[i] = slots[i];
+            moreTold[i] = told[i];
+        }
+        slots = moreSlots;
+        told = moreTold;
+        return true;
     }
 }

@@ -14,7 +14,7 @@ public final class LoggingHooks {
 
     static void reset() {
         LOG.clear();
-        state = new ThreadState(0);
+        state = new ThreadState(ThreadState.FIRST_SLOTS);
         deepest = 0;
     }
 

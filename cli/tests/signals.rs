@@ -160,6 +160,37 @@ fn a_command_gets_the_pipe_signal_as_our_caller_had_it() {
 }
 
 #[test]
+fn nothing_is_left_of_a_result_that_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("mkfifo")
+        .arg(folder.path().join("x.trace"))
+        .status();
+    assert!(made.unwrap().success());
+    // The one waits for its input, the other for somebody to write the trace.
+    for words in [
+        &["compare", "--json", "x.json", "--", "true"][..],
+        &["trace", "stat", "--json", "x.json", "x.trace"],
+        &["trace", "report", "--html", "x.html", "x.trace"],
+    ] {
+        let mut child = pagewise()
+            .args(words)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _open = child.stdin.take();
+        std::thread::sleep(Duration::from_millis(300));
+        send(child.id() as i32, libc::SIGTERM);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let left = fs::read_dir(folder.path()).unwrap();
+        let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["x.trace"], "{words:?}");
+    }
+}
+
+#[test]
 fn a_caller_that_ignores_its_children_gets_the_status_all_the_same() {
     let script = "import os,signal,sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -130,6 +130,7 @@ impl TraceAction {
             Self::Replay(given) => (vec![&given.file], some(&[&given.json, &given.plot])),
             Self::Simulate(given) => {
                 let read = given.files.iter().chain(&given.train);
+                let read = read.chain(&given.readings);
                 (read.map(PathBuf::as_path).collect(), some(&[&given.json]))
             }
             Self::Record(_) | Self::Show(_) => (Vec::new(), Vec::new()),
@@ -437,7 +438,7 @@ pub struct CompareArguments {
 
 #[derive(Args)]
 pub struct CommonArguments {
-    /// Write the figures to FILE as JSON (- for standard output)
+    /// Write the figures to FILE as JSON (- for standard output; of compare, instead of the table)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Say nothing on standard error but errors

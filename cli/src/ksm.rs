@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::measure::process_tree::start_of;
+
 const FOLDER: &str = "/sys/kernel/mm/ksm";
 const STATE_FILE: &str = "/run/pagewise-ksm.json";
 const SLEEP_MILLISECONDS: u32 = 20;
@@ -195,12 +197,23 @@ impl Saved {
         start_of(self.process).is_some_and(|start| start == self.process_start)
     }
 
-    /// What an administrator would type to put the state back by hand.
+    /// What an administrator would type to put the state back by hand: the steps of `put_back`.
     pub fn commands(&self) -> String {
-        format!(
-            "echo {} > {FOLDER}/pages_to_scan; echo {} > {FOLDER}/sleep_millisecs; echo {} > {FOLDER}/run; rm {STATE_FILE}",
-            self.pages_to_scan, self.sleep_millisecs, self.run
-        )
+        let set = |name: &str, value: &str| format!("echo {value} > {FOLDER}/{name}");
+        let mut commands = Vec::new();
+        if self.run != "1" {
+            commands.push(set("run", UNMERGE));
+        }
+        commands.push(set("pages_to_scan", &self.pages_to_scan));
+        commands.push(set("sleep_millisecs", &self.sleep_millisecs));
+        commands.extend(
+            self.advisor_mode
+                .iter()
+                .map(|mode| set("advisor_mode", mode)),
+        );
+        commands.push(set("run", &self.run));
+        commands.push(format!("rm {STATE_FILE}"));
+        commands.join("; ")
     }
 }
 
@@ -211,13 +224,6 @@ fn chosen(modes: &str) -> String {
         .and_then(|(_, rest)| rest.split_once(']'))
         .map_or(modes, |(mode, _)| mode)
         .to_owned()
-}
-
-/// Field 22 of /proc/PID/stat tells a process from a later one with the same number.
-fn start_of(process: i32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
 }
 
 fn ksmd_cpu_time() -> Option<Duration> {
@@ -290,6 +296,28 @@ mod tests {
         drop(Ksm::start(places.clone(), 100).expect("start"));
         assert_eq!(places.get("pages_to_scan").expect("value"), "77");
         assert_eq!(places.get("run").expect("value"), "0");
+    }
+
+    #[test]
+    fn by_hand_it_takes_the_same_steps() {
+        let (_root, places) = fake();
+        let saved = places.save().expect("saved");
+        let commands = saved.commands().replace(&format!("{FOLDER}/"), "");
+        assert_eq!(
+            commands,
+            "echo 2 > run; echo 77 > pages_to_scan; echo 33 > sleep_millisecs; echo scan-time > advisor_mode; \
+             echo 0 > run; rm /run/pagewise-ksm.json"
+        );
+        let before = Saved {
+            run: "1".into(),
+            advisor_mode: None,
+            ..saved
+        };
+        let commands = before.commands().replace(&format!("{FOLDER}/"), "");
+        assert_eq!(
+            commands,
+            "echo 77 > pages_to_scan; echo 33 > sleep_millisecs; echo 1 > run; rm /run/pagewise-ksm.json"
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ use clap::Parser;
 
 use commandline::{Action, CommandLine};
 use failure::{EXIT_PAGEWISE, Failure};
+use launch::signals::Interrupted;
 use trace::replay::loader;
 
 /// How this process is to end, once everything has been cleaned up.
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
         Ok(Ending::Exit(code)) => ExitCode::from(code),
         Ok(Ending::Signal(signal)) => launch::signals::die_of(signal),
         Err(error) => {
+            if let Some(Interrupted(signal)) = error.downcast_ref() {
+                launch::signals::die_of(*signal as i32);
+            }
             tell(&format!("{error:#}"));
             let failure = error.downcast_ref::<Failure>();
             ExitCode::from(failure.map_or(EXIT_PAGEWISE, |failure| failure.exit))

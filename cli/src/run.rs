@@ -1,5 +1,6 @@
 //! `pagewise run`: the command, unchanged but for its memory, and one line about it.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::launch::supervise::{self, End};
 use crate::launch::{executable, library, preload};
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
-use crate::report::json::{Configuration, Destination, RunReport, SCHEMA};
+use crate::report::json::{Configuration, Destination, RunReport, SCHEMA, Source};
+use crate::report::target::is_same_file;
 use crate::report::{savings, units};
 use crate::trial::{self, Setting, Streams, Trial, library_of};
 use crate::{Ending, tell};
@@ -24,6 +26,7 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
     check_options(&common.options)?;
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
     let policy = choose_policy(arguments.policy, &inherited);
+    check_outputs(common.json.as_deref(), arguments.curve.as_deref())?;
     let destination = common.json.as_deref().map(Destination::open).transpose()?;
     let curve = arguments
         .curve
@@ -43,24 +46,59 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
         are_captured: false,
     };
     let trial = trial::run(&setting, policy, streams)?;
+    let summary = summary(&trial, policy);
     if !common.quiet {
-        tell(&summary(&trial, policy));
+        tell(&summary);
     }
     let end = trial.ended.end;
-    if let Some((destination, points)) = curve.zip(trial.memory.curve.as_ref()) {
-        destination.write_text(&points.csv())?;
+    let written = write(common, policy, &trial, destination, curve);
+    if common.quiet && written.is_err() {
+        tell(&summary);
     }
-    if let Some(destination) = destination {
-        destination.write(&RunReport {
-            schema: SCHEMA,
-            command: &text_of(common),
-            configuration: Configuration::of(policy.name(), &[trial], true),
-        })?;
-    }
+    written?;
     Ok(match end {
         End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
         End::Killed(signal) => Ending::Signal(signal),
     })
+}
+
+/// Each file, whatever becomes of the other.
+fn write(
+    common: &CommonArguments,
+    policy: Policy,
+    trial: &Trial,
+    destination: Option<Destination>,
+    curve: Option<Destination>,
+) -> Result<(), Failure> {
+    let kept = "the command has run; its figures are on standard error";
+    let drawn = match curve.zip(trial.memory.curve.as_ref()) {
+        Some((curve, points)) => curve.write_text(&points.csv(), kept),
+        None => Ok(()),
+    };
+    let Some(destination) = destination else {
+        return drawn;
+    };
+    let trials = std::slice::from_ref(trial);
+    let source = Source::of(trials.iter());
+    let written = destination.write(
+        &RunReport {
+            schema: SCHEMA,
+            command: &text_of(common),
+            configuration: Configuration::of(policy.name(), trials, true, source),
+        },
+        kept,
+    );
+    drawn.and(written)
+}
+
+fn check_outputs(json: Option<&Path>, curve: Option<&Path>) -> Result<(), Failure> {
+    match json.zip(curve) {
+        Some((json, curve)) if is_same_file(json, curve) => Err(Failure::new(
+            format!("--json and --curve both write to {}", json.display()),
+            "another FILE for one of them",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What `run` and `compare` find out before they start anything.

@@ -188,8 +188,10 @@ impl Statistics {
 
     /// The mean of several runs, rounded.
     pub fn mean(runs: &[Self]) -> Self {
-        let count = runs.len().max(1) as u64;
-        let mean = |of: &dyn Fn(&Self) -> u64| runs.iter().map(of).sum::<u64>() / count;
+        let mean = |of: &dyn Fn(&Self) -> u64| {
+            let sum: u128 = runs.iter().map(|run| u128::from(of(run))).sum();
+            u64::try_from(sum / runs.len().max(1) as u128).unwrap_or(u64::MAX)
+        };
         Self {
             values: (0..FIELDS.len())
                 .map(|index| mean(&|run| run.values.get(index).copied().unwrap_or(0)))
@@ -322,5 +324,7 @@ pub mod tests {
         sum.add(&block);
         sum.add(&block);
         assert_eq!(sum.get("live_bytes"), u64::MAX);
+        let mean = Statistics::mean(&[sum.clone(), sum]);
+        assert_eq!(mean.get("live_bytes"), u64::MAX);
     }
 }

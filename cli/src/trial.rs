@@ -19,6 +19,7 @@ use crate::launch::supervise::{Ended, Running};
 use crate::measure::SamplerKind;
 use crate::measure::cgroup::Cgroup;
 use crate::measure::meter::{Measurement, Meter};
+use crate::measure::process_tree::Strangers;
 use crate::policy::Policy;
 use crate::statistics_block::Statistics;
 
@@ -83,7 +84,8 @@ impl Trial {
     }
 }
 
-pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial, Failure> {
+/// Fails as [`Interrupted`](crate::launch::signals::Interrupted) when a signal has asked for the end before the command was started.
+pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Result<Trial> {
     let library = setting.library_for(policy);
     let folder = library.map(|_| statistics_folder()).transpose()?;
     let ksm = start_merging(policy)?;
@@ -91,10 +93,18 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial,
     let are_captured = streams.are_captured;
     let mut command = prepare(setting, policy, streams, library, folder.as_ref());
 
+    let strangers = Strangers::now();
+    setting.gate.check_before_start()?;
     let started = Instant::now();
     let entrance = cgroup.as_ref().map(Cgroup::entrance);
-    let mut running = Running::start(&mut command, setting.gate, entrance, setting.timeout)
-        .map_err(|error| not_started(&setting.command[0], &error))?;
+    let mut running = Running::start(
+        &mut command,
+        setting.gate,
+        entrance,
+        setting.timeout,
+        strangers.clone(),
+    )
+    .map_err(|error| not_started(&setting.command[0], &error))?;
     // The parent's copies of captured streams are closed.
     drop(command);
     let meter = Meter::start(
@@ -102,6 +112,7 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> Result<Trial,
         setting.period,
         started,
         setting.keeps_curve,
+        strangers,
     )
     .map_err(lost)?;
     let (end, at) = running.wait().map_err(lost)?;

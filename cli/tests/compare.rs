@@ -178,6 +178,64 @@ fn a_run_that_takes_too_long_is_ended_with_all_its_processes() {
 }
 
 #[test]
+fn a_deadline_beyond_all_time_is_none() {
+    let most = u64::MAX.to_string();
+    let options = ["--runs", "1", "--timeout-seconds", &most];
+    let compared = compare(&options, &["sleep", "0.05"]);
+    assert_eq!(
+        compared.output.status.code(),
+        Some(0),
+        "{}",
+        errors(&compared.output)
+    );
+}
+
+#[test]
+fn json_on_standard_output_is_alone_there() {
+    let options = ["compare", "--quiet", "--runs", "1", "--json", "-"];
+    let output = pagewise()
+        .args(options)
+        .args(["--", "sleep", "0.05"])
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    assert_eq!(json["runs"], 1);
+}
+
+#[test]
+fn the_table_is_there_when_the_file_cannot_be_written() {
+    let options = ["compare", "--quiet", "--runs", "1", "--json", "/dev/full"];
+    let output = pagewise()
+        .args(options)
+        .args(["--", "sleep", "0.05"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output).contains("auto / plain"), "{}", text(&output));
+    let said = errors(&output);
+    assert!(said.contains("cannot write /dev/full"), "{said}");
+    assert!(said.contains("figures are on standard output"), "{said}");
+}
+
+/// A shell's background process becomes this one's child by exec.
+#[test]
+fn processes_that_were_there_before_are_neither_counted_nor_ended() {
+    let script = "sleep 5 > /dev/null 2>&1 & echo $!; exec \"$0\" compare --quiet --runs 1 --with plain --json - -- sh -c 'sleep 0.1'";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&output);
+    let (process, json) = said.split_once('\n').unwrap();
+    let process = nix::unistd::Pid::from_raw(process.parse().unwrap());
+    let is_alive = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL).is_ok();
+    assert!(is_alive, "{}", errors(&output));
+    let json: Value = serde_json::from_str(json).unwrap();
+    assert_eq!(json["configurations"][0]["left_over_processes"], 0);
+}
+
+#[test]
 fn every_run_gets_the_same_input() {
     let mut child = pagewise()
         .args([

@@ -148,8 +148,55 @@ fn whole_files_are_read_within_the_same_limits() {
     let bench = Bench::new();
     let whole = whole_traces(&bench);
     assert_eq!(survive(&bench, "native", &whole[0]), COMMANDS.len());
-    // Of a collected program there is nothing to replay or to group, and no page is known.
-    assert_eq!(survive(&bench, "java", &whole[2]), COMMANDS.len() - 3);
+    // Of a collected program there is nothing to replay or to group, and no page is known: twice that is asked for.
+    assert_eq!(survive(&bench, "java", &whole[2]), COMMANDS.len() - 4);
+}
+
+/// What damage by chance hardly ever makes.
+#[test]
+fn numbers_at_their_limits_are_survived() {
+    let bench = Bench::new();
+    let (most, thread) = (u64::MAX, u32::MAX);
+    let huge = format!("allocate 1 0 {most} 0 0x0\n");
+    let twice = format!("{huge}allocate 2 0 {most} 0 0x0\nallocate 3 1 {most} 1 {most:#x}\n");
+    let many: String = (1..=3000)
+        .map(|object| format!("allocate {object} 0 {} 0 0x0\n", 1_u64 << 40))
+        .collect();
+    let frame = format!(
+        "site 0 type=- depth={most} class={most}\nframe {most:#x} symbol=f file=- line={} module=/a build=-\n",
+        u32::MAX
+    );
+    for (what, lines) in [
+        ("the largest block", format!("{huge}free 1\n")),
+        ("more than an address space", format!("{twice}free 1\n")),
+        ("many large blocks", format!("{many}{frame}")),
+        ("a late time", format!("time {most}\n{huge}{frame}")),
+        (
+            "the last thread",
+            format!("allocate 1 0 16 {thread} 0x10\n"),
+        ),
+        (
+            "the largest counts",
+            format!(
+                "property dropped-allocations {most}\nproperty dropped-frees {most}\n\
+                 property sample-bytes {most}\n{huge}"
+            ),
+        ),
+    ] {
+        let text = format!("pagewise-trace 1 addresses\n{lines}");
+        fs::write(bench.path("limits.txt"), text).unwrap();
+        let output = limited(&bench, &["convert", "limits.txt", "-o", "limits.trace"]);
+        let code = output.status.code();
+        assert!(
+            matches!(code, Some(0 | REFUSED)),
+            "{what}: {}",
+            errors(&output)
+        );
+        if code == Some(0) {
+            let bytes = fs::read(bench.path("limits.trace")).unwrap();
+            survive(&bench, what, &bytes);
+        }
+    }
 }
 
 #[test]

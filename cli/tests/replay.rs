@@ -257,6 +257,42 @@ fn the_recorded_pace_can_be_kept() {
     assert!(slow["wall_seconds"].as_f64().unwrap() >= 0.5);
 }
 
+/// Operations come one by one as they did, not together whenever memory is looked at.
+#[test]
+fn between_two_looks_the_pace_is_kept_too() {
+    let bench = new_bench();
+    let mut lines = String::new();
+    for object in 1..=100 {
+        let time = object * 20_000_000;
+        writeln!(lines, "time {time}\nallocate {object} 0 1000000 0").unwrap();
+    }
+    bench.trace(&lines);
+    let mut child = bench
+        .pagewise()
+        .args(["trace", "replay", "--allocator", "glibc", "--pace", "1"])
+        .args(["--samples", "1", "--json", "x.json", "x.trace"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut looks_between = 0;
+    while child.try_wait().unwrap().is_none() {
+        let kilobytes = resident_of_child(child.id()).unwrap_or(0);
+        looks_between += u32::from((20_000..80_000).contains(&kilobytes));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(looks_between >= 5, "{looks_between}");
+}
+
+fn resident_of_child(process: u32) -> Option<u64> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).ok()?;
+    let child = children.split_ascii_whitespace().next()?;
+    let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
 // --- what is hostile ----------------------------------------------------------------
 
 #[test]

@@ -555,6 +555,46 @@ fn an_unwritable_curve_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn one_file_that_cannot_be_written_costs_neither_the_other_nor_the_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let curve = folder.path().join("x.csv");
+    let output = output(&[
+        "run",
+        "--quiet",
+        "--json",
+        "/dev/full",
+        "--curve",
+        curve.to_str().unwrap(),
+        "--",
+        "sleep",
+        "0.2",
+    ]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = errors(&output);
+    assert!(said.contains("pagewise: peak "), "{said}");
+    assert!(said.contains("cannot write /dev/full"), "{said}");
+    assert!(
+        fs::read_to_string(curve)
+            .unwrap()
+            .starts_with("seconds,bytes\n")
+    );
+}
+
+#[test]
+fn two_results_do_not_go_to_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x");
+    for file in ["-", file.to_str().unwrap()] {
+        fails_with(
+            &["run", "--json", file, "--curve", file, "--", "true"],
+            125,
+            "both write to",
+        );
+    }
+    assert!(!file.exists());
+}
+
+#[test]
 fn time_in_the_kernel_is_part_of_the_cpu_time() {
     let figures = figures(
         &["--policy", "plain"],

@@ -114,6 +114,82 @@ fn signals_ignored_by_our_caller_stay_ignored() {
     assert_eq!(common::text(&output), "alive\n");
 }
 
+/// As under nohup, when its user logs out.
+#[test]
+fn a_signal_that_our_caller_ignores_ends_no_comparison() {
+    let script = "trap '' HUP; exec \"$0\" compare --quiet --runs 1 --with plain -- sh -c 'echo same; sleep 1'";
+    let child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_pagewise")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    send(child.id() as i32, libc::SIGHUP);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", common::errors(&output));
+    assert!(common::text(&output).contains("plain"));
+}
+
+#[test]
+fn what_a_command_sends_to_its_whole_group_ends_no_comparison() {
+    let script = "trap '' TERM; kill -TERM 0; sleep 0.1; echo same";
+    let output = pagewise()
+        .args(["compare", "--quiet", "--runs", "1", "--with", "plain"])
+        .args(["--", "sh", "-c", script])
+        .process_group(0)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", common::errors(&output));
+}
+
+#[test]
+fn a_command_gets_the_pipe_signal_as_our_caller_had_it() {
+    for (ignored, before) in [(true, "trap '' PIPE; "), (false, "")] {
+        let script = format!("{before}exec \"$0\" run --quiet -- grep SigIgn /proc/self/status");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script, env!("CARGO_BIN_EXE_pagewise")])
+            .env("PAGEWISE_LIBRARY", common::stand_in());
+        let mask = common::text(&command.output().unwrap());
+        let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+        let is_ignored = mask & (1 << (libc::SIGPIPE - 1)) != 0;
+        assert_eq!(is_ignored, ignored, "{mask:x}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_result_that_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("mkfifo")
+        .arg(folder.path().join("x.trace"))
+        .status();
+    assert!(made.unwrap().success());
+    // The one waits for its input, the other for somebody to write the trace.
+    for words in [
+        &["compare", "--json", "x.json", "--", "true"][..],
+        &["trace", "stat", "--json", "x.json", "x.trace"],
+        &["trace", "report", "--html", "x.html", "x.trace"],
+    ] {
+        let mut child = pagewise()
+            .args(words)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _open = child.stdin.take();
+        std::thread::sleep(Duration::from_millis(300));
+        send(child.id() as i32, libc::SIGTERM);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let left = fs::read_dir(folder.path()).unwrap();
+        let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["x.trace"], "{words:?}");
+    }
+}
+
 #[test]
 fn a_caller_that_ignores_its_children_gets_the_status_all_the_same() {
     let script = "import os,signal,sys

@@ -416,7 +416,13 @@ fn programs_that_cannot_be_recorded_are_refused() {
 #[test]
 fn an_unwritable_target_is_said_before_anything_runs() {
     let bench = new_bench();
-    for target in ["/nonexistent/x.trace", "/proc/x.trace", "-", "/tmp"] {
+    for target in [
+        "/nonexistent/x.trace",
+        "/proc/x.trace",
+        "-",
+        "/tmp",
+        "/dev/null",
+    ] {
         let output = bench
             .pagewise()
             .args(["trace", "record", "-o", target, "--", "touch"])
@@ -453,7 +459,13 @@ fn an_older_trace_stays_until_the_new_one_is_complete() {
         .names()
         .into_iter()
         .find(|name| name.starts_with(".pagewise-recording"));
-    let output = bench.run(&["convert", &kept.unwrap(), "-o", "again.trace"]);
+    let kept = kept.unwrap();
+    // It becomes traces alone; other forms are made of those.
+    let next = format!(
+        "pagewise trace convert {kept} -o x.trace; then pagewise trace convert x.trace -o x.pb.gz"
+    );
+    bench.refused(&["convert", &kept, "-o", "x.pb.gz"], &next);
+    let output = bench.run(&["convert", &kept, "-o", "again.trace"]);
     assert!(output.status.success(), "{}", errors(&output));
     let shown = text(&bench.run(&["show", "--properties", "again.trace"]));
     assert!(shown.contains("command: sleep 5"), "{shown}");
@@ -657,8 +669,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let bench = new_bench();
     sparse_trace(&bench);
     let pagewise = env!("CARGO_BIN_EXE_pagewise");
-    for words in ["show sparse.trace", "convert sparse.trace -o -"] {
-        let line = format!("{pagewise} trace {words} | head -n 1; echo ${{PIPESTATUS[0]}}");
+    for words in [
+        "show sparse.trace",
+        "convert sparse.trace -o -",
+        "convert sparse.txt --to binary -o -",
+    ] {
+        let line =
+            format!("{pagewise} trace {words} | (exec <&-; sleep 0.3); echo ${{PIPESTATUS[0]}}");
         let output = Command::new("bash")
             .args(["-c", &line])
             .current_dir(bench.path("."))
@@ -672,6 +689,137 @@ fn a_reader_that_has_seen_enough_is_no_error() {
             errors(&output)
         );
         assert!(output.stderr.is_empty(), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn a_result_without_room_is_no_fault_of_the_trace() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    for words in [
+        &["convert", "sparse.txt", "--to", "binary", "-o", "/dev/full"][..],
+        &[
+            "convert",
+            "sparse.trace",
+            "--to",
+            "binary",
+            "-o",
+            "/dev/full",
+        ],
+        &["convert", "sparse.trace", "--to", "text", "-o", "/dev/full"],
+        &["convert", "sparse.trace", "--to", "csv", "-o", "/dev/full"],
+        &[
+            "convert",
+            "sparse.trace",
+            "--to",
+            "pprof",
+            "-o",
+            "/dev/full",
+        ],
+        &["report", "--html", "/dev/full", "sparse.trace"],
+        &["stat", "--json", "/dev/full", "sparse.trace"],
+    ] {
+        bench.refused(words, "cannot write /dev/full: No space left");
+    }
+    // What can be told is told.
+    let output = bench.run(&["stat", "--json", "/dev/full", "sparse.trace"]);
+    assert!(text(&output).contains("6,300"), "{}", text(&output));
+    assert!(errors(&output).contains("the figures are on standard output"));
+}
+
+/// The error comes while the trace is still being read.
+#[test]
+fn a_large_result_without_room_is_no_fault_of_the_trace_either() {
+    let bench = new_bench();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
+    lines.extend((1..=200_000).map(|object| {
+        let (size, address) = (random.u32(..), random.u64(..));
+        format!("allocate {object} 0 {size} 0 {address:#x}")
+    }));
+    bench.convert("large", &lines.join("\n"));
+    assert!(fs::metadata(bench.path("large.trace")).unwrap().len() > 1 << 20);
+    for words in [
+        ["convert", "large.txt", "--to", "binary", "-o", "/dev/full"],
+        [
+            "convert",
+            "large.trace",
+            "--to",
+            "binary",
+            "-o",
+            "/dev/full",
+        ],
+        ["convert", "large.trace", "--to", "text", "-o", "/dev/full"],
+    ] {
+        bench.refused(&words, "cannot write /dev/full: No space left");
+    }
+}
+
+#[test]
+fn a_pipe_stays_a_pipe() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    let line = format!(
+        "mkfifo p; cat p > copy.txt & {} trace convert sparse.trace --to text -o p; wait; test -p p",
+        env!("CARGO_BIN_EXE_pagewise")
+    );
+    let output = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(bench.path("."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    bench.run(&["convert", "sparse.trace", "-o", "plain.txt"]);
+    assert_eq!(
+        fs::read(bench.path("copy.txt")).unwrap(),
+        fs::read(bench.path("plain.txt")).unwrap()
+    );
+    bench.refused(&["record", "-o", "p", "--", "true"], "p is no file");
+}
+
+#[test]
+fn results_overwrite_neither_what_is_read_nor_each_other() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    fs::write(bench.path("r.json"), "{}").unwrap();
+    let simulate = [
+        "simulate",
+        "--readings",
+        "r.json",
+        "--json",
+        "./r.json",
+        "sparse.trace",
+    ];
+    bench.refused(&simulate, "r.json is the trace itself, or read with it");
+    assert_eq!(fs::read(bench.path("r.json")).unwrap(), b"{}");
+    bench.refused(
+        &["replay", "--json", "x", "--plot", "./x", "sparse.trace"],
+        "two results would go to",
+    );
+}
+
+#[test]
+fn a_terminal_gets_no_commands_out_of_a_trace() {
+    let bench = new_bench();
+    let mut lines = String::from(
+        "pagewise-trace 1 addresses\nproperty command a%1B[2Jb%0Ac\nproperty x%1By z%1B\n",
+    );
+    for object in 1..=100 {
+        lines.push_str(&format!("allocate {object} 0 16 0 {:#x}\n", object * 4096));
+    }
+    lines.push_str("free 1\nsite 0 type=- depth=- class=16\n");
+    lines.push_str("frame 0x10 symbol=f%1B[31m file=- line=0 module=/x build=-\n");
+    bench.convert("hostile", &lines);
+    for words in [
+        &["stat", "hostile.trace"][..],
+        &["stat", "--split", "hostile.trace"],
+        &["show", "--sites", "hostile.trace"],
+        &["show", "--properties", "hostile.trace"],
+        &["report", "hostile.trace"],
+    ] {
+        let shown = text(&bench.run(words));
+        assert!(shown.contains('\u{fffd}'), "{words:?}: {shown}");
+        assert!(!shown.contains('\u{1b}'), "{words:?}: {shown}");
     }
 }
 
@@ -768,6 +916,10 @@ fn a_report_needs_addresses() {
         errors(&output).contains("it has no addresses"),
         "{}",
         errors(&output)
+    );
+    bench.refused(
+        &["stat", "--at", "pinned", "x.trace"],
+        "it has no addresses",
     );
     assert_eq!(bench.names(), ["x.trace", "x.txt"]);
 }

@@ -59,8 +59,12 @@ impl Interval {
     }
 }
 
+/// 0 of nothing, whose sum is -0.
 pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    match values.len() {
+        0 => 0.0,
+        count => values.iter().sum::<f64>() / count as f64,
+    }
 }
 
 /// The mean of several runs.
@@ -110,6 +114,7 @@ mod tests {
     #[test]
     fn equal_runs_have_no_spread() {
         assert_eq!(of_mean(&[3.0; 5]), Interval::point(3.0));
+        assert!(of_mean(&[]).mean.is_sign_positive());
         assert_eq!(of_ratio(&[1.0; 5], &[2.0; 5]), Some(Interval::point(0.5)));
     }
 

@@ -581,4 +581,26 @@ fn sites_of_two_traces_are_matched_by_what_is_known_of_them() {
     let (one, other) = (table(&["a", "b", "c"]), table(&["c", "x", "a", "a"]));
     assert_eq!(one.numbers_in(&other), [Some(2), None, Some(0)]);
     assert_eq!(one.numbers_in(&SiteTable::new()), [None; 3]);
+
+    // Stacks are the same by what they say, however the two tables number it.
+    let stacks = |order: [[&str; 2]; 2]| {
+        let mut table = SiteTable::new();
+        for paths in order {
+            let frame = |path| Frame {
+                module: Module { path, build_id: "" },
+                ..Frame::default()
+            };
+            let site = Site {
+                frames: paths.map(frame).into(),
+                ..Site::default()
+            };
+            table.add(&site).unwrap();
+        }
+        table
+    };
+    let (one, other) = (
+        stacks([["a", "b"], ["b", "b"]]),
+        stacks([["b", "a"], ["a", "b"]]),
+    );
+    assert_eq!(one.numbers_in(&other), [Some(1), None]);
 }

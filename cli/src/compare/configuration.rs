@@ -2,7 +2,7 @@
 
 use super::capture::{Captured, Difference};
 use crate::policy::Policy;
-use crate::report::json::Configuration;
+use crate::report::json::{Configuration, Source};
 use crate::trial::Trial;
 
 pub struct Series {
@@ -57,8 +57,8 @@ impl Series {
         self.trials.iter().any(|trial| !trial.has_succeeded())
     }
 
-    pub fn figures(&self) -> Configuration {
-        Configuration::of(&self.name, &self.trials, self.difference.is_none())
+    pub fn figures(&self, source: Source) -> Configuration {
+        Configuration::of(&self.name, &self.trials, self.difference.is_none(), source)
     }
 }
 

@@ -5,19 +5,19 @@ mod configuration;
 mod progress;
 mod verdict;
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 
 use self::capture::{Input, Reference};
 use self::configuration::Series;
 use self::progress::Progress;
 use crate::commandline::CompareArguments;
-use crate::failure::Failure;
-use crate::launch::signals::Gate;
+use crate::launch::signals::{Gate, Interrupted};
 use crate::launch::supervise;
-use crate::report::json::{CompareReport, Configuration, Destination, Ratio, SCHEMA};
+use crate::report::json::{CompareReport, Configuration, Destination, SCHEMA, Source, publish};
 use crate::report::{style, table};
 use crate::run::{check_options, mention_killed_run, prepare, text_of};
 use crate::trial::{self, Setting};
@@ -32,12 +32,12 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     let common = &arguments.common;
     check_options(&common.options)?;
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
-    let destination = common.json.as_deref().map(Destination::open).transpose()?;
     for policy in &arguments.policies {
         mention_killed_run(*policy);
     }
     // Before signals are held back, so that Ctrl-C ends a wait for input.
     let input = Input::read().context("cannot read standard input")?;
+    let destination = common.json.as_deref().map(Destination::open).transpose()?;
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
@@ -50,7 +50,7 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     match outcome? {
         Outcome::Interrupted(signal) => {
             tell("interrupted: no figures");
-            Ok(Ending::Signal(signal))
+            Ok(Ending::Signal(signal as i32))
         }
         Outcome::Complete => report(arguments, &text_of(common), &series, destination),
     }
@@ -58,7 +58,7 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
 
 enum Outcome {
     Complete,
-    Interrupted(i32),
+    Interrupted(Signal),
 }
 
 /// Round by round, so that a change of the machine's mood meets every configuration. Every second round
@@ -79,7 +79,7 @@ fn run_all(
         }
         for index in order {
             if let Some(signal) = setting.gate.pending_end() {
-                return Ok(Outcome::Interrupted(signal as i32));
+                return Ok(Outcome::Interrupted(signal));
             }
             progress.begin(&series[index], round);
             if let Some(signal) = run_one(setting, &mut series[index], input, &mut reference)? {
@@ -101,12 +101,18 @@ fn run_one(
     series: &mut Series,
     input: &Input,
     reference: &mut Reference,
-) -> Result<Option<i32>> {
+) -> Result<Option<Signal>> {
     let captured = capture::Captured::new().context("cannot make a temporary file for output")?;
     let streams = captured.streams(input).context("cannot capture output")?;
-    let trial = trial::run(setting, series.policy, streams)?;
-    if let Some(signal) = trial.ended.interrupted {
-        return Ok(Some(signal as i32));
+    let trial = match trial::run(setting, series.policy, streams) {
+        Ok(trial) => trial,
+        Err(error) => match error.downcast::<Interrupted>() {
+            Ok(Interrupted(signal)) => return Ok(Some(signal)),
+            Err(error) => return Err(error),
+        },
+    };
+    if trial.ended.interrupted.is_some() {
+        return Ok(trial.ended.interrupted);
     }
     let difference = reference
         .compare(&captured)
@@ -122,69 +128,38 @@ fn report(
     destination: Option<Destination>,
 ) -> Result<Ending> {
     let has_failed = series.iter().any(Series::has_failed);
-    let configurations: Vec<Configuration> = series.iter().map(Series::figures).collect();
+    let source = Source::of(series.iter().flat_map(|one| &one.trials));
+    let configurations: Vec<Configuration> = series.iter().map(|one| one.figures(source)).collect();
     let control = configuration::control(series);
     let ratios = if has_failed {
         Vec::new()
     } else {
         verdict::ratios(&configurations, control)
     };
-    let shown = if has_failed {
-        verdict::failures(series)
+    let figures = CompareReport {
+        schema: SCHEMA,
+        command,
+        runs: arguments.runs as usize,
+        configurations: &configurations,
+        ratios: &ratios,
+        aa_control: control
+            .map(|(one, other)| [one, other].map(|index| configurations[index].name.clone())),
+    };
+    let written = if has_failed {
+        tell(&verdict::failures(series));
+        let kept = "which runs failed is on standard error";
+        destination.map_or(Ok(()), |destination| destination.write(&figures, kept))
     } else {
         let has_colour = style::allows_colour(&io::stdout());
         let mut text = table::render(&configurations, &ratios, has_colour);
         text.push_str(&verdict::notes(series, &configurations, &ratios));
-        text
+        publish(&(text + "\n"), destination, &figures)
     };
-    show(&shown, has_failed)?;
     let differs = verdict::tell_differences(series);
-    if let Some(destination) = destination {
-        write(
-            destination,
-            arguments,
-            command,
-            &configurations,
-            &ratios,
-            control,
-        )?;
-    }
+    written?;
     Ok(Ending::Exit(match (has_failed, differs) {
         (true, _) => EXIT_RUN_FAILED,
         (false, true) => EXIT_OUTPUT_DIFFERS,
         (false, false) => 0,
     }))
-}
-
-/// A reader that has gone away, such as `head`, is no error.
-fn show(text: &str, is_error: bool) -> Result<()> {
-    if is_error {
-        tell(text);
-        return Ok(());
-    }
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the table")
-        }
-        _ => Ok(()),
-    }
-}
-
-fn write(
-    destination: Destination,
-    arguments: &CompareArguments,
-    command: &[String],
-    configurations: &[Configuration],
-    ratios: &[Ratio],
-    control: Option<(usize, usize)>,
-) -> Result<(), Failure> {
-    destination.write(&CompareReport {
-        schema: SCHEMA,
-        command,
-        runs: arguments.runs as usize,
-        configurations,
-        ratios,
-        aa_control: control
-            .map(|(one, other)| [one, other].map(|index| configurations[index].name.clone())),
-    })
 }

@@ -50,8 +50,10 @@ fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
         let values = |of: &Configuration| of.measurements.iter().map(figure).collect::<Vec<_>>();
         bootstrap::of_ratio(&values(of), &values(to))
     };
-    // Memory that was never sampled has no ratio.
-    let is_measured = [of, to].iter().all(|c| c.peak_bytes.low > 0.0);
+    // Rounds in which one of the two was not measured cannot be paired.
+    let is_measured = [of, to]
+        .iter()
+        .all(|c| c.measurements.iter().all(|one| one.has_memory));
     Ratio {
         name: of.name.clone(),
         to: to.name.clone(),
@@ -104,6 +106,14 @@ fn method(series: &[Series], configurations: &[Configuration]) -> String {
     if runs == 1 {
         text.push_str(" One run has no interval: --runs 10.");
     }
+    let measurements = configurations.iter().flat_map(|c| &c.measurements);
+    match measurements.filter(|one| !one.has_memory).count() {
+        0 => {}
+        1 => text.push_str(" 1 run was over before its memory could be measured: peak and average are without it."),
+        unmeasured => text.push_str(&format!(
+            " {unmeasured} runs were over before their memory could be measured: peaks and averages are without them."
+        )),
+    }
     let fewest = series
         .iter()
         .flat_map(|s| &s.trials)
@@ -134,7 +144,10 @@ fn sentence(ratio: &Ratio, series: &Series, configuration: &Configuration) -> St
 fn claim(ratio: &Ratio) -> (String, &'static str) {
     let (name, base) = (&ratio.name, &ratio.to);
     match ratio.peak {
-        None => (format!("The memory of {name} was not measured"), ";"),
+        None => (
+            format!("The memory of {name} or of {base} was not measured in every run"),
+            ";",
+        ),
         Some(_) if ratio.undecided.contains(&"peak") => (
             format!(
                 "Whether {name}'s peak differs from {base}'s is undecided (two runs of the same configuration differ as much)"
@@ -207,6 +220,7 @@ pub fn tell_differences(series: &[Series]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::json::tests::{configuration, trial};
 
     fn with_peak(low: f64, high: f64) -> Ratio {
         Ratio {
@@ -223,6 +237,18 @@ mod tests {
             undecided: Vec::new(),
             is_control: false,
         }
+    }
+
+    #[test]
+    fn a_run_without_a_sample_makes_no_ratio() {
+        let of = |name, trials: &[Trial]| configuration(name, trials);
+        let plain = of("plain", &[trial(5, 200, None), trial(5, 200, None)]);
+        let peak = |one: &Configuration| ratio(one, &plain).peak.map(|peak| peak.mean);
+        let whole = of("auto", &[trial(5, 100, None), trial(5, 100, None)]);
+        assert_eq!(peak(&whole), Some(0.5));
+        let short = of("auto", &[trial(5, 100, None), trial(0, 0, Some(900))]);
+        assert_eq!(peak(&short), None);
+        assert!(ratio(&short, &plain).wall.is_some());
     }
 
     #[test]

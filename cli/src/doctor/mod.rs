@@ -6,16 +6,16 @@ mod machine;
 mod memory;
 mod probes;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anstyle::AnsiColor;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use crate::Ending;
 use crate::commandline::DoctorArguments;
-use crate::report::json::{Destination, SCHEMA};
+use crate::report::json::{Destination, SCHEMA, publish};
 use crate::report::style;
 
 /// One thing that was looked at.
@@ -80,15 +80,11 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<Ending> {
         .map(Destination::open)
         .transpose()?;
     let findings = examine(&Files::below(&arguments.root));
-    if let Some(destination) = destination {
-        destination.write(&Report {
-            schema: SCHEMA,
-            findings: &findings,
-        })?;
-    }
-    if arguments.json.as_deref() != Some(Path::new("-")) {
-        show(&findings)?;
-    }
+    let figures = Report {
+        schema: SCHEMA,
+        findings: &findings,
+    };
+    publish(&text(&findings), destination, &figures)?;
     let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
     Ok(Ending::Exit(u8::from(is_bad)))
 }
@@ -103,19 +99,11 @@ fn examine(files: &Files) -> Vec<Finding> {
     findings
 }
 
-fn show(findings: &[Finding]) -> Result<()> {
+fn text(findings: &[Finding]) -> String {
     let has_colour = style::allows_colour(&io::stdout());
-    let mut text = String::new();
     let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
-    for finding in findings {
-        text.push_str(&line(finding, width, has_colour));
-    }
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the findings")
-        }
-        _ => Ok(()),
-    }
+    let lines = findings.iter().map(|one| line(one, width, has_colour));
+    lines.collect()
 }
 
 fn line(finding: &Finding, width: usize, has_colour: bool) -> String {

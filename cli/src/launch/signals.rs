@@ -5,6 +5,7 @@
 //! this process alone is passed on.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
@@ -32,6 +33,31 @@ const ENDING: &[Signal] = &[
 /// si_code of a signal that the kernel itself, such as the terminal, has sent.
 const SI_KERNEL: i32 = 0x80;
 
+/// Was SIGPIPE ignored by whoever started us?
+static IGNORED_PIPES: AtomicBool = AtomicBool::new(false);
+
+/// Rust ignores SIGPIPE before main, and gives every command the default: what was there before is known only to what runs earlier.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_EARLY: extern "C" fn() = look_early;
+
+extern "C" fn look_early() {
+    IGNORED_PIPES.store(is_ignored(Signal::SIGPIPE), Ordering::Relaxed);
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: all zero bytes are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed, and `action` is a valid place for the answer.
+    let result = unsafe { libc::sigaction(signal as i32, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// A signal asked to end while no command was running.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted(pub Signal);
+
 /// While it exists, signals wait to be fetched instead of ending this process.
 pub struct Gate {
     watched: SigSet,
@@ -55,7 +81,9 @@ impl Arrival {
 impl Gate {
     /// To be called before any thread is started: threads inherit the mask.
     pub fn close() -> io::Result<Self> {
-        let watched: SigSet = WATCHED.iter().copied().collect();
+        // What our caller ignores is none of our business, as under nohup; our children's ends are.
+        let is_watched = |signal: &Signal| *signal == Signal::SIGCHLD || !is_ignored(*signal);
+        let watched: SigSet = WATCHED.iter().copied().filter(is_watched).collect();
         let mut original = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&watched), Some(&mut original))?;
         // Ignored by whoever started us, children would vanish without leaving their status.
@@ -70,15 +98,22 @@ impl Gate {
     }
 
     /// Gives the command the signal state that this process was started with. For use between fork and
-    /// exec: it makes two system calls and nothing else.
+    /// exec: it makes a few system calls and nothing else.
     pub fn restore_in_child(&self) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
         let original = self.original;
         let ignored_children = self.ignored_children;
+        let ignored_pipes = IGNORED_PIPES.load(Ordering::Relaxed);
         move || {
-            if ignored_children {
-                let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-                // SAFETY: ignoring runs no code of ours.
-                unsafe { sigaction(Signal::SIGCHLD, &ignore) }?;
+            for (signal, is_to_be_ignored) in [
+                (Signal::SIGCHLD, ignored_children),
+                (Signal::SIGPIPE, ignored_pipes),
+            ] {
+                if is_to_be_ignored {
+                    let ignore =
+                        SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+                    // SAFETY: ignoring runs no code of ours.
+                    unsafe { sigaction(signal, &ignore) }?;
+                }
             }
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&original), None)?;
             Ok(())
@@ -87,6 +122,10 @@ impl Gate {
 
     /// The next signal, or none when the time is over.
     pub fn wait(&self, timeout: Duration) -> Option<Arrival> {
+        Self::fetch(&self.watched, timeout)
+    }
+
+    fn fetch(watched: &SigSet, timeout: Duration) -> Option<Arrival> {
         let time = libc::timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -95,11 +134,21 @@ impl Gate {
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: the three pointers are valid for the call.
         let number =
-            unsafe { libc::sigtimedwait(self.watched.as_ref(), &raw mut info, &raw const time) };
+            unsafe { libc::sigtimedwait(watched.as_ref(), &raw mut info, &raw const time) };
         let signal = Signal::try_from(number).ok()?;
         // SAFETY: si_pid is set for signals that a process has sent.
         let sender = (info.si_code != SI_KERNEL).then(|| unsafe { info.si_pid() });
         Some(Arrival { signal, sender })
+    }
+
+    /// To be asked right before a command is started: the terminal's Ctrl-C has not reached it, and would be lost. Other signals wait
+    /// for it.
+    pub fn check_before_start(&self) -> Result<(), Interrupted> {
+        let ending: SigSet = ENDING.iter().copied().collect();
+        match Self::fetch(&ending, Duration::ZERO) {
+            Some(arrival) => Err(Interrupted(arrival.signal)),
+            None => Ok(()),
+        }
     }
 
     /// A request to end that arrived while no command was running.
@@ -153,6 +202,21 @@ mod tests {
     fn signals_have_names() {
         assert_eq!(in_words(9), "signal 9 (SIGKILL)");
         assert_eq!(in_words(40), "signal 40");
+    }
+
+    #[test]
+    fn a_request_to_end_is_seen_before_the_start_and_others_wait() {
+        let gate = Gate::close().expect("gate");
+        assert!(gate.check_before_start().is_ok());
+        // Raised for this thread alone: the other tests' do not notice.
+        for signal in [Signal::SIGUSR1, Signal::SIGTERM] {
+            nix::sys::signal::raise(signal).expect("raised");
+        }
+        let interrupted = gate.check_before_start().expect_err("SIGTERM");
+        assert_eq!(interrupted.0, Signal::SIGTERM);
+        assert!(gate.check_before_start().is_ok());
+        let next = gate.wait(Duration::ZERO).map(|arrival| arrival.signal);
+        assert_eq!(next, Some(Signal::SIGUSR1));
     }
 
     #[test]

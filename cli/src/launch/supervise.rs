@@ -10,7 +10,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::signals::{Arrival, Gate};
-use crate::measure::process_tree;
+use crate::measure::process_tree::{self, Strangers};
 
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -79,6 +79,7 @@ pub struct Ended {
 pub struct Running<'a> {
     gate: &'a Gate,
     process: Pid,
+    strangers: Strangers,
     deadline: Option<Instant>,
     usage: Usage,
     interrupted: Option<Signal>,
@@ -94,12 +95,14 @@ pub fn adopt_orphans() -> io::Result<()> {
 }
 
 impl<'a> Running<'a> {
-    /// `entrance` is a cgroup's cgroup.procs, opened for writing.
+    /// `entrance` is a cgroup's cgroup.procs, opened for writing. There is no deadline when `timeout` reaches beyond all time.
+    /// `strangers` is what there was before.
     pub fn start(
         command: &mut Command,
         gate: &'a Gate,
         entrance: Option<i32>,
         timeout: Option<Duration>,
+        mut strangers: Strangers,
     ) -> io::Result<Self> {
         let restore_signals = gate.restore_in_child();
         // SAFETY: the closure makes async-signal-safe system calls only.
@@ -113,10 +116,14 @@ impl<'a> Running<'a> {
             })
         };
         let child = command.spawn()?;
+        let process = i32::try_from(child.id()).map_err(io::Error::other)?;
+        // The number may have been one's that has ended since.
+        strangers.remove(process);
         Ok(Self {
             gate,
-            process: Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?),
-            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            process: Pid::from_raw(process),
+            strangers,
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             usage: Usage::default(),
             interrupted: None,
             timed_out: false,
@@ -145,7 +152,7 @@ impl<'a> Running<'a> {
     /// Accounts for descendants that outlive the command; with `end_left_over` they are made to end.
     pub fn settle(mut self, end: End, at: Instant, end_left_over: bool) -> Ended {
         self.reap_orphans();
-        let left_over = process_tree::descendants(own_process());
+        let left_over = self.strangers.others();
         if end_left_over {
             self.end_all(&left_over);
         } else {
@@ -164,7 +171,7 @@ impl<'a> Running<'a> {
     /// Collects every process that has ended; returns the command's own end when it is among them.
     fn reap(&mut self) -> io::Result<Option<End>> {
         while let Some((process, end, usage)) = wait_without_blocking()? {
-            self.usage.add(&usage);
+            self.count(process, &usage);
             if process == self.process {
                 return Ok(Some(end));
             }
@@ -173,8 +180,14 @@ impl<'a> Running<'a> {
     }
 
     fn reap_orphans(&mut self) {
-        while let Ok(Some((_, _, usage))) = wait_without_blocking() {
-            self.usage.add(&usage);
+        while let Ok(Some((process, _, usage))) = wait_without_blocking() {
+            self.count(process, &usage);
+        }
+    }
+
+    fn count(&mut self, process: Pid, usage: &libc::rusage) {
+        if !self.strangers.remove(process.as_raw()) {
+            self.usage.add(usage);
         }
     }
 
@@ -196,7 +209,7 @@ impl<'a> Running<'a> {
         } else {
             Signal::SIGTERM
         };
-        for process in process_tree::descendants(own_process()) {
+        for process in self.strangers.others() {
             send(process, signal);
         }
         self.timed_out = true;
@@ -207,10 +220,14 @@ impl<'a> Running<'a> {
         if arrival.signal == Signal::SIGCHLD {
             return;
         }
-        if arrival.asks_to_end() {
+        let is_of_the_command = arrival
+            .sender
+            .is_some_and(|sender| self.strangers.others().contains(&sender));
+        // A command that signals its whole process group means its own.
+        if arrival.asks_to_end() && !is_of_the_command {
             self.interrupted = Some(arrival.signal);
         }
-        if self.is_to_be_forwarded(arrival) {
+        if self.is_to_be_forwarded(arrival) && !is_of_the_command {
             send(self.process.as_raw(), arrival.signal);
         }
         if arrival.signal == Signal::SIGTSTP {
@@ -219,15 +236,10 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The terminal's signals have reached the command already. So have those that it sent itself, and
-    /// those still waiting for it, which were sent to the whole process group.
+    /// The terminal's signals have reached the command already. So have those still waiting for it, which were sent to the whole
+    /// process group.
     fn is_to_be_forwarded(&self, arrival: Arrival) -> bool {
-        let Some(sender) = arrival.sender else {
-            return false;
-        };
-        let process = self.process.as_raw();
-        !process_tree::descendants(own_process()).contains(&sender)
-            && !is_pending(process, arrival.signal)
+        arrival.sender.is_some() && !is_pending(self.process.as_raw(), arrival.signal)
     }
 
     fn end_all(&mut self, left_over: &[i32]) {
@@ -237,7 +249,7 @@ impl<'a> Running<'a> {
         let deadline = Instant::now() + GRACE;
         loop {
             self.reap_orphans();
-            let alive = process_tree::descendants(own_process());
+            let alive = self.strangers.others();
             // One that hangs in the kernel cannot be waited for.
             if alive.is_empty() || Instant::now() > deadline + GRACE {
                 return;
@@ -250,10 +262,6 @@ impl<'a> Running<'a> {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-fn own_process() -> i32 {
-    nix::unistd::getpid().as_raw()
 }
 
 fn send(process: i32, signal: Signal) {

@@ -4,7 +4,7 @@
 //! Whatever fails here, the run goes on without it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,9 +47,9 @@ impl Cgroup {
             return Self::inside(&home.folder, &home.folder, "memory.max_usage_in_bytes");
         }
         // A v2 group that holds processes cannot have controllers for its children: use a sibling,
-        // but never one that would lift a limit which is in force here.
+        // but never one that would lift limits which are in force here.
         Self::inside(&home.folder, &home.folder, "memory.peak").or_else(|| {
-            let parent = home.folder.parent().filter(|_| limit(&home).is_none())?;
+            let parent = home.folder.parent().filter(|_| !has_limits(&home.folder))?;
             Self::inside(parent, &home.folder, "memory.peak")
         })
     }
@@ -157,6 +157,25 @@ fn mount_point<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<
     })
 }
 
+/// Of those of version 2 that shape a run.
+const LIMITS: [&str; 5] = [
+    "memory.max",
+    "memory.high",
+    "memory.swap.max",
+    "cpu.max",
+    "pids.max",
+];
+
+/// One that cannot be read may be a limit.
+fn has_limits(group: &Path) -> bool {
+    LIMITS
+        .iter()
+        .any(|name| match fs::read_to_string(group.join(name)) {
+            Ok(limit) => limit.split_ascii_whitespace().next() != Some("max"),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        })
+}
+
 /// The memory limit in force for a group, if there is one, its ancestors' not considered.
 pub fn limit(location: &Location) -> Option<u64> {
     let name = if location.is_v2 {
@@ -215,6 +234,25 @@ mod tests {
         assert!(found.is_v2 && found.folder.ends_with("sys/fs/cgroup"));
         fs::write(found.folder.join("memory.max"), "max\n").expect("limit");
         assert_eq!(limit(&found), None);
+    }
+
+    #[test]
+    fn limits_of_every_kind_are_seen() {
+        let group = tempfile::tempdir().expect("folder");
+        assert!(!has_limits(group.path()), "none of the controllers");
+        for (name, none, some) in [
+            ("memory.max", "max\n", "1048576\n"),
+            ("memory.high", "max\n", "1048576\n"),
+            ("memory.swap.max", "max\n", "0\n"),
+            ("cpu.max", "max 100000\n", "50000 100000\n"),
+            ("pids.max", "max\n", "100\n"),
+        ] {
+            let file = group.path().join(name);
+            fs::write(&file, some).expect("limit");
+            assert!(has_limits(group.path()), "{name}");
+            fs::write(&file, none).expect("limit");
+            assert!(!has_limits(group.path()), "{name}");
+        }
     }
 
     #[test]

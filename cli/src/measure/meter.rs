@@ -6,8 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::curve::Curve;
+use super::process_tree::Strangers;
 use super::watch::{Baseline, PeakHunt, Watch};
-use super::{Reading, SamplerKind, process_tree, sampler};
+use super::{Reading, SamplerKind, sampler};
 
 /// The first samples follow each other quickly, for the sake of short runs.
 const FIRST_PERIOD: Duration = Duration::from_millis(1);
@@ -51,12 +52,13 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts sampling the descendants of this process.
+    /// Starts sampling the descendants of this process but the strangers.
     pub fn start(
         kind: SamplerKind,
         period: Duration,
         started: Instant,
         keeps_curve: bool,
+        strangers: Strangers,
     ) -> io::Result<Self> {
         let stop = Arc::new(Stop {
             requested: Mutex::new(false),
@@ -67,7 +69,7 @@ impl Meter {
         record.curve = keeps_curve.then(Curve::default);
         let thread = thread::Builder::new()
             .name("sampler".into())
-            .spawn(move || sample_until_stopped(period, record, &seen_by_thread))?;
+            .spawn(move || sample_until_stopped(period, record, &strangers, &seen_by_thread))?;
         Ok(Self { stop, thread })
     }
 
@@ -86,8 +88,12 @@ fn lock(flag: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
     flag.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn sample_until_stopped(period: Duration, mut record: Record, stop: &Stop) -> Record {
-    let own = nix::unistd::getpid().as_raw();
+fn sample_until_stopped(
+    period: Duration,
+    mut record: Record,
+    strangers: &Strangers,
+    stop: &Stop,
+) -> Record {
     let kind = record.kind;
     let mut sampler = sampler(kind);
     let mut pace = FIRST_PERIOD.min(period);
@@ -96,7 +102,7 @@ fn sample_until_stopped(period: Duration, mut record: Record, stop: &Stop) -> Re
     loop {
         let cpu_before = thread_cpu_time();
         let now = Instant::now();
-        let processes = process_tree::descendants(own);
+        let processes = strangers.others();
         let mut watch = Watch::on(&processes);
         let counters = watch.read();
         let reading = sampler.sample(&processes);

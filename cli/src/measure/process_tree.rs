@@ -1,4 +1,4 @@
-//! Which processes belong to the command: every descendant of this one.
+//! Which processes belong to the command: every descendant of this one but those that it had before.
 //!
 //! This process is a child subreaper, so that a daemon's orphans become its children and are found too.
 
@@ -6,21 +6,67 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
-/// All descendants of `root`, parents before children.
-pub fn descendants(root: i32) -> Vec<i32> {
-    match fs::metadata(format!("/proc/{root}/task/{root}/children")) {
-        Ok(_) => by_children_files(root),
-        // Kernels without CONFIG_PROC_CHILDREN.
-        Err(_) => by_parents(root),
+/// Descendants that this process had before it started the command, as after `sh -c 'server & exec pagewise ...'`. They are none of
+/// the command's, nor is what they start.
+#[derive(Clone, Debug, Default)]
+pub struct Strangers {
+    /// When each was started: a number may be used again.
+    started: HashMap<i32, String>,
+}
+
+impl Strangers {
+    /// All that there are.
+    pub fn now() -> Self {
+        let all = descendants(own_process(), &|_| false);
+        let started = |process| Some((process, start_of(process)?));
+        Self {
+            started: all.into_iter().filter_map(started).collect(),
+        }
+    }
+
+    /// All other descendants of this process, parents before children.
+    pub fn others(&self) -> Vec<i32> {
+        descendants(own_process(), &|process| {
+            let started = self.started.get(&process);
+            started.is_some_and(|started| start_of(process).as_ref() == Some(started))
+        })
+    }
+
+    /// Returns whether it was one.
+    pub fn remove(&mut self, process: i32) -> bool {
+        self.started.remove(&process).is_some()
     }
 }
 
-fn by_children_files(root: i32) -> Vec<i32> {
+fn own_process() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+/// All descendants of `root` but those left out and theirs, parents before children.
+fn descendants(root: i32, is_left_out: &dyn Fn(i32) -> bool) -> Vec<i32> {
+    match fs::metadata(format!("/proc/{root}/task/{root}/children")) {
+        Ok(_) => by_children_files(root, is_left_out),
+        // Kernels without CONFIG_PROC_CHILDREN.
+        Err(_) => by_parents(root, is_left_out),
+    }
+}
+
+fn by_children_files(root: i32, is_left_out: &dyn Fn(i32) -> bool) -> Vec<i32> {
+    walk(root, is_left_out, children)
+}
+
+/// Breadth first.
+fn walk(
+    root: i32,
+    is_left_out: &dyn Fn(i32) -> bool,
+    mut children: impl FnMut(i32) -> Vec<i32>,
+) -> Vec<i32> {
     let mut found = children(root);
+    found.retain(|process| !is_left_out(*process));
     let mut next = 0;
     while next < found.len() {
         let grandchildren = children(found[next]);
-        found.extend(grandchildren);
+        found.extend(grandchildren.into_iter().filter(|one| !is_left_out(*one)));
         next += 1;
     }
     found
@@ -42,20 +88,16 @@ fn children(process: i32) -> Vec<i32> {
     found
 }
 
-fn by_parents(root: i32) -> Vec<i32> {
+fn by_parents(root: i32, is_left_out: &dyn Fn(i32) -> bool) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in all_processes().unwrap_or_default() {
         if let Some(parent) = parent_of(process) {
             children.entry(parent).or_default().push(process);
         }
     }
-    let mut found = children.remove(&root).unwrap_or_default();
-    let mut next = 0;
-    while next < found.len() {
-        found.extend(children.remove(&found[next]).unwrap_or_default());
-        next += 1;
-    }
-    found
+    walk(root, is_left_out, |process| {
+        children.remove(&process).unwrap_or_default()
+    })
 }
 
 fn all_processes() -> io::Result<Vec<i32>> {
@@ -75,11 +117,21 @@ pub fn parent_of(process: i32) -> Option<i32> {
     .ok()
 }
 
-/// User and system time of one process so far, in clock ticks.
-pub fn cpu_ticks(process: i32) -> Option<u64> {
+/// When it was started: tells a process from a later one with the same number.
+pub fn start_of(process: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let field = |number| stat_field(&stat, number)?.parse::<u64>().ok();
-    Some(field(14)? + field(15)?)
+    stat_field(&stat, 22).map(str::to_owned)
+}
+
+/// User and system time so far of one process and of its children that have ended, in clock ticks.
+pub fn cpu_ticks(process: i32) -> Option<u64> {
+    ticks_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+fn ticks_in(stat: &str) -> Option<u64> {
+    (14..=17)
+        .map(|number| stat_field(stat, number)?.parse::<u64>().ok())
+        .sum()
 }
 
 /// Field of /proc/PID/stat, numbered as in proc(5). The second one, the name, may hold anything,
@@ -115,9 +167,10 @@ mod tests {
 
     #[test]
     fn stat_is_read_past_a_hostile_name() {
-        let stat = "12 (a) S 1 (b) S 77 12 12 0 -1 0 0 0 0 0 5 6 0";
+        let stat = "12 (a) S 1 (b) S 77 12 12 0 -1 0 0 0 0 0 5 6 70 800 20";
         assert_eq!(stat_field(stat, 4), Some("77"));
         assert_eq!(stat_field(stat, 14), Some("5"));
+        assert_eq!(ticks_in(stat), Some(881), "with those of its children");
         assert_eq!(stat_field("no parenthesis", 4), None);
         assert_eq!(stat_field(stat, 99), None);
     }
@@ -134,8 +187,14 @@ mod tests {
         io::BufRead::read_line(&mut io::BufReader::new(out), &mut line).expect("a line");
         let grandchild: i32 = line.trim().parse().expect("a process id");
         let root = child.id() as i32;
-        assert_eq!(by_children_files(root), [grandchild]);
-        assert_eq!(by_parents(root), [grandchild]);
+        assert_eq!(by_children_files(root, &|_| false), [grandchild]);
+        assert_eq!(by_parents(root, &|_| false), [grandchild]);
+        assert!(by_children_files(root, &|process| process == grandchild).is_empty());
+        let mut strangers = Strangers::now();
+        assert!(!strangers.others().contains(&root));
+        assert!(strangers.remove(root) && !strangers.remove(root));
+        // No longer one, and with it what it has started.
+        assert!(strangers.others().contains(&root));
         // SAFETY: the process is the one started above and not yet waited for.
         unsafe { libc::kill(grandchild, libc::SIGKILL) };
         child.wait().expect("sh ends");

@@ -1,13 +1,11 @@
 //! The JSON files of `run` and `compare`: schema 1, an interface. See docs/reference/command-line.md.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
+use super::target::{Target, is_standard};
 use crate::failure::Failure;
 use crate::measure::SamplerKind;
 use crate::statistics_block::Statistics;
@@ -60,6 +58,17 @@ pub struct Measured {
     pub wall_seconds: f64,
     pub samples: u64,
     pub cgroup_peak_bytes: Option<u64>,
+    /// Else the first two are 0.
+    #[serde(skip)]
+    pub has_memory: bool,
+}
+
+/// What figures of memory are taken from: the same for all runs that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Samples,
+    /// The kernel's, which counts the page cache as well: only where no run was long enough for a sample.
+    CgroupPeak,
 }
 
 #[derive(Serialize)]
@@ -96,14 +105,25 @@ pub struct Ratio {
     pub is_control: bool,
 }
 
+impl Source {
+    pub fn of<'a>(trials: impl Iterator<Item = &'a Trial> + Clone) -> Self {
+        let is_sampled = trials.clone().any(|trial| trial.memory.samples > 0);
+        let has_peaks = trials.clone().all(|trial| trial.cgroup_peak.is_some());
+        match !is_sampled && has_peaks {
+            true => Self::CgroupPeak,
+            false => Self::Samples,
+        }
+    }
+}
+
 impl Measured {
-    /// A run too short for a single sample has the cgroup's peak, if that.
-    pub fn of(trial: &Trial) -> Self {
-        let (peak, average) = if trial.memory.samples > 0 {
-            (trial.memory.peak.bytes as f64, trial.memory.average_bytes)
-        } else {
-            let peak = trial.cgroup_peak.unwrap_or(0) as f64;
-            (peak, peak)
+    fn of(trial: &Trial, source: Source) -> Self {
+        let (peak, average) = match source {
+            Source::Samples => (trial.memory.peak.bytes as f64, trial.memory.average_bytes),
+            Source::CgroupPeak => {
+                let peak = trial.cgroup_peak.unwrap_or(0) as f64;
+                (peak, peak)
+            }
         };
         Self {
             peak_bytes: peak,
@@ -113,17 +133,27 @@ impl Measured {
             wall_seconds: trial.wall.as_secs_f64(),
             samples: trial.memory.samples,
             cgroup_peak_bytes: trial.cgroup_peak,
+            has_memory: source == Source::CgroupPeak || trial.memory.samples > 0,
         }
     }
 }
 
 impl Configuration {
-    /// There must be at least one trial.
-    pub fn of(name: &str, trials: &[Trial], output_matches: bool) -> Self {
-        let measurements: Vec<Measured> = trials.iter().map(Measured::of).collect();
+    /// There must be at least one trial. Those whose memory was not measured are left out of its figures.
+    pub fn of(name: &str, trials: &[Trial], output_matches: bool, source: Source) -> Self {
+        let measurements: Vec<Measured> = trials
+            .iter()
+            .map(|trial| Measured::of(trial, source))
+            .collect();
         let interval = |of: fn(&Measured) -> f64| {
             bootstrap::of_mean(&measurements.iter().map(of).collect::<Vec<_>>())
         };
+        let memory = |of: fn(&Measured) -> f64| {
+            let measured = measurements.iter().filter(|one| one.has_memory);
+            bootstrap::of_mean(&measured.map(of).collect::<Vec<_>>())
+        };
+        let all: Vec<&Trial> = trials.iter().collect();
+        let sampled: Vec<&Trial> = trials.iter().filter(|t| t.memory.samples > 0).collect();
         // A failed run says more about the configuration than the successful ones.
         let telling = trials.iter().find(|trial| !trial.has_succeeded());
         let telling = telling.or(trials.last());
@@ -136,13 +166,13 @@ impl Configuration {
         let samples: u64 = trials.iter().map(|trial| trial.memory.samples).sum();
         Self {
             name: name.into(),
-            peak_bytes: interval(|m| m.peak_bytes),
-            average_bytes: interval(|m| m.average_bytes),
+            peak_bytes: memory(|m| m.peak_bytes),
+            average_bytes: memory(|m| m.average_bytes),
             cpu_seconds: interval(|m| m.cpu_seconds),
             wall_seconds: interval(|m| m.wall_seconds),
             ksmd_cpu_seconds: (!ksmd.is_empty()).then(|| bootstrap::mean(&ksmd)),
-            swap_bytes: mean(trials, |t| t.memory.swap_bytes),
-            sampler: sampler_name(trials, samples),
+            swap_bytes: mean(&sampled, |t| t.memory.swap_bytes),
+            sampler: sampler_name(trials, source),
             samples,
             missed_samples: trials.iter().map(|t| t.memory.missed_samples).sum(),
             output_matches,
@@ -151,21 +181,21 @@ impl Configuration {
             timed_out: telling.is_some_and(|trial| trial.ended.timed_out),
             preloaded: statistics.iter().any(|statistics| statistics.processes > 0),
             sample_period_seconds: bootstrap::mean(
-                &trials
+                &sampled
                     .iter()
                     .map(|trial| trial.memory.period.as_secs_f64())
                     .collect::<Vec<_>>(),
             ),
-            unmapped_snapshot_bytes: mean(trials, |t| t.memory.peak.unmapped_snapshot_bytes),
-            hugetlb_bytes: mean(trials, |t| t.memory.peak.hugetlb_bytes),
-            page_table_bytes: mean(trials, |t| t.memory.peak.page_table_bytes),
+            unmapped_snapshot_bytes: mean(&sampled, |t| t.memory.peak.unmapped_snapshot_bytes),
+            hugetlb_bytes: mean(&sampled, |t| t.memory.peak.hugetlb_bytes),
+            page_table_bytes: mean(&sampled, |t| t.memory.peak.page_table_bytes),
             cgroup_peak_bytes: trials
                 .iter()
                 .all(|trial| trial.cgroup_peak.is_some())
-                .then(|| mean(trials, |t| t.cgroup_peak.unwrap_or(0))),
+                .then(|| mean(&all, |t| t.cgroup_peak.unwrap_or(0))),
             page_faults: PageFaults {
-                minor: mean(trials, |t| t.ended.usage.minor_faults),
-                major: mean(trials, |t| t.ended.usage.major_faults),
+                minor: mean(&all, |t| t.ended.usage.minor_faults),
+                major: mean(&all, |t| t.ended.usage.major_faults),
             },
             left_over_processes: trials.iter().map(|t| t.ended.left_over).max().unwrap_or(0),
             measurements,
@@ -174,98 +204,93 @@ impl Configuration {
     }
 }
 
-fn mean(trials: &[Trial], of: impl Fn(&Trial) -> u64) -> u64 {
-    trials.iter().map(of).sum::<u64>() / trials.len().max(1) as u64
+fn mean(trials: &[&Trial], of: impl Fn(&Trial) -> u64) -> u64 {
+    trials.iter().map(|trial| of(trial)).sum::<u64>() / trials.len().max(1) as u64
 }
 
-fn sampler_name(trials: &[Trial], samples: u64) -> &'static str {
-    let has_cgroup_peak = trials.iter().any(|trial| trial.cgroup_peak.is_some());
+fn sampler_name(trials: &[Trial], source: Source) -> &'static str {
     match trials.first().map(|trial| trial.memory.kind) {
-        Some(_) if samples == 0 && has_cgroup_peak => "cgroup",
+        Some(_) if source == Source::CgroupPeak => "cgroup",
         Some(SamplerKind::Frames) => "frames",
         _ => "pss",
     }
 }
 
-/// A file of figures that appears whole or not at all, and is known to be writable before anything runs.
+/// A file of figures, known to be writable before anything runs.
 pub struct Destination {
     path: PathBuf,
-    kind: DestinationKind,
-}
-
-enum DestinationKind {
-    /// Renamed to the path once complete.
-    Whole(NamedTempFile),
-    /// A pipe or device.
-    Stream(fs::File),
-    Stdout,
+    target: Target,
 }
 
 impl Destination {
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        Self::try_open(path).map_err(|error| unwritable(path, &error))
-    }
-
-    fn try_open(path: &Path) -> io::Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self {
+        match Target::open(path) {
+            Ok(target) => Ok(Self {
                 path: path.into(),
-                kind: DestinationKind::Stdout,
-            });
-        }
-        if let Ok(metadata) = fs::metadata(path) {
-            access(path, AccessFlags::W_OK)?;
-            if !metadata.is_file() {
-                let file = fs::OpenOptions::new().write(true).open(path)?;
-                return Ok(Self {
-                    path: path.into(),
-                    kind: DestinationKind::Stream(file),
-                });
-            }
-        }
-        // A link stays a link: what it points to is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let file = tempfile::Builder::new()
-            .prefix(&format!(".{}-", name.to_string_lossy()))
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-            .tempfile_in(folder)?;
-        Ok(Self {
-            kind: DestinationKind::Whole(file),
-            path,
-        })
-    }
-
-    pub fn write(self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(value);
-        match text {
-            Ok(text) => self.write_text(&(text + "\n")),
-            Err(error) => Err(unwritable(&self.path, &error.into())),
+                target,
+            }),
+            Err(error) => Err(unwritable(path, &error)),
         }
     }
 
-    pub fn write_text(self, text: &str) -> Result<(), Failure> {
-        let path = self.path.clone();
-        self.try_write(text.as_bytes()).map_err(|error| {
-            unwritable(&path, &error).kept("the command has run; its figures are on standard error")
-        })
+    pub fn is_standard(&self) -> bool {
+        is_standard(&self.path)
     }
 
-    fn try_write(self, text: &[u8]) -> io::Result<()> {
-        match self.kind {
-            DestinationKind::Stdout => io::stdout().write_all(text),
-            DestinationKind::Stream(mut file) => file.write_all(text),
-            DestinationKind::Whole(mut file) => {
-                file.write_all(text)?;
-                file.as_file().sync_all()?;
-                file.persist(&self.path).map(drop).map_err(|e| e.error)
-            }
+    /// `kept` says what is left to the user when the file cannot be written.
+    pub fn write(self, value: &impl Serialize, kept: &str) -> Result<(), Failure> {
+        match serde_json::to_string_pretty(value) {
+            Ok(text) => self.write_text(&(text + "\n"), kept),
+            Err(error) => Err(unwritable(&self.path, &error.into()).kept(kept)),
         }
     }
+
+    pub fn write_text(mut self, text: &str, kept: &str) -> Result<(), Failure> {
+        let written = self.target.write_all(text.as_bytes());
+        written
+            .and_then(|()| self.target.finish())
+            .map_err(|error| unwritable(&self.path, &error).kept(kept))
+    }
+}
+
+/// Shows a text on standard output, unless the figures go there, and then writes the figures: where one of the two cannot be
+/// written, the other is there.
+pub fn publish(
+    text: &str,
+    destination: Option<Destination>,
+    figures: &impl Serialize,
+) -> Result<(), Failure> {
+    let Some(destination) = destination else {
+        return show(text).map_err(|error| unshown(&error));
+    };
+    if destination.is_standard() {
+        return destination.write(figures, "the figures are lost");
+    }
+    let shown = show(text);
+    let kept = match shown {
+        Ok(()) => "the figures are on standard output",
+        Err(_) => "the figures are lost",
+    };
+    let path = destination.path.clone();
+    destination.write(figures, kept)?;
+    shown.map_err(|error| unshown(&error).kept(format!("the figures are in {}", path.display())))
+}
+
+/// A reader that has gone away, such as `head`, is no error.
+fn show(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn unshown(error: &io::Error) -> Failure {
+    Failure::new(
+        format!("cannot write to standard output: {error}"),
+        "df -h, and the same again",
+    )
+    .kept("the figures are lost")
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
@@ -277,39 +302,76 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+    use crate::launch::supervise::{End, Ended, Usage};
+    use crate::measure::Reading;
+    use crate::measure::meter::Measurement;
 
-    #[test]
-    fn nothing_appears_until_it_is_complete() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("out.json");
-        let destination = Destination::open(&path).expect("writable");
-        assert!(!path.exists());
-        destination.write(&[1, 2]).expect("written");
-        let text = fs::read_to_string(&path).expect("text");
-        assert_eq!(text.split_whitespace().collect::<String>(), "[1,2]");
-        assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 1);
+    /// A run with so many samples of so much memory.
+    pub fn trial(samples: u64, bytes: u64, cgroup_peak: Option<u64>) -> Trial {
+        let peak = Reading {
+            bytes,
+            ..Reading::default()
+        };
+        Trial {
+            ended: Ended {
+                end: End::Exited(0),
+                at: Instant::now(),
+                usage: Usage::default(),
+                timed_out: false,
+                interrupted: None,
+                left_over: 0,
+            },
+            wall: Duration::from_secs(1),
+            memory: Measurement {
+                kind: SamplerKind::Frames,
+                peak,
+                average_bytes: bytes as f64,
+                swap_bytes: 0,
+                samples,
+                missed_samples: 0,
+                period: Duration::from_millis(20),
+                curve: None,
+            },
+            cgroup_peak,
+            ksmd_cpu: None,
+            statistics: None,
+        }
+    }
+
+    pub fn configuration(name: &str, trials: &[Trial]) -> Configuration {
+        Configuration::of(name, trials, true, Source::of(trials.iter()))
     }
 
     #[test]
-    fn a_link_stays_a_link() {
-        let folder = tempfile::tempdir().expect("folder");
-        let target = folder.path().join("target");
-        let link = folder.path().join("link");
-        fs::write(&target, "old").expect("old");
-        std::os::unix::fs::symlink(&target, &link).expect("link");
-        let destination = Destination::open(&link).expect("writable");
-        destination.write(&1).expect("written");
-        assert!(link.is_symlink());
-        assert_eq!(fs::read_to_string(&target).expect("text"), "1\n");
+    fn runs_without_a_sample_are_left_out_of_the_memorys_figures() {
+        let found = configuration("auto", &[trial(5, 100, Some(900)), trial(0, 0, Some(700))]);
+        assert_eq!(found.peak_bytes, Interval::point(100.0));
+        assert_eq!(found.sampler, "frames");
+        assert_eq!(found.measurements[1].peak_bytes, 0.0);
+        assert!(found.measurements[0].has_memory && !found.measurements[1].has_memory);
     }
 
     #[test]
-    fn unwritable_places_are_refused_at_once() {
-        assert!(Destination::open(Path::new("/no/such/folder/x.json")).is_err());
-        assert!(Destination::open(Path::new("/tmp")).is_err());
-        assert!(Destination::open(Path::new("")).is_err());
-        assert!(Destination::open(Path::new("/dev/null")).is_ok());
+    fn the_kernels_peak_serves_where_no_run_has_a_sample() {
+        let found = configuration("auto", &[trial(0, 0, Some(700)), trial(0, 0, Some(900))]);
+        assert_eq!(found.peak_bytes.mean, 800.0);
+        assert_eq!(found.sampler, "cgroup");
+        let without = configuration("auto", &[trial(0, 0, Some(700)), trial(0, 0, None)]);
+        assert_eq!(without.sampler, "frames");
+        assert!(without.measurements.iter().all(|one| !one.has_memory));
+    }
+
+    #[test]
+    fn what_is_kept_is_said() {
+        let open = |path: &str| Destination::open(Path::new(path));
+        assert!(open("/no/such/folder/x.json").is_err());
+        let full = open("/dev/full").expect("writable");
+        let failure = full.write(&1, "the table is shown").expect_err("no room");
+        assert_eq!(failure.kept, "the table is shown");
+        assert!(failure.what.contains("/dev/full"), "{}", failure.what);
     }
 }

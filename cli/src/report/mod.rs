@@ -1,7 +1,9 @@
 //! What the user and their scripts get to see.
 
 pub mod json;
+pub mod plain;
 pub mod savings;
 pub mod style;
 pub mod table;
+pub mod target;
 pub mod units;

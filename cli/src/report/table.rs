@@ -6,6 +6,8 @@ use super::json::{Configuration, Ratio};
 use super::units;
 use pagewise_trace::bootstrap::Interval;
 
+const NOT_MEASURED: &str = "not measured";
+
 /// One row a configuration, then one row a ratio.
 pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bool) -> String {
     let mut table = Table::new();
@@ -14,8 +16,8 @@ pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bo
     for configuration in configurations {
         table.add_row([
             Cell::new(&configuration.name),
-            figure(&configuration.peak_bytes, units::bytes),
-            figure(&configuration.average_bytes, units::bytes),
+            memory(configuration, &configuration.peak_bytes),
+            memory(configuration, &configuration.average_bytes),
             figure(&configuration.cpu_seconds, units::seconds),
             figure(&configuration.wall_seconds, units::seconds),
         ]);
@@ -33,6 +35,13 @@ pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bo
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
+}
+
+fn memory(configuration: &Configuration, interval: &Interval) -> Cell {
+    match configuration.measurements.iter().any(|one| one.has_memory) {
+        true => figure(interval, units::bytes),
+        false => Cell::new(NOT_MEASURED),
+    }
 }
 
 fn figure(interval: &Interval, unit: fn(f64) -> String) -> Cell {
@@ -54,7 +63,7 @@ fn with_interval(interval: &Interval, unit: fn(f64) -> String) -> String {
 /// Green is less than the first configuration, red is more; uncoloured is no difference that was shown.
 fn ratio_figure(ratio: &Ratio, name: &str, interval: Option<Interval>, has_colour: bool) -> Cell {
     let Some(interval) = interval else {
-        return Cell::new("not measured");
+        return Cell::new(NOT_MEASURED);
     };
     let mut text = with_interval(&interval, units::ratio);
     let is_undecided = ratio.undecided.contains(&name);

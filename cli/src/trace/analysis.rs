@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use pagewise_trace::format::{Batch, TraceReader};
+use pagewise_trace::format::{Batch, Properties, TraceReader};
 use pagewise_trace::{Event, ObjectId, SiteId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -174,7 +174,7 @@ impl Heap {
     pub fn held_bytes(&self) -> f64 {
         self.pages
             .as_ref()
-            .map_or(0.0, |pages| (pages.held() * PAGE) as f64)
+            .map_or(0.0, |pages| pages.held_bytes() as f64)
     }
 }
 
@@ -219,6 +219,9 @@ pub fn analyse(
     let bar = progress::bar("reading", trace.event_count() * 2);
     let with_pages = moment == Moment::Pinned;
     let mut heap = Heap::of(trace, with_pages);
+    if with_pages && heap.pages.is_none() {
+        return Err(without_pages(path, trace.properties()));
+    }
     let mut found = Analysis::default();
     let step = (trace.event_count() / CURVE_POINTS).max(1);
     let mut sizes: FxHashMap<u64, f64> = FxHashMap::default();
@@ -290,6 +293,29 @@ pub fn heap_at(
     Ok(heap)
 }
 
+/// Of a trace that does not tell which pages its blocks hold.
+pub fn without_pages(path: &Path, properties: &Properties) -> Failure {
+    let file = path.display();
+    let (why, next) = if properties.number("sample-bytes").unwrap_or(0) > 0 {
+        ("it is a sample", "recording it again without --sample")
+    } else if properties.get("runtime") == Some("jvm") {
+        (
+            "it is of a JVM, whose collector moves and frees objects as it likes",
+            "pagewise trace simulate FILE: what other layouts of its heap would have done",
+        )
+    } else {
+        (
+            "it has no addresses, or no frees",
+            "pagewise trace stat FILE, which needs neither; pagewise trace simulate FILE, for programs with a collector",
+        )
+    };
+    Failure::new(
+        format!("{file} does not tell which pages are held: {why}"),
+        next.replace("FILE", &file.to_string()),
+    )
+    .kept("the file is unchanged")
+}
+
 impl Analysis {
     fn count(
         &mut self,
@@ -308,7 +334,7 @@ impl Analysis {
             } => {
                 let weight = heap.weight(size);
                 heap.allocate(object, site, size, address);
-                self.threads = self.threads.max(thread + 1);
+                self.threads = self.threads.max(thread.saturating_add(1));
                 *sizes.entry(size.next_power_of_two_or_max()).or_insert(0.0) += weight;
                 for figures in [&mut self.total, site_figures(&mut self.sites, site)] {
                     figures.allocations += weight;
@@ -346,11 +372,11 @@ impl Analysis {
         let Some(pages) = &heap.pages else {
             return;
         };
-        self.moment.held_bytes = (pages.held() * PAGE) as f64;
+        self.moment.held_bytes = pages.held_bytes() as f64;
         let limit = (PAGE as f64 * SPARSE) as u32;
         let sparse = |live: u32| live < limit;
         let mut figures = PageFigures {
-            held_bytes: pages.held() * PAGE,
+            held_bytes: pages.held_bytes(),
             ..PageFigures::default()
         };
         for (_, live) in pages.iter().filter(|(_, live)| sparse(*live)) {

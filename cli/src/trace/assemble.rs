@@ -75,10 +75,10 @@ pub fn assemble<W: Write>(
         threads: FxHashMap::default(),
         counts: Counts::default(),
     };
-    let mut told = 0;
+    let mut told = 0_u64;
     while let Some(record) = spool.next()? {
         let time = clock.nanoseconds(record.stamp);
-        if time >= told + TIME_STEP_NS {
+        if time >= told.saturating_add(TIME_STEP_NS) {
             told = time;
         }
         assembly.record(&record, told)?;
@@ -193,7 +193,9 @@ impl<W: Write> Assembly<W> {
             })?;
         }
         let header = &spool.header;
-        let dropped = header.dropped_allocations + header.dropped_frees;
+        let dropped = header
+            .dropped_allocations
+            .saturating_add(header.dropped_frees);
         for (name, number) in [
             ("dropped-allocations", header.dropped_allocations),
             ("dropped-frees", header.dropped_frees),

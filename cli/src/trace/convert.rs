@@ -1,10 +1,10 @@
 //! `pagewise trace convert`: a trace in another form.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
 use pagewise_trace::{Event, SiteId, text};
 
@@ -17,11 +17,7 @@ use crate::{Ending, tell};
 
 pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
     if arguments.file.is_dir() {
-        let made = record::recover(&arguments.file, &arguments.output)?;
-        for path in made {
-            tell(&format!("wrote {}", path.display()));
-        }
-        return Ok(Ending::Exit(0));
+        return recover(arguments);
     }
     match write(arguments) {
         Err(error) if is_broken_pipe(&error) => Ok(Ending::Exit(0)),
@@ -30,8 +26,32 @@ pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
     }
 }
 
+fn asked_form(arguments: &ConvertArguments) -> TraceForm {
+    arguments.to.unwrap_or_else(|| form_of(&arguments.output))
+}
+
+/// A recording may be of many processes: each becomes a trace, and nothing else.
+fn recover(arguments: &ConvertArguments) -> Result<Ending> {
+    if asked_form(arguments) != TraceForm::Binary || arguments.events.is_some() {
+        let folder = arguments.file.display();
+        return Err(Failure::new(
+            format!("{folder} is a recording: it must become a whole trace first"),
+            format!(
+                "pagewise trace convert {folder} -o x.trace; then pagewise trace convert x.trace -o {}",
+                arguments.output.display()
+            ),
+        )
+        .kept("the recording is unchanged")
+        .into());
+    }
+    for path in record::recover(&arguments.file, &arguments.output)? {
+        tell(&format!("wrote {}", path.display()));
+    }
+    Ok(Ending::Exit(0))
+}
+
 fn write(arguments: &ConvertArguments) -> Result<()> {
-    let form = arguments.to.unwrap_or_else(|| form_of(&arguments.output));
+    let form = asked_form(arguments);
     if arguments.events.is_some() && form != TraceForm::Binary {
         return Err(Failure::new(
             "--events makes shorter traces only",
@@ -44,32 +64,36 @@ fn write(arguments: &ConvertArguments) -> Result<()> {
     }
     let mut trace = input::open(&arguments.file)?;
     let mut out = Output::open(&arguments.output)?;
-    let unreadable = |error: Error| match error {
-        // What cannot be written is no fault of the file read.
-        Error::Io(error) => anyhow::Error::from(error).context("cannot write"),
-        other => input::unreadable(&arguments.file, &other).into(),
-    };
+    match write_as(form, arguments, &mut trace, &mut out) {
+        Ok(()) => Ok(out.finish()?),
+        Err(error) => Err(out.blame(error)),
+    }
+}
+
+/// Errors are those of reading, unless `out` has met one.
+fn write_as(
+    form: TraceForm,
+    arguments: &ConvertArguments,
+    trace: &mut TraceReader<File>,
+    out: &mut Output,
+) -> Result<()> {
+    let file = &arguments.file;
+    let unreadable = |error: Error| input::unreadable(file, &error);
     match form {
-        TraceForm::Text => text::write(&mut trace, &mut out).map_err(unreadable)?,
+        TraceForm::Text => text::write(trace, out).map_err(unreadable)?,
         TraceForm::Binary => {
-            copy(&mut trace, arguments.events.unwrap_or(u64::MAX), &mut out).map_err(unreadable)?;
+            copy(trace, arguments.events.unwrap_or(u64::MAX), out).map_err(unreadable)?;
         }
         TraceForm::Pprof => {
-            let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
-            pprof::write(
-                &found,
-                arguments.at,
-                trace.properties(),
-                trace.sites(),
-                &mut out,
-            )?;
+            let found = analysis::analyse(trace, file, arguments.at)?;
+            pprof::write(&found, arguments.at, trace.properties(), trace.sites(), out)?;
         }
         TraceForm::Csv => {
-            let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
-            write_csv(&found, &trace, &mut out)?;
+            let found = analysis::analyse(trace, file, arguments.at)?;
+            write_csv(&found, trace, out)?;
         }
     }
-    Ok(out.finish()?)
+    Ok(())
 }
 
 /// By the name, as people name such files.
@@ -103,11 +127,14 @@ fn from_text(arguments: &ConvertArguments, form: TraceForm) -> Result<()> {
         )
         .into());
     }
-    let input = BufReader::new(File::open(&arguments.file)?);
-    let out = Output::open(&arguments.output)?;
-    let out = text::read(input, out, Options::default())
-        .map_err(|error| input::unreadable(&arguments.file, &error))?;
-    Ok(out.finish()?)
+    let unreadable = |error: Error| input::unreadable(&arguments.file, &error);
+    let input = File::open(&arguments.file).map_err(|error| unreadable(error.into()))?;
+    let mut out = Output::open(&arguments.output)?;
+    let read = text::read(BufReader::new(input), &mut out, Options::default()).map(drop);
+    match read {
+        Ok(()) => Ok(out.finish()?),
+        Err(error) => Err(out.blame(unreadable(error).into())),
+    }
 }
 
 /// Written anew: with an index, where a crash left none.
@@ -151,48 +178,45 @@ fn copy(trace: &mut TraceReader<File>, count: u64, out: &mut Output) -> Result<(
 }
 
 /// A line for each site.
-fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> Result<()> {
-    let write = |out: &mut Output| -> std::io::Result<()> {
+fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> io::Result<()> {
+    writeln!(
+        out,
+        "site,type,symbol,file,line,module,offset,depth,size_class,allocations,allocated_bytes,\
+         frees,mean_lifetime_bytes,live_objects,live_bytes,pinned_bytes"
+    )?;
+    for (number, figures) in found.sites.iter().enumerate() {
+        if figures.allocations <= 0.0 {
+            continue;
+        }
+        let site: Site = trace.sites().get(number as SiteId).unwrap_or_default();
+        let frame = site.frames.first().cloned().unwrap_or_default();
+        let optional = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+        let lifetime = figures.lifetimes / figures.frees;
         writeln!(
             out,
-            "site,type,symbol,file,line,module,offset,depth,size_class,allocations,allocated_bytes,\
-             frees,mean_lifetime_bytes,live_objects,live_bytes,pinned_bytes"
+            "{number},{},{},{},{},{},{:#x},{},{},{:.0},{:.0},{:.0},{},{:.0},{:.0},{:.0}",
+            quoted(site.kind),
+            quoted(frame.symbol),
+            quoted(frame.file),
+            frame.line,
+            quoted(frame.module.path),
+            frame.offset,
+            optional(site.depth),
+            optional(site.size_class),
+            figures.allocations,
+            figures.allocated_bytes,
+            figures.frees,
+            if lifetime.is_finite() {
+                format!("{lifetime:.0}")
+            } else {
+                String::new()
+            },
+            figures.live_objects,
+            figures.live_bytes,
+            figures.pinned_bytes,
         )?;
-        for (number, figures) in found.sites.iter().enumerate() {
-            if figures.allocations <= 0.0 {
-                continue;
-            }
-            let site: Site = trace.sites().get(number as SiteId).unwrap_or_default();
-            let frame = site.frames.first().cloned().unwrap_or_default();
-            let optional = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
-            let lifetime = figures.lifetimes / figures.frees;
-            writeln!(
-                out,
-                "{number},{},{},{},{},{},{:#x},{},{},{:.0},{:.0},{:.0},{},{:.0},{:.0},{:.0}",
-                quoted(site.kind),
-                quoted(frame.symbol),
-                quoted(frame.file),
-                frame.line,
-                quoted(frame.module.path),
-                frame.offset,
-                optional(site.depth),
-                optional(site.size_class),
-                figures.allocations,
-                figures.allocated_bytes,
-                figures.frees,
-                if lifetime.is_finite() {
-                    format!("{lifetime:.0}")
-                } else {
-                    String::new()
-                },
-                figures.live_objects,
-                figures.live_bytes,
-                figures.pinned_bytes,
-            )?;
-        }
-        Ok(())
-    };
-    write(out).context("cannot write")
+    }
+    Ok(())
 }
 
 /// By RFC 4180.

@@ -2,7 +2,6 @@
 //! a trace, or from another trace, and printed beside random groups.
 
 use std::fs::File;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
@@ -16,7 +15,7 @@ use serde_json::json;
 use super::{input, kinship, progress, report, stat};
 use crate::commandline::{GroupArguments, PurgeRule};
 use crate::failure::Failure;
-use crate::report::json::Destination;
+use crate::report::json::{Destination, publish};
 use crate::report::units;
 use crate::{Ending, tell};
 
@@ -81,19 +80,15 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
     let begin = if numbers.is_some() { 0 } else { half };
     test(&mut trial, &mut trace, &arguments.file, begin)?;
     let outcome = trial.outcome();
-    if arguments.json.as_deref() != Some(Path::new("-")) {
-        let _ = std::io::stdout().write_all(text(&outcome, arguments).as_bytes());
-    }
-    if let Some(json) = json {
-        json.write(&json!({
-            "schema": 1,
-            "trace": arguments.file.display().to_string(),
-            "training": arguments.train.as_ref().map(|path| path.display().to_string()),
-            "seeds": arguments.seeds,
-            "purge": spans.purge,
-            "outcome": outcome,
-        }))?;
-    }
+    let figures = json!({
+        "schema": 1,
+        "trace": arguments.file.display().to_string(),
+        "training": arguments.train.as_ref().map(|path| path.display().to_string()),
+        "seeds": arguments.seeds,
+        "purge": spans.purge,
+        "outcome": outcome,
+    });
+    publish(&text(&outcome, arguments), json, &figures)?;
     Ok(Ending::Exit(0))
 }
 

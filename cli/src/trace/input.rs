@@ -6,6 +6,7 @@ use std::path::Path;
 use pagewise_trace::format::{Error, TraceReader};
 
 use crate::failure::Failure;
+use crate::report::plain::plain;
 use crate::tell;
 
 pub fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
@@ -17,7 +18,10 @@ pub fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
         ));
     }
     if let Some(reason) = trace.properties().get("stopped") {
-        tell(&format!("the recording ended before the program: {reason}"));
+        tell(&format!(
+            "the recording ended before the program: {}",
+            plain(reason)
+        ));
     }
     Ok(trace)
 }
@@ -36,5 +40,6 @@ pub fn unreadable(path: &Path, error: &Error) -> Failure {
         Error::Invalid(_) => "reporting this as a mistake in pagewise".into(),
         Error::Io(_) => format!("ls -l {file}"),
     };
-    Failure::new(format!("cannot read {file}: {error}"), next).kept("the file is unchanged")
+    let why = plain(&error.to_string());
+    Failure::new(format!("cannot read {file}: {why}"), next).kept("the file is unchanged")
 }

@@ -23,8 +23,6 @@ mod stat;
 mod symbols;
 mod what_if;
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Result;
@@ -32,26 +30,40 @@ use anyhow::Result;
 use crate::Ending;
 use crate::commandline::TraceAction;
 use crate::failure::Failure;
+use crate::report::target::is_same_file;
 
-/// A trace is never written over by what is made of it, under whatever name.
-fn refuse_to_overwrite(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
-    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    let traces: Vec<_> = read.iter().filter_map(|path| identity(path)).collect();
-    match written
-        .iter()
-        .find(|path| identity(path).is_some_and(|file| traces.contains(&file)))
-    {
-        Some(path) => Err(Failure::new(
-            format!("{} is the trace itself: it would be lost", path.display()),
+/// What is read is never written over by what is made of it, under whatever name; nor is one result by another.
+fn check_files(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
+    let is_read = |path: &Path| read.iter().any(|other| is_same_file(path, other));
+    if let Some(path) = written.iter().find(|path| is_read(path)) {
+        return Err(Failure::new(
+            format!(
+                "{} is the trace itself, or read with it: it would be lost",
+                path.display()
+            ),
             "another name for the file to write",
-        )),
-        None => Ok(()),
+        ));
     }
+    for (index, path) in written.iter().enumerate() {
+        if written[..index]
+            .iter()
+            .any(|other| is_same_file(path, other))
+        {
+            return Err(Failure::new(
+                format!(
+                    "two results would go to {}: one would be lost",
+                    path.display()
+                ),
+                "another name for one of them",
+            ));
+        }
+    }
+    Ok(())
 }
 
 pub fn trace(action: &TraceAction) -> Result<Ending> {
     let (read, written) = action.files();
-    refuse_to_overwrite(&read, &written)?;
+    check_files(&read, &written)?;
     match action {
         TraceAction::Record(arguments) if arguments.jvm => jvm::record(arguments),
         TraceAction::Record(arguments) => record::record(arguments),

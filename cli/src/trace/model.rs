@@ -43,12 +43,12 @@ impl Layout {
     }
 
     pub fn held_bytes(&self) -> u64 {
-        self.pages.held() * PAGE
+        self.pages.held_bytes()
     }
 
     fn take(&mut self, size: u64) -> u64 {
         let start = self.next;
-        self.next += size.next_multiple_of(PAGE);
+        self.next = self.next.saturating_add(size.next_multiple_of(PAGE));
         start
     }
 
@@ -57,7 +57,7 @@ impl Layout {
             return place;
         }
         let start = self.take(SPAN);
-        let others = (1..SPAN / class).map(|index| start + index * class);
+        let others = (1..SPAN / class).map(|index| start.saturating_add(index * class));
         self.free.entry(class).or_default().extend(others);
         start
     }

@@ -3,95 +3,100 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
 use crate::failure::Failure;
+pub use crate::report::target::folder_of;
+use crate::report::target::{Target, is_standard};
 
 /// Where a result goes.
-pub enum Output {
-    Standard(BufWriter<io::Stdout>),
-    /// Beside FILE, until it is complete.
-    File {
-        written: BufWriter<NamedTempFile>,
-        path: PathBuf,
-    },
+pub struct Output {
+    written: BufWriter<Target>,
+    path: PathBuf,
+    /// What went wrong first: those that write do not all pass it on.
+    error: Option<io::Error>,
 }
 
 impl Output {
     /// `-` is standard output.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        if path.as_os_str() == "-" {
-            return Ok(Self::Standard(BufWriter::new(io::stdout())));
-        }
-        if path.is_dir() {
-            return Err(unwritable(path, &io::Error::other("it is a folder")));
-        }
-        let written = tempfile::Builder::new()
-            .prefix(".pagewise-")
-            .permissions(permissions())
-            .tempfile_in(folder_of(path))
-            .map_err(|error| unwritable(path, &error))?;
-        Ok(Self::File {
-            written: BufWriter::with_capacity(1 << 20, written),
+        let target = Target::open(path).map_err(|error| unwritable(path, &error))?;
+        Ok(Self {
+            written: BufWriter::with_capacity(1 << 20, target),
             path: path.to_owned(),
+            error: None,
         })
     }
 
     /// Puts the file into its place.
     pub fn finish(self) -> Result<(), Failure> {
-        match self {
-            Self::Standard(mut out) => match out.flush() {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                    Err(unwritable(Path::new("standard output"), &error))
-                }
-                _ => Ok(()),
-            },
-            Self::File { written, path } => {
-                let failed = |error: &io::Error| unwritable(&path, error);
-                let file = written
-                    .into_inner()
-                    .map_err(|error| failed(error.error()))?;
-                file.persist(&path).map_err(|error| failed(&error.error))?;
-                Ok(())
-            }
+        let finished = self
+            .written
+            .into_inner()
+            .map_err(|error| error.into_error());
+        match finished.and_then(Target::finish) {
+            Err(error) if is_end_of_reading(&error) => Ok(()),
+            Err(error) => Err(unwritable(&self.path, &error)),
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// What has kept a result from being written: an error of this file, or else the one that was met.
+    pub fn blame(&self, met: anyhow::Error) -> anyhow::Error {
+        match &self.error {
+            Some(error) if is_end_of_reading(error) => copy_of(error).into(),
+            Some(error) => unwritable(&self.path, error).into(),
+            None => met,
+        }
+    }
+
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() != io::ErrorKind::Interrupted
+            && self.error.is_none()
+        {
+            self.error = Some(copy_of(error));
+        }
+        result
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Standard(out) => out.write(bytes),
-            Self::File { written, .. } => written.write(bytes),
-        }
+        let result = self.written.write(bytes);
+        self.note(result)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Standard(out) => out.flush(),
-            Self::File { written, .. } => written.flush(),
-        }
+        let result = self.written.flush();
+        self.note(result)
     }
 }
 
-pub fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => error.kind().into(),
     }
+}
+
+fn is_end_of_reading(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        format!("cannot write {}: {error}", path.display()),
-        format!("ls -ld {}; or another FILE", folder_of(path).display()),
-    )
-    .kept("what was there before is unchanged")
-}
-
-/// As any new file's: less what the umask takes.
-fn permissions() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+    let folder = folder_of(path).display();
+    let next = match error.kind() {
+        _ if is_standard(path) => "-o FILE".to_owned(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("df -h {folder}; or another FILE")
+        }
+        _ => format!("ls -ld {folder}; or another FILE"),
+    };
+    let name = match is_standard(path) {
+        true => "standard output".to_owned(),
+        false => path.display().to_string(),
+    };
+    Failure::new(format!("cannot write {name}: {error}"), next)
+        .kept("what was there before is unchanged")
 }
 
 /// Is this what a reader that has seen enough, such as head, leaves behind?
@@ -102,7 +107,6 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
             Some(pagewise_trace::format::Error::Io(error)) => Some(error),
             _ => None,
         };
-        io.or(in_trace)
-            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        io.or(in_trace).is_some_and(is_end_of_reading)
     })
 }

@@ -38,9 +38,10 @@ impl PageTable {
     pub fn add(&mut self, address: u64, size: u64) {
         let (pages, whole) = pages_of(address, size);
         for (page, bytes) in pages {
-            *self.partial.entry(page).or_insert(0) += bytes;
+            let live = self.partial.entry(page).or_insert(0);
+            *live = live.saturating_add(bytes);
         }
-        self.whole += whole;
+        self.whole = self.whole.saturating_add(whole);
     }
 
     pub fn remove(&mut self, address: u64, size: u64) {
@@ -58,7 +59,12 @@ impl PageTable {
 
     /// Pages that cannot be given back.
     pub fn held(&self) -> u64 {
-        self.partial.len() as u64 + self.whole
+        self.whole.saturating_add(self.partial.len() as u64)
+    }
+
+    /// More than an address space holds, where a damaged trace says so.
+    pub fn held_bytes(&self) -> u64 {
+        self.held().saturating_mul(PAGE)
     }
 
     /// Live bytes of a page.
@@ -106,5 +112,9 @@ mod tests {
         table.remove(u64::MAX - 3, u64::MAX);
         assert_eq!(table.held(), 0);
         table.remove(1, 1);
+        for _ in 0..5000 {
+            table.add(0, u64::MAX);
+        }
+        assert_eq!(table.held_bytes(), u64::MAX);
     }
 }

@@ -121,6 +121,10 @@ pub struct Function {
 /// Modules are laid out side by side: where each one was loaded is not in a trace.
 const MODULE_ROOM: u64 = 1 << 40;
 
+fn start_of(mapping: u64) -> u64 {
+    mapping.saturating_mul(MODULE_ROOM)
+}
+
 /// Writes the profile, compressed as its readers expect it.
 pub fn write(
     found: &Analysis,
@@ -296,7 +300,8 @@ impl Builder {
             id: location,
             mapping_id: mapping,
             // The call, not what comes after it.
-            address: mapping * MODULE_ROOM + frame.offset.saturating_sub(1),
+            address: start_of(mapping)
+                .saturating_add(frame.offset.saturating_sub(1).min(MODULE_ROOM - 1)),
             line: vec![line],
         });
         self.frames.insert(id, location);
@@ -332,8 +337,8 @@ impl Builder {
         if id == next {
             let mapping = Mapping {
                 id,
-                memory_start: id * MODULE_ROOM,
-                memory_limit: (id + 1) * MODULE_ROOM,
+                memory_start: start_of(id),
+                memory_limit: start_of(id + 1),
                 filename: self.string(module.path),
                 build_id: self.string(module.build_id),
                 has_functions: true,

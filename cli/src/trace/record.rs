@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::assemble::{self, Assembled, Known};
@@ -20,9 +19,10 @@ use super::symbols::Symbols;
 use crate::commandline::RecordArguments;
 use crate::failure::Failure;
 use crate::launch::environment::preload_list;
-use crate::launch::signals::{self, Gate};
+use crate::launch::signals::{self, Gate, Interrupted};
 use crate::launch::supervise::{self, End, Ended, Running};
 use crate::launch::{executable, library, preload};
+use crate::measure::process_tree::Strangers;
 use crate::report::units;
 use crate::trial;
 use crate::{Ending, tell};
@@ -56,33 +56,44 @@ pub fn record_command(
     let gate = Gate::close().context("cannot hold back signals")?;
     let spool = spool_folder(arguments)?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
-    let (process, ended) = run(arguments, prepare(spool.path()), &gate)?;
-    let keep = spool.path().to_owned();
-    let told = make_traces(arguments, spool.path(), process, &ended, &gate);
-    if let Err(error) = told {
-        // Hours of recording shall not be lost to a full disk, or to impatience.
-        let _ = spool.keep();
-        tell(&format!(
-            "what was recorded is kept: pagewise trace convert {} -o {}; rm -r {} if it is not wanted",
-            keep.display(),
-            arguments.output.display(),
-            keep.display()
-        ));
-        return match error.downcast_ref::<Interrupted>() {
-            Some(Interrupted(signal)) => Ok(Ending::Signal(*signal as i32)),
-            None => Err(error),
-        };
-    }
-    Ok(match ended.end {
+    let strangers = Strangers::now();
+    gate.check_before_start()?;
+    let running = Running::start(&mut prepare(spool.path()), &gate, None, None, strangers)
+        .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
+    let end = match see_to_the_end(arguments, spool.path(), running, &gate) {
+        Ok(end) => end,
+        Err(error) => {
+            // Hours of recording shall not be lost to a full disk, or to impatience.
+            tell_where(&spool.keep(), arguments);
+            return Err(error);
+        }
+    };
+    Ok(match end {
         End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
         End::Killed(signal) => Ending::Signal(signal),
     })
 }
 
-/// Ctrl-C, or kill, while a trace was being made.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
-struct Interrupted(Signal);
+fn see_to_the_end(
+    arguments: &RecordArguments,
+    spool: &Path,
+    mut running: Running,
+    gate: &Gate,
+) -> Result<End> {
+    let process = running.process();
+    let (end, at) = running.wait().map_err(trial::lost)?;
+    let ended = running.settle(end, at, false);
+    make_traces(arguments, spool, process, &ended, gate)?;
+    Ok(end)
+}
+
+fn tell_where(kept: &Path, arguments: &RecordArguments) {
+    let folder = kept.display();
+    tell(&format!(
+        "what was recorded is kept: pagewise trace convert {folder} -o {}; rm -r {folder} if it is not wanted",
+        arguments.output.display(),
+    ));
+}
 
 /// Before anything runs: hours later would be late for this.
 fn check_target(path: &Path) -> Result<(), Failure> {
@@ -90,6 +101,14 @@ fn check_target(path: &Path) -> Result<(), Failure> {
         return Err(Failure::new(
             "a trace cannot go to standard output: that is the command's",
             "-o FILE",
+        ));
+    }
+    // It is made when all has ended, beside those of other processes.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let file = path.display();
+        return Err(Failure::new(
+            format!("{file} is no file: a trace cannot go there"),
+            format!("-o x.trace, and then: pagewise trace convert x.trace --to binary -o {file}"),
         ));
     }
     // Dropped at once, and with it the file.
@@ -135,14 +154,6 @@ fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> 
         .env("LD_PRELOAD", preload)
         .env(VARIABLE, options);
     command
-}
-
-fn run(arguments: &RecordArguments, mut command: Command, gate: &Gate) -> Result<(i32, Ended)> {
-    let mut running = Running::start(&mut command, gate, None, None)
-        .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
-    let process = running.process();
-    let (end, at) = running.wait().map_err(trial::lost)?;
-    Ok((process, running.settle(end, at, false)))
 }
 
 /// A process's spool, by its number and that of the program it had executed.

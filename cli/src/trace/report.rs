@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pagewise_trace::SiteId;
 use pagewise_trace::format::{Properties, SiteTable};
 use plotters::prelude::*;
@@ -17,7 +17,8 @@ use super::stat::{self, Group};
 use super::what_if::{self, Outcome};
 use crate::Ending;
 use crate::commandline::ReportArguments;
-use crate::failure::Failure;
+use crate::report::json::publish;
+use crate::report::plain::plain;
 use crate::report::units;
 
 /// Of the pages held in the model: less is not worth a change.
@@ -89,7 +90,8 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let mut trace = input::open(&arguments.file)?;
     let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
     let pages = found.pages.filter(|_| found.has_ends());
-    let pages = pages.ok_or_else(|| without_pages(arguments, trace.properties()))?;
+    let pages =
+        pages.ok_or_else(|| analysis::without_pages(&arguments.file, trace.properties()))?;
     let mut groups = stat::groups(&found, trace.sites(), false);
     groups.sort_by(|a, b| b.figures.pinned_bytes.total_cmp(&a.figures.pinned_bytes));
     groups.retain(|group| group.figures.pinned_bytes > 0.0);
@@ -114,35 +116,12 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     };
     if let Some(mut out) = out {
         let written = out.write_all(html(&report)?.as_bytes());
-        written.context("cannot write the report")?;
+        written.map_err(|error| out.blame(error.into()))?;
         out.finish()?;
     } else {
-        // That nobody reads on is no failure.
-        let _ = std::io::stdout().write_all(text(&report).as_bytes());
+        publish(&text(&report), None, &())?;
     }
     Ok(Ending::Exit(0))
-}
-
-fn without_pages(arguments: &ReportArguments, properties: &Properties) -> Failure {
-    let file = arguments.file.display();
-    let (why, next) = if properties.number("sample-bytes").unwrap_or(0) > 0 {
-        ("it is a sample", "recording it again without --sample")
-    } else if properties.get("runtime") == Some("jvm") {
-        (
-            "it is of a JVM, whose collector moves and frees objects as it likes",
-            "pagewise trace simulate FILE: what other layouts of its heap would have done",
-        )
-    } else {
-        (
-            "it has no addresses, or no frees",
-            "pagewise trace stat FILE, which needs neither; pagewise trace simulate FILE, for programs with a collector",
-        )
-    };
-    Failure::new(
-        format!("{file} does not tell which pages are held: {why}"),
-        next.replace("FILE", &file.to_string()),
-    )
-    .kept("the file is unchanged")
 }
 
 /// The sites of each group, and its share of all allocations.
@@ -170,7 +149,7 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .iter()
         .zip(outcomes)
         .map(|(group, (grouped, random))| Row {
-            place: known.describe_place(group.site),
+            place: plain(&known.describe_place(group.site)),
             live_objects: group.figures.live_objects,
             live_bytes: group.figures.live_bytes,
             pinned_bytes: group.figures.pinned_bytes,
@@ -193,10 +172,11 @@ fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
             let is_plain = caller.line == 0
                 && !caller.symbol.is_empty()
                 && caller.module.path == callee.module.path;
-            let _ = match is_plain {
-                true => write!(row.place, " < {}", caller.symbol),
-                false => write!(row.place, " < {caller}"),
+            let name = match is_plain {
+                true => caller.symbol.to_owned(),
+                false => caller.to_string(),
             };
+            let _ = write!(row.place, " < {}", plain(&name));
         }
     }
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
@@ -228,7 +208,7 @@ fn head(
         None => command.to_owned(),
     };
     vec![
-        ("command", command),
+        ("command", plain(&command)),
         (
             "moment",
             format!(

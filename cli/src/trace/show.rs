@@ -9,6 +9,7 @@ use super::input;
 use super::output::is_broken_pipe;
 use crate::Ending;
 use crate::commandline::ShowArguments;
+use crate::report::plain::plain;
 
 pub fn show(arguments: &ShowArguments) -> Result<Ending> {
     match write(arguments) {
@@ -24,7 +25,7 @@ fn write(arguments: &ShowArguments) -> Result<()> {
     let unreadable = |error| input::unreadable(&arguments.file, &error);
     if arguments.properties {
         for (name, value) in trace.properties().iter() {
-            writeln!(out, "{name}: {}", value.replace('\n', " "))?;
+            writeln!(out, "{}: {}", plain(name), plain(value))?;
         }
         return Ok(out.flush()?);
     }
@@ -51,7 +52,11 @@ fn write(arguments: &ShowArguments) -> Result<()> {
         left -= count;
     }
     for site in sites {
-        writeln!(out, "# site {site}: {}", trace.sites().describe(site))?;
+        writeln!(
+            out,
+            "# site {site}: {}",
+            plain(&trace.sites().describe(site))
+        )?;
     }
     Ok(out.flush()?)
 }

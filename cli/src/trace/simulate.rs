@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use pagewise_trace::Event;
 use pagewise_trace::bootstrap::Interval;
 use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput, TraceReport};
-use pagewise_trace::format::{Site, TraceReader};
+use pagewise_trace::format::TraceReader;
 use pagewise_trace::grouping::Grouping;
 use pagewise_trace::heap::simulator::Malformed;
 use pagewise_trace::heap::{Collector, Growth, HeapOptions, NoGroups, Simulator, Stopped};
@@ -22,7 +22,7 @@ use super::{input, kinship, progress, report};
 use crate::Ending;
 use crate::commandline::{Layouts, SimulateArguments, SimulatedCollector};
 use crate::failure::Failure;
-use crate::report::json::Destination;
+use crate::report::json::{Destination, publish};
 use crate::report::units;
 
 /// Of a terminal's lines.
@@ -105,9 +105,7 @@ fn once(arguments: &SimulateArguments) -> Result<Ending> {
     for file in &arguments.files {
         all.push(replay(arguments, file)?);
     }
-    if !to_json(destination, arguments, &all)? {
-        say(&once_in_words(&all));
-    }
+    publish(&once_in_words(&all), destination, &all)?;
     let failed = all.iter().any(|one| one.stopped.is_some());
     Ok(Ending::Exit(u8::from(failed)))
 }
@@ -239,26 +237,18 @@ fn load(file: &Path, count: usize) -> Result<Loaded> {
 /// Gives the training trace's sites the numbers that they have in the testing trace, and says how many they have in common. Sites are
 /// the same when all that is known about them is; those that only the training trace has get numbers of their own.
 fn align(training: &mut Loaded, testing: &TraceReader) -> usize {
-    let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
-    for site in 0..testing.sites().len() as u32 {
-        if let Some(known) = testing.sites().get(site) {
-            numbers.entry(key(&known)).or_insert(site);
-        }
-    }
-    let mut next = testing.sites().len() as u32;
+    let known = training.trace.sites().numbers_in(testing.sites());
+    let first_own = testing.sites().len() as u32;
+    let mut next = first_own;
     let mut renumbered: FxHashMap<u32, u32> = FxHashMap::default();
-    let first_own = next;
-    let sites = training.trace.sites();
     for event in &mut training.events {
         if let Event::Allocate { site, .. } | Event::Jump { site, .. } = event {
             *site = *renumbered.entry(*site).or_insert_with(|| {
-                let known = sites.get(*site).map(|known| key(&known));
-                known
-                    .and_then(|key| numbers.get(&key).copied())
-                    .unwrap_or_else(|| {
-                        next += 1;
-                        next - 1
-                    })
+                let known = known.get(*site as usize).copied().flatten();
+                known.unwrap_or_else(|| {
+                    next += 1;
+                    next - 1
+                })
             });
         }
     }
@@ -266,10 +256,6 @@ fn align(training: &mut Loaded, testing: &TraceReader) -> usize {
         .values()
         .filter(|site| **site < first_own)
         .count()
-}
-
-fn key(site: &Site) -> String {
-    format!("{site:?}")
 }
 
 /// Readings of the paper's ambiguous sentences; what is not given is as ever.
@@ -326,11 +312,9 @@ fn experiment(arguments: &SimulateArguments) -> Result<Ending> {
             training.as_ref(),
         )?);
     }
-    if !to_json(destination, arguments, &reports)? {
-        for report in reports.iter().flat_map(|report| &report.traces) {
-            say(&in_words(report));
-        }
-    }
+    let traces = reports.iter().flat_map(|report| &report.traces);
+    let text: String = traces.map(in_words).collect();
+    publish(&text, destination, &reports)?;
     Ok(Ending::Exit(0))
 }
 
@@ -546,22 +530,6 @@ fn difference(interval: &Interval) -> String {
 
 // ---- Output
 
-/// True where standard output was taken by it.
-fn to_json(
-    destination: Option<Destination>,
-    arguments: &SimulateArguments,
-    figures: &impl Serialize,
-) -> Result<bool> {
-    let Some(destination) = destination else {
-        return Ok(false);
-    };
-    destination.write(figures)?;
-    Ok(arguments
-        .json
-        .as_deref()
-        .is_some_and(|file| file.as_os_str() == "-"))
-}
-
 fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -570,9 +538,4 @@ fn table(columns: &[&str]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
-}
-
-/// That nobody reads on is no failure.
-fn say(text: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
 }

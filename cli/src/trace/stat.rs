@@ -14,7 +14,8 @@ use super::analysis::{self, Analysis, Moment, PageFigures, Point, SiteFigures};
 use super::input;
 use crate::Ending;
 use crate::commandline::StatArguments;
-use crate::report::json::Destination;
+use crate::report::json::{Destination, publish};
+use crate::report::plain::plain;
 use crate::report::units;
 
 const PLOT_WIDTH: u32 = 120;
@@ -29,27 +30,12 @@ pub fn stat(arguments: &StatArguments) -> Result<Ending> {
         .transpose()?;
     let mut trace = input::open(&arguments.file)?;
     let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
-    if let Some(destination) = destination {
-        destination.write(&report(
-            &found,
-            trace.properties(),
-            trace.sites(),
-            arguments,
-        ))?;
-        if arguments
-            .json
-            .as_deref()
-            .is_some_and(|file| file.as_os_str() == "-")
-        {
-            return Ok(Ending::Exit(0));
-        }
-    }
     let mut text = head(&found, trace.properties());
     text.push_str(&curve(&found));
     text.push_str(&histograms(&found));
     text.push_str(&sites(&found, trace.sites(), arguments));
-    // That nobody reads on is no failure.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    let figures = report(&found, trace.properties(), trace.sites(), arguments);
+    publish(&text, destination, &figures)?;
     Ok(Ending::Exit(0))
 }
 
@@ -69,7 +55,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             _ => properties.get(name),
         };
         if let Some(value) = value {
-            let _ = writeln!(text, "{name:<10}{value}");
+            let _ = writeln!(text, "{name:<10}{}", plain(value));
         }
     }
     let _ = writeln!(
@@ -105,7 +91,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
     for (name, number) in [
         (
             "dropped",
-            dropped("dropped-allocations") + dropped("dropped-frees"),
+            dropped("dropped-allocations").saturating_add(dropped("dropped-frees")),
         ),
         ("foreign", dropped("foreign-frees")),
         ("twice", found.double_frees),
@@ -328,7 +314,7 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
                 "-".into()
             });
         }
-        row.push(shortened(&describe(group, known, arguments.split)));
+        row.push(shortened(&plain(&describe(group, known, arguments.split))));
         rows.push(row);
     }
     let what = if arguments.split { "site" } else { "place" };

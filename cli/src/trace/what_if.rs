@@ -43,7 +43,8 @@ impl Split {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.inside.held_bytes() + self.outside.held_bytes()
+        let inside = self.inside.held_bytes();
+        inside.saturating_add(self.outside.held_bytes())
     }
 }
 

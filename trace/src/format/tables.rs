@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::MAX_RECORDS;
@@ -106,13 +107,13 @@ impl SiteTable {
 
     /// For each of these sites its number in another table, if it is there: what is known about both is the same.
     pub fn numbers_in(&self, other: &Self) -> Vec<Option<SiteId>> {
-        let sites = |table: &Self| 0..table.len() as SiteId;
-        let known: HashMap<Site, SiteId> = sites(other)
-            .rev()
-            .filter_map(|number| Some((other.get(number)?, number)))
-            .collect();
-        let number = |site| known.get(&self.get(site)?).copied();
-        sites(self).map(number).collect()
+        let mut numbers = Numbers::default();
+        let mut known: HashMap<SiteKey, SiteId> = HashMap::new();
+        for (site, key) in (0..).zip(numbers.keys(other)) {
+            known.entry(key).or_insert(site);
+        }
+        let number = |key| known.get(&key).copied();
+        numbers.keys(self).map(number).collect()
     }
 
     pub fn get(&self, site: SiteId) -> Option<Site<'_>> {
@@ -297,6 +298,77 @@ impl SiteTable {
         }
         Ok(())
     }
+}
+
+/// Numbers that are the same for equal texts, modules and frames of several tables: no more is written out of a table than it holds.
+#[derive(Default)]
+struct Numbers<'a> {
+    strings: HashMap<&'a str, u32>,
+    modules: HashMap<ModuleRecord, u32>,
+    frames: HashMap<FrameRecord, u32>,
+}
+
+/// All that is known about a site, in such numbers.
+#[derive(PartialEq, Eq, Hash)]
+struct SiteKey {
+    kind: u32,
+    depth: u64,
+    size_class: u64,
+    frames: Box<[u32]>,
+}
+
+impl<'a> Numbers<'a> {
+    /// Of each site in turn.
+    fn keys(&mut self, table: &'a SiteTable) -> impl Iterator<Item = SiteKey> + use<'a> {
+        let mut strings = Vec::with_capacity(table.strings.len());
+        for text in &table.strings {
+            strings.push(number_of(&mut self.strings, &**text));
+        }
+        let mut modules = Vec::with_capacity(table.modules.len());
+        for module in &table.modules {
+            let record = ModuleRecord {
+                path: at(&strings, module.path),
+                build_id: at(&strings, module.build_id),
+            };
+            modules.push(number_of(&mut self.modules, record));
+        }
+        let mut frames = Vec::with_capacity(table.frames.len());
+        for frame in &table.frames {
+            let record = FrameRecord {
+                module: at(&modules, frame.module),
+                symbol: at(&strings, frame.symbol),
+                file: at(&strings, frame.file),
+                ..*frame
+            };
+            frames.push(number_of(&mut self.frames, record));
+        }
+        table.sites.iter().map(move |site| SiteKey {
+            kind: at(&strings, site.kind),
+            depth: site.depth,
+            size_class: site.size_class,
+            frames: table
+                .frames_of(site)
+                .iter()
+                .map(|&id| at(&frames, id))
+                .collect(),
+        })
+    }
+}
+
+/// 0 is what nothing is known of, as in a table.
+fn number_of<K: Default + Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
+    if key == K::default() {
+        return 0;
+    }
+    let next = known.len() as u32 + 1;
+    *known.entry(key).or_insert(next)
+}
+
+fn at(numbers: &[u32], id: u32) -> u32 {
+    let index = (id as usize).checked_sub(1);
+    index
+        .and_then(|index| numbers.get(index))
+        .map_or(0, |number| *number)
 }
 
 fn invalid(what: &'static str) -> Error {

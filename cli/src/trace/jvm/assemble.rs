@@ -13,6 +13,8 @@ use crate::trace::clock;
 use crate::trace::spool::Stop;
 
 const MAX_SLOTS: u32 = 1 << 22;
+/// Of all threads together.
+const MOST_SLOTS: usize = 1 << 24;
 const STATICS_BYTES: u64 = 16;
 
 /// Where a site is: `method`, `file`, `line`, instruction and type, as the agent has put them into one text.
@@ -94,6 +96,8 @@ struct Assembly<W: Write> {
     used: Vec<u32>,
     threads: Vec<Thread>,
     current: usize,
+    /// Of all threads' frames.
+    slots: usize,
     /// The object whose fields are all static fields; 0 before the first.
     statics: ObjectId,
     start: Option<u64>,
@@ -112,18 +116,7 @@ pub fn assemble<W: Write>(
     mut progress: impl FnMut(u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<(W, Assembled)> {
     let properties = properties_of(&spool.header, known);
-    let mut assembly = Assembly {
-        writer: TraceWriter::new(out, properties, Options::default())?,
-        objects: FxHashMap::default(),
-        places: Vec::new(),
-        sites: FxHashMap::default(),
-        used: Vec::new(),
-        threads: vec![Thread::default()],
-        current: 0,
-        statics: 0,
-        start: None,
-        assembled: Assembled::default(),
-    };
+    let mut assembly = Assembly::new(out, properties)?;
     while let Some(record) = spool.next()? {
         assembly.record(record)?;
         if assembly.assembled.events.is_multiple_of(1 << 18) {
@@ -134,14 +127,35 @@ pub fn assemble<W: Write>(
 }
 
 impl<W: Write> Assembly<W> {
+    fn new(out: W, properties: Properties) -> anyhow::Result<Self> {
+        Ok(Self {
+            writer: TraceWriter::new(out, properties, Options::default())?,
+            objects: FxHashMap::default(),
+            places: Vec::new(),
+            sites: FxHashMap::default(),
+            used: Vec::new(),
+            threads: vec![Thread::default()],
+            current: 0,
+            slots: 0,
+            statics: 0,
+            start: None,
+            assembled: Assembled::default(),
+        })
+    }
+
     fn record(&mut self, record: Record) -> anyhow::Result<()> {
         match record {
             Record::Slot { slot, object } if slot < MAX_SLOTS => {
-                self.threads[self.current].put(slot, object);
+                let others = self.slots - self.threads[self.current].slots.len();
+                anyhow::ensure!(
+                    others + (slot as usize) < MOST_SLOTS,
+                    "the recording is damaged: its frames have more than {MOST_SLOTS} slots"
+                );
+                self.change_frames(|thread| thread.put(slot, object));
                 return Ok(());
             }
             Record::Top(top) => {
-                self.threads[self.current].cut(top);
+                self.change_frames(|thread| thread.cut(top));
                 return Ok(());
             }
             Record::Site { number, text } => {
@@ -175,6 +189,13 @@ impl<W: Write> Assembly<W> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn change_frames(&mut self, change: impl FnOnce(&mut Thread)) {
+        let thread = &mut self.threads[self.current];
+        let others = self.slots - thread.slots.len();
+        change(thread);
+        self.slots = others + thread.slots.len();
     }
 
     /// The thread's roots, as they are now: an object is one of them or is not, in however many slots it lies.
@@ -357,4 +378,28 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         properties.set("stopped", crate::trace::assemble::in_words(Stop::Room));
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_together_have_so_many_slots_and_no_more() {
+        let mut assembly = Assembly::new(Vec::new(), Properties::new()).expect("trace");
+        // As if others held the rest: tests beside this one measure memory.
+        assembly.slots = MOST_SLOTS - 200;
+        let mut deepen = |thread, top| {
+            assembly.record(Record::Thread(thread))?;
+            let (slot, object) = (99, 0);
+            assembly.record(Record::Slot { slot, object })?;
+            assembly.record(Record::Top(top))
+        };
+        // Room that has been left may be had again.
+        for (thread, top) in [(1, 0), (2, 100), (3, 100)] {
+            deepen(thread, top).expect("room");
+        }
+        let error = deepen(4, 100).expect_err("too many").to_string();
+        assert!(error.contains("damaged"), "{error}");
+    }
 }

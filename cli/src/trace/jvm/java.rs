@@ -209,10 +209,19 @@ impl Java {
         let mut all = env::var_os("JAVA_TOOL_OPTIONS").unwrap_or_default();
         for option in options {
             all.push(" ");
-            all.push(option);
+            all.push(quoted(&option));
         }
         command.args(&words[1..]).env("JAVA_TOOL_OPTIONS", all);
         command
+    }
+}
+
+/// The variable is split at white space outside quotes, which know no escapes but may follow each other within a word.
+fn quoted(option: &str) -> String {
+    if option.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'') {
+        format!("\"{}\"", option.replace('"', "\"'\"'\""))
+    } else {
+        option.to_owned()
     }
 }
 
@@ -372,6 +381,14 @@ mod tests {
             "java -Xmx5m -cp a:b Main -Xmx1g"
         );
         assert_eq!(without_our_options("java Main"), "java Main");
+    }
+
+    #[test]
+    fn names_with_spaces_stay_one_option() {
+        assert_eq!(quoted("-Xmx1g"), "-Xmx1g");
+        assert_eq!(quoted("-javaagent:/a b/x"), "\"-javaagent:/a b/x\"");
+        assert_eq!(quoted("it's"), "\"it's\"");
+        assert_eq!(quoted("a\"b"), "\"a\"'\"'\"b\"");
     }
 
     #[test]

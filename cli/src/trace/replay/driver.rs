@@ -25,6 +25,9 @@ use crate::failure::Failure;
 /// Bytes of operations that are sent at a time.
 const CHUNK: usize = 1 << 20;
 
+/// At a pace, operations that are further apart are not sent together.
+const PACE_STEP: f64 = 0.01;
+
 /// Memory at one moment of the trace.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sample {
@@ -88,7 +91,15 @@ pub fn replay(
     let mut failed = None;
     let step = (plan.needs.operations / plan.samples).max(1);
     let (mut number, mut latest) = (0, 0.0);
+    let mut paced = 0.0;
     each_operation(trace, plan.path, &mut program, bar, |operation, seconds| {
+        if let Some(factor) = plan.pace
+            && seconds / factor >= paced + PACE_STEP
+        {
+            paced = seconds / factor;
+            failed = session.send(0).err();
+            pace(plan.pace, seconds, started);
+        }
         number += 1;
         latest = seconds;
         operation.put(&mut session.pending);
@@ -100,7 +111,7 @@ pub fn replay(
         } else {
             session.send(CHUNK)
         };
-        failed = done.err();
+        failed = failed.take().or(done.err());
         failed.is_none() && found.stopped.is_none()
     })?;
     let is_whole = failed.is_none() && found.stopped.is_none();

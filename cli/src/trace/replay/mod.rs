@@ -26,7 +26,7 @@ use self::program::{Needs, Program, each_operation};
 use super::{input, output::Output, progress};
 use crate::commandline::ReplayArguments;
 use crate::failure::Failure;
-use crate::report::json::Destination;
+use crate::report::json::{Destination, publish};
 use crate::report::units;
 use crate::{Ending, tell};
 
@@ -67,14 +67,13 @@ pub fn replay(arguments: &ReplayArguments) -> Result<Ending> {
         replays.push(found);
     }
     bar.finish_and_clear();
-    let is_quiet = arguments.json.as_deref() == Some(Path::new("-"));
-    view::show(&needs, &replays, is_quiet);
-    if let Some(json) = json {
-        json.write(&view::json(&arguments.file, &needs, &replays))?;
-    }
+    let figures = view::json(&arguments.file, &needs, &replays);
+    let published = publish(&view::text(&needs, &replays), json, &figures);
+    // Each result, whatever becomes of the other.
     if let Some(picture) = picture {
         view::plot(picture, &replays)?;
     }
+    published?;
     let is_whole = replays.iter().all(|replay| replay.stopped.is_none());
     Ok(Ending::Exit(if is_whole { 0 } else { EXIT_STOPPED }))
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::{Value, json};
@@ -34,15 +34,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(230, 159, 0),
 ];
 
-pub fn show(needs: &Needs, replays: &[Replay], is_quiet: bool) {
-    if is_quiet {
-        return;
-    }
-    // That nobody reads on is no failure.
-    let _ = std::io::stdout().write_all(text(needs, replays).as_bytes());
-}
-
-fn text(needs: &Needs, replays: &[Replay]) -> String {
+pub fn text(needs: &Needs, replays: &[Replay]) -> String {
     let live = replays.first();
     let (peak, average) = live.map_or((0.0, 0.0), |replay| {
         (replay.live_peak() as f64, replay.live_average())
@@ -138,7 +130,7 @@ pub fn plot(mut out: Output, replays: &[Replay]) -> Result<()> {
         area.present()?;
     }
     out.write_all(svg.as_bytes())
-        .context("cannot write the picture")?;
+        .map_err(|error| out.blame(error.into()))?;
     Ok(out.finish()?)
 }
 

@@ -1,0 +1,303 @@
+//! A file that a command writes: it appears whole or not at all, however the command ends.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, access, linkat};
+use tempfile::NamedTempFile;
+
+/// As any new file's: less what the umask takes.
+const MODE: u32 = 0o666;
+
+/// Where a result goes, open for writing.
+pub enum Target {
+    Standard(io::Stdout),
+    /// A pipe or a device: it stays what it is, and is written as the data comes.
+    Stream(File),
+    /// Beside the file until it is complete.
+    Whole(Whole),
+}
+
+/// A file that is not in its place yet.
+pub struct Whole {
+    data: Data,
+    place: PathBuf,
+}
+
+enum Data {
+    /// Without a name, so that nothing is left of it when this process is killed.
+    Unnamed(File),
+    /// Where the file system has no such files.
+    Named(NamedTempFile),
+}
+
+impl Target {
+    /// `-` is standard output.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if is_standard(path) {
+            return Ok(Self::Standard(io::stdout()));
+        }
+        let existing = fs::metadata(path).ok();
+        if existing.is_some() {
+            access(path, AccessFlags::W_OK)?;
+        }
+        if existing.as_ref().is_some_and(|file| !file.is_file()) {
+            let stream = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self::Stream(stream));
+        }
+        // A link stays a link: what it points to is replaced.
+        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let data = Data::beside(&place)?;
+        if let Some(existing) = existing {
+            let mode = Permissions::from_mode(existing.mode() & 0o777);
+            // Some file systems have one mode for all files.
+            let _ = data.file().set_permissions(mode);
+        }
+        Ok(Self::Whole(Whole { data, place }))
+    }
+
+    /// Puts the file into its place.
+    pub fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Standard(mut out) => out.flush(),
+            Self::Stream(mut file) => file.flush(),
+            Self::Whole(whole) => whole.finish(),
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Standard(out) => out.write(bytes),
+            Self::Stream(file) => file.write(bytes),
+            Self::Whole(whole) => whole.data.file().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Standard(out) => out.flush(),
+            Self::Stream(_) | Self::Whole(_) => Ok(()),
+        }
+    }
+}
+
+impl Data {
+    fn beside(place: &Path) -> io::Result<Self> {
+        let folder = folder_of(place);
+        prefix(place)?;
+        let unnamed = OpenOptions::new()
+            .write(true)
+            .mode(MODE)
+            .custom_flags(libc::O_TMPFILE)
+            .open(folder);
+        match unnamed {
+            // Only by this name it can get one of its own.
+            Ok(file) if fs::symlink_metadata(own_name(&file)).is_ok() => Ok(Self::Unnamed(file)),
+            _ => Self::named(place),
+        }
+    }
+
+    fn named(place: &Path) -> io::Result<Self> {
+        let file = tempfile::Builder::new()
+            .prefix(&prefix(place)?)
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(folder_of(place))?;
+        Ok(Self::Named(file))
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Unnamed(file) => file,
+            Self::Named(file) => file.as_file(),
+        }
+    }
+}
+
+impl Whole {
+    fn finish(self) -> io::Result<()> {
+        self.data.file().sync_all()?;
+        match self.data {
+            Data::Named(file) => file.persist(&self.place).map(drop).map_err(|e| e.error),
+            Data::Unnamed(file) => {
+                // No link can replace a file; a new name can.
+                let link = tempfile::Builder::new()
+                    .prefix(&prefix(&self.place)?)
+                    .make_in(folder_of(&self.place), |name| give_name(&file, name))?;
+                link.persist(&self.place).map(drop).map_err(|e| e.error)
+            }
+        }
+    }
+}
+
+fn give_name(file: &File, name: &Path) -> io::Result<()> {
+    let own = own_name(file);
+    linkat(
+        AT_FDCWD,
+        own.as_path(),
+        AT_FDCWD,
+        name,
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )?;
+    Ok(())
+}
+
+fn own_name(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// ".NAME-", for those that must have a name for a while.
+fn prefix(place: &Path) -> io::Result<String> {
+    let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    Ok(format!(".{}-", name.to_string_lossy()))
+}
+
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Would what is written to the one be lost to the other? Devices and pipes take both.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity =
+        |path: &Path| fs::metadata(path).map(|file| (file.is_file(), file.dev(), file.ino()));
+    match (identity(one), identity(other)) {
+        _ if is_standard(one) || is_standard(other) => one == other,
+        (Ok(one), Ok(other)) => one.0 && one == other,
+        (Err(_), Err(_)) => {
+            let folder = |path: &Path| folder_of(path).canonicalize().ok();
+            one.file_name() == other.file_name() && folder(one) == folder(other)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) -> io::Result<()> {
+        let mut target = Target::open(path)?;
+        target.write_all(text.as_bytes())?;
+        target.finish()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("file").mode() & 0o777
+    }
+
+    fn names(folder: &Path) -> usize {
+        fs::read_dir(folder).expect("list").count()
+    }
+
+    #[test]
+    fn nothing_appears_until_it_is_complete() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("out");
+        let mut target = Target::open(&path).expect("writable");
+        target.write_all(b"new").expect("written");
+        assert!(!path.exists());
+        target.finish().expect("finished");
+        assert_eq!(fs::read_to_string(&path).expect("text"), "new");
+        assert_eq!(names(folder.path()), 1);
+        drop(Target::open(&path).expect("writable"));
+        assert_eq!(fs::read_to_string(&path).expect("text"), "new");
+        assert_eq!(names(folder.path()), 1);
+    }
+
+    /// What a killed process leaves: nothing, where the file system has files without names.
+    #[test]
+    fn data_without_a_name_is_not_seen_in_the_folder() {
+        let folder = tempfile::tempdir().expect("folder");
+        let target = Target::open(&folder.path().join("out")).expect("writable");
+        let Target::Whole(whole) = &target else {
+            panic!("a file");
+        };
+        let expected = usize::from(matches!(whole.data, Data::Named(_)));
+        assert_eq!(names(folder.path()), expected);
+    }
+
+    #[test]
+    fn a_file_system_without_unnamed_files_gets_named_ones() {
+        let folder = tempfile::tempdir().expect("folder");
+        let place = folder.path().join("out");
+        let data = Data::named(&place).expect("writable");
+        data.file().write_all(b"x").expect("written");
+        let whole = Whole {
+            data,
+            place: place.clone(),
+        };
+        whole.finish().expect("finished");
+        assert_eq!(fs::read_to_string(&place).expect("text"), "x");
+        assert_eq!(names(folder.path()), 1);
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_a_device_a_device() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::write(&target, "old").expect("old");
+        std::os::unix::fs::symlink(&target, &link).expect("link");
+        write(&link, "new").expect("written");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&target).expect("text"), "new");
+
+        let to_device = folder.path().join("device");
+        std::os::unix::fs::symlink("/dev/null", &to_device).expect("link");
+        for path in [&to_device, Path::new("/dev/null")] {
+            write(path, "new").expect("written");
+            assert!(!fs::metadata(path).expect("device").is_file());
+        }
+        assert!(to_device.is_symlink());
+        assert!(write(Path::new("/dev/full"), "new").is_err());
+    }
+
+    #[test]
+    fn the_mode_of_a_replaced_file_is_kept() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (old, plain) = (folder.path().join("old"), folder.path().join("plain"));
+        fs::write(&plain, "").expect("plain");
+        fs::write(&old, "old").expect("old");
+        fs::set_permissions(&old, Permissions::from_mode(0o640)).expect("mode");
+        write(&old, "new").expect("written");
+        assert_eq!(mode(&old), 0o640);
+        let fresh = folder.path().join("fresh");
+        write(&fresh, "new").expect("written");
+        assert_eq!(mode(&fresh), mode(&plain));
+    }
+
+    #[test]
+    fn unwritable_places_are_refused_at_once() {
+        for path in ["/no/such/folder/x.json", "/tmp", "", "/proc/x"] {
+            assert!(Target::open(Path::new(path)).is_err(), "{path}");
+        }
+        assert!(Target::open(Path::new("/dev/null")).is_ok());
+    }
+
+    #[test]
+    fn names_of_one_file_are_known_for_that() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("inner")).expect("folder");
+        assert!(is_same_file(&path("x"), &path("inner/../x")));
+        assert!(!is_same_file(&path("x"), &path("y")));
+        fs::write(path("x"), "").expect("file");
+        std::os::unix::fs::symlink(path("x"), path("link")).expect("link");
+        assert!(is_same_file(&path("x"), &path("link")));
+        assert!(!is_same_file(&path("x"), &path("y")));
+        let (null, standard) = (Path::new("/dev/null"), Path::new("-"));
+        assert!(!is_same_file(null, null));
+        assert!(is_same_file(standard, standard) && !is_same_file(standard, &path("x")));
+    }
+}

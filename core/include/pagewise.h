@@ -144,7 +144,9 @@ PW_API bool pw_start(const char *options);
 PW_API bool pw_switch_on(const char *options, const char **reason);
 
 // Switch off: no more blocks are served, and free pages are given back. Blocks that live stay
-// valid, and are released as before.
+// valid, and are released as before. Where libpagewise-general.so is preloaded, blocks of all
+// sizes, small and large, go on being served before and after both calls: to switch off only gives
+// free pages back and keeps none from then on (pw_is_on is false), and to switch on ends that.
 PW_API void pw_switch_off(void);
 
 // Was the malloc family preloaded, so that all modules of the program are served?

@@ -229,6 +229,32 @@ static void forged_files_are_refused(void **state) {
     free(content);
 }
 
+// Sealed all the same, but who maps it needs pages of the pool.
+static void files_of_the_hugetlb_pool_are_refused(void **state) {
+    (void)state;
+    int fd = memfd_create("pagewise-shared-hugetlb", MFD_ALLOW_SEALING | MFD_HUGETLB);
+    if (fd < 0 || ftruncate(fd, 2 * MB) != 0) {
+        skip(); // a kernel without them
+    }
+    struct pw_os_file file = {.fd = fd};
+    assert_int_equal(
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+    assert_int_equal(pw_os_sealed_size(&file), 0);
+    close(fd);
+}
+
+static void a_process_is_one_holder_however_often_it_has_it(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    uint32_t pids[2];
+    int more[] = {dup(shared.fd), dup(shared.fd)};
+    assert_int_equal(pw_shared_holders(&shared, pids, 2), 1);
+    assert_int_equal(pw_shared_holders(&shared, NULL, 0), 1);
+    close(more[0]);
+    close(more[1]);
+    pw_shared_close(&shared);
+}
+
 // A child that makes an object, sends its handle, and waits to be killed.
 static pid_t make_in_child(void *handle) {
     int tube[2];
@@ -357,6 +383,11 @@ static void failures_are_results(void **state) {
 
 static void limits_are_results(void **state) {
     (void)state;
+    struct pw_shared made = make();
+    struct pw_exchange_handle handle;
+    pw_shared_handle(&made, 0, &handle);
+    handle.sender_fd = handle.maker_fd = 0; // to be found by its name
+    handle.check = check_of(&handle);
     pid_t child = fork();
     if (child == 0) {
         struct pw_shared shared;
@@ -364,6 +395,10 @@ static void limits_are_results(void **state) {
         CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0); // a write beyond it would raise SIGXFSZ
         CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_OK);
         CHECK(pw_shared_write(&shared, data, SIZE) == PW_SHARED_MEMORY);
+        close(3);
+        struct rlimit one_more = {4, 4}; // enough to begin to look for who has it
+        CHECK(setrlimit(RLIMIT_NOFILE, &one_more) == 0);
+        CHECK(opened(&handle) == PW_SHARED_LIMIT);
         struct rlimit few = {3, 3};
         CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
         CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_LIMIT);
@@ -372,6 +407,7 @@ static void limits_are_results(void **state) {
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+    pw_shared_close(&made);
 }
 
 static void other_users_cannot_read(void **state) {
@@ -407,6 +443,8 @@ int main(void) {
         cmocka_unit_test(damaged_handles_are_refused),
         cmocka_unit_test(forged_handles_are_refused),
         cmocka_unit_test(forged_files_are_refused),
+        cmocka_unit_test(files_of_the_hugetlb_pool_are_refused),
+        cmocka_unit_test(a_process_is_one_holder_however_often_it_has_it),
         cmocka_unit_test(objects_outlive_their_makers),
         cmocka_unit_test(forked_children_have_it),
         cmocka_unit_test(descriptors_of_the_program_are_left_alone),

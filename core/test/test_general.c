@@ -2,6 +2,7 @@
 //
 // What policy general promises of its blocks, and what it gives back.
 #include "front/general.h"
+#include "os/fault.h"
 #include "pagewise.h"
 #include "support.h"
 
@@ -345,6 +346,92 @@ static void idle_pages_go_back_by_themselves(void **state) {
     pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
 }
 
+static void a_trim_tells_of_both_its_looks(void **state) {
+    (void)state;
+    enum { COUNT = 400 };
+    static void *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(PW_PAGE), 1, PW_PAGE);
+    }
+    pw_process.general.decay_ms = 0; // nobody else looks
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 4) {
+            pw_general_free(blocks[i]);
+        }
+    }
+    pw_cache_end(&pw_process.general); // what this thread has of them
+    pw_general_thread.ended = false;
+    pw_general_look(&pw_process.general);
+    uint64_t before = statistics().segment_idle_bytes;
+    size_t said = pw_general_trim(&pw_process.general); // the first look finds them idle again
+    assert_true(said > COUNT / 2 * PW_PAGE);
+    assert_int_equal(said, statistics().segment_idle_bytes - before);
+    pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
+    for (int i = 0; i < COUNT; i += 4) {
+        pw_general_free(blocks[i]);
+    }
+}
+
+// What the room calls while a segment goes may itself allocate, and must not get a block of it.
+static void (*usual_release)(void *context, struct pw_extent *extent, uint32_t absent);
+static unsigned released, handed_out;
+
+static void release_and_allocate(void *context, struct pw_extent *extent, uint32_t absent) {
+    released++;
+    handed_out += pw_cache_pop(pw_class_of(20 * KB)) != NULL;
+    usual_release(context, extent, absent);
+}
+
+static void blocks_that_are_given_back_are_no_longer_in_the_cache(void **state) {
+    (void)state;
+    struct pw_general_host *host = &pw_process.general.host;
+    usual_release = host->release;
+    host->release = release_and_allocate;
+    pw_general_free(allocate(20 * KB));
+    pw_general_trim(&pw_process.general);
+    host->release = usual_release;
+    assert_int_equal(released, 1);
+    assert_int_equal(handed_out, 0);
+}
+
+// --- the keeper ----------------------------------------------------------------------------
+
+static bool keeper_runs(void) {
+    pw_process_enter();
+    bool runs = pw_process.keeper_runs;
+    pw_process_leave();
+    return runs;
+}
+
+// A free may come out of the C library's own locks, which starting a thread takes.
+static void the_keeper_is_started_by_an_allocation(void **state) {
+    (void)state;
+    static void *blocks[MANY];
+    pw_trim();
+    for (int wait = 0; keeper_runs() && wait < 1000; wait++) {
+        usleep(10000); // until it finds nothing to keep
+    }
+    assert_false(keeper_runs());
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = memset(allocate(1024), 1, 1024);
+    }
+    pw_os_fault_plan(PW_SITE_KEEPER, 0, 0, 0); // only counts
+    for (int i = 0; i < MANY; i++) {
+        pw_general_free(blocks[i]);
+    }
+    assert_true(pw_process.arena.warm_pages * PW_PAGE > 8 * MB);
+    assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 0);
+    assert_false(keeper_runs());
+    for (int i = 0; i < 200; i++) { // more than the cache has
+        blocks[i] = allocate(1024);
+    }
+    assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 1);
+    assert_true(keeper_runs());
+    for (int i = 0; i < 200; i++) {
+        pw_general_free(blocks[i]);
+    }
+}
+
 // --- threads -----------------------------------------------------------------------------
 
 static void *handed_over[MANY];
@@ -506,6 +593,8 @@ static void a_child_without_handlers_goes_on_with_the_c_library(void **state) {
                     pw_general_free(block);
                 }
             }
+            pw_process.general.looked_ms = 1; // as the keeper does, to which a look is due
+            pw_general_look_when_due(&pw_process.general);
             _exit(pw_process.general.orphaned == (held == 1) ? 0 : 1);
         }
         if (held) {
@@ -514,6 +603,44 @@ static void a_child_without_handlers_goes_on_with_the_c_library(void **state) {
         int status = -1;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
+    }
+}
+
+// The process's lock as well: what is known of a large block is then read without it.
+static void a_child_without_the_lock_resizes_large_blocks(void **state) {
+    (void)state;
+#ifdef PW_TEST_SANITIZED
+    skip(); // neither sanitizer supports raw clone
+#endif
+    unsigned char *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = allocate(300 * KB);
+        memset(blocks[i], i + 1, 300 * KB);
+    }
+    pthread_mutex_lock(&pw_process.lock);
+    pid_t child = raw_fork();
+    if (child == 0) {
+        static const size_t sizes[] = {900 * KB, 200 * KB, 100};
+        alarm(20);
+        for (int i = 0; i < 3; i++) {
+            CHECK(pw_general_usable(blocks[i]) >= 300 * KB);
+            unsigned char *moved = pw_general_realloc(blocks[i], sizes[i]);
+            CHECK(moved);
+            for (size_t at = 0; at < sizes[i] && at < 300 * KB; at++) {
+                CHECK(moved[at] == i + 1);
+            }
+            memset(moved, 7, sizes[i]);
+        }
+        CHECK(!pw_general_realloc(blocks[0], SIZE_MAX / 2));
+        CHECK(blocks[0][0] == 1);
+        _exit(pw_process.orphaned ? 0 : 1);
+    }
+    pthread_mutex_unlock(&pw_process.lock);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 3; i++) {
+        pw_general_free(blocks[i]);
     }
 }
 
@@ -610,11 +737,15 @@ int main(void) {
         TEST(a_page_that_was_used_since_the_last_look_stays),
         TEST(pages_that_hold_blocks_are_filled_first),
         TEST(idle_pages_go_back_by_themselves),
+        TEST(a_trim_tells_of_both_its_looks),
+        TEST(blocks_that_are_given_back_are_no_longer_in_the_cache),
+        TEST(the_keeper_is_started_by_an_allocation),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),
         TEST(destructors_that_run_late_may_use_the_heap),
         TEST(forks_beside_busy_threads_work),
         TEST(a_child_without_handlers_goes_on_with_the_c_library),
+        TEST(a_child_without_the_lock_resizes_large_blocks),
         TEST(a_handler_in_the_middle_of_our_work_gets_other_blocks),
         TEST(misuse_ends_the_program),
     };

@@ -273,7 +273,7 @@ static void run_fault(void *argument) {
     const struct fault *fault = argument;
     alarm(100);
     pw_os_fault_plan(fault->site, ENOMEM, fault->first, fault->period);
-    pw_start(setting.options); // or not: then the C library serves
+    CHECK(pw_start(setting.options) == pw_gate.general); // or not: then the C library serves
     run_all();
     struct pw_statistics now;
     pw_statistics_read(&now, sizeof now);

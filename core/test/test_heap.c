@@ -329,6 +329,30 @@ static void room_in_full_chunks_is_found_again(void **state) {
     pw_heap_delete(heap);
 }
 
+// Where each chunk has room left, but none for another block of the size.
+static void room_between_large_blocks_is_found_again(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    enum { COUNT = 300 };
+    static char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = pw_heap_alloc(heap, 60 * 32 * KB); // two to a chunk, and seven segments left
+        assert_non_null(blocks[i]);
+    }
+    size_t mapped = statistics_of(heap).mapped_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        pw_heap_free(heap, blocks[i]);
+        uintptr_t chunk = (uintptr_t)blocks[i] / (4 * MB);
+        char *smaller = pw_heap_alloc(heap, 50 * 32 * KB);
+        assert_int_equal((uintptr_t)smaller / (4 * MB), chunk);
+        assert_non_null(pw_heap_alloc(heap, 7 * 32 * KB)); // beside it, or in what was left before
+        pw_heap_free(heap, smaller);
+        assert_int_equal((uintptr_t)pw_heap_alloc(heap, 45 * 32 * KB) / (4 * MB), chunk);
+    }
+    assert_int_equal(statistics_of(heap).mapped_bytes, mapped);
+    pw_heap_delete(heap);
+}
+
 static void aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own(void **state) {
     (void)state;
     struct pw_heap *heap = new_heap(0);
@@ -780,6 +804,47 @@ static void memory_that_cannot_be_given_back_is_kept(void **state) {
     pw_heap_delete(heap);
 }
 
+// Of several chunks one cannot be unmapped: it keeps its address space, and nothing else is lost.
+static void a_chunk_that_cannot_be_unmapped_keeps_no_other(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    char *blocks[5];
+    for (int i = 0; i < 5; i++) {
+        blocks[i] = memset(pw_heap_alloc(heap, 127 * 32 * KB), 1, 127 * 32 * KB); // all of a chunk
+    }
+    assert_int_equal(statistics_of(heap).mapped_bytes / (4 * MB), 5);
+    pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 1, 0);
+    pw_heap_delete(heap);
+    pw_os_fault_clear();
+    unsigned left = 0;
+    for (int i = 0; i < 5; i++) {
+        if (pw_os_is_mapped(blocks[i], PW_PAGE)) {
+            left++;
+            assert_false(in_memory(blocks[i]));
+            munmap(blocks[i] - 32 * KB, 4 * MB);
+        }
+    }
+    assert_int_equal(left, 1);
+}
+
+static void chunks_that_are_given_back_leave_those_that_cannot_be(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(PW_HEAP_RETURN_EMPTY);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 600; i++) { // five chunks
+            memset(pw_heap_alloc(heap, 30 * KB), round, 30 * KB);
+        }
+        uint64_t before = statistics_of(heap).returned_bytes;
+        pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 2, 0);
+        pw_heap_free_all(heap);
+        pw_os_fault_clear();
+        struct pw_heap_statistics now = statistics_of(heap);
+        assert_int_equal(now.mapped_bytes / (4 * MB), 2);
+        assert_true(now.returned_bytes - before >= 599 * 32 * KB);
+    }
+    pw_heap_delete(heap);
+}
+
 // --- threads and forks -------------------------------------------------------------------
 
 static void *use_and_end(void *argument) {
@@ -891,6 +956,7 @@ int main(void) {
         cmocka_unit_test(a_large_block_does_not_grow_over_its_neighbour),
         cmocka_unit_test(what_grows_among_others_seldom_moves),
         cmocka_unit_test(room_in_full_chunks_is_found_again),
+        cmocka_unit_test(room_between_large_blocks_is_found_again),
         cmocka_unit_test(aligned_blocks_that_no_chunk_holds_get_mappings_of_their_own),
         cmocka_unit_test(giants_come_and_go),
         cmocka_unit_test(giants_that_nobody_uses_go_back),
@@ -909,6 +975,8 @@ int main(void) {
         cmocka_unit_test(a_heap_is_whole_after_a_jump_out_of_its_limit),
         cmocka_unit_test(memory_that_is_refused_leaves_the_heap_whole),
         cmocka_unit_test(memory_that_cannot_be_given_back_is_kept),
+        cmocka_unit_test(a_chunk_that_cannot_be_unmapped_keeps_no_other),
+        cmocka_unit_test(chunks_that_are_given_back_leave_those_that_cannot_be),
         cmocka_unit_test(a_heap_is_handed_from_thread_to_thread),
         cmocka_unit_test(heaps_of_several_threads_know_nothing_of_each_other),
         cmocka_unit_test(a_forks_child_has_a_heap_of_its_own),

@@ -138,6 +138,28 @@ static void a_write_to_the_first_word_of_a_freed_block_is_found(void **state) {
     pw_heap_delete(heap);
 }
 
+static void statistics_do_not_go_where_the_program_wrote(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    char *block = pw_heap_alloc(heap, 200), *other = pw_heap_alloc(heap, 200);
+    assert_non_null(pw_heap_alloc(heap, 200)); // lives
+    pw_heap_free(heap, block);
+    pw_heap_free(heap, other);
+    for (int i = 0; i < 3000; i++) { // out of the queue
+        pw_heap_free(heap, pw_heap_alloc(heap, 3000));
+    }
+    struct pw_heap_statistics before, after;
+    pw_heap_statistics_read(heap, &before);
+    memset(block, 0x41, sizeof(void *));
+    memset(other, 0x41, sizeof(void *));
+    pw_heap_statistics_read(heap, &after);
+    assert_memory_equal(&after, &before, sizeof before);
+    assert_true(after.live_blocks > 0 && after.free_bytes > 400);
+    assert_int_equal(after.live_bytes + after.free_bytes + after.fresh_bytes + after.slack_bytes,
+                     after.segment_bytes);
+    pw_heap_delete(heap);
+}
+
 static void blocks_that_wait_are_given_out_at_the_limit(void **state) {
     (void)state;
     struct pw_heap_options options = {.flags = PW_HEAP_CHECKED, .limit_bytes = 1 << 20};
@@ -216,6 +238,7 @@ int main(void) {
         cmocka_unit_test(overflows_are_found_at_free_and_free_all),
         cmocka_unit_test(writes_to_dead_blocks_are_found),
         cmocka_unit_test(a_write_to_the_first_word_of_a_freed_block_is_found),
+        cmocka_unit_test(statistics_do_not_go_where_the_program_wrote),
         cmocka_unit_test(blocks_that_wait_are_given_out_at_the_limit),
         cmocka_unit_test(a_second_thread_in_a_transaction_is_found),
         cmocka_unit_test(misuse_without_a_function_aborts),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What pagewise.h promises of regions.
+#include "os/fault.h"
 #include "pagewise.h"
 #include "pagewise_heap.h"
 #include "support.h"
@@ -56,6 +57,27 @@ static void a_region_keeps_its_limit_and_gives_memory_back(void **state) {
     options.segment_bytes = 32 * KB;
     assert_null(pw_region_new(&options));
     assert_int_equal(errno, EINVAL);
+}
+
+static void a_chunk_that_cannot_be_unmapped_is_kept_without_its_pages(void **state) {
+    (void)state;
+    struct pw_heap_options options = {.flags = PW_HEAP_RETURN_EMPTY};
+    struct pw_region *region = pw_region_new(&options);
+    char *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = pw_region_alloc(region, 200 * MB); // each in a chunk of its own
+        memset(blocks[i] + MB, 1, 4096);
+    }
+    pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 1, 0);
+    pw_region_free_all(region);
+    pw_os_fault_clear();
+    assert_false(in_memory(blocks[1] + MB));
+    struct pw_heap_statistics now;
+    pw_region_statistics_read(region, &now);
+    assert_int_equal(now.mapped_bytes, 512 * MB);
+    assert_ptr_equal(pw_region_alloc(region, 200 * MB), blocks[0]);
+    assert_ptr_equal(pw_region_alloc(region, 200 * MB), blocks[1]);
+    pw_region_delete(region);
 }
 
 static void a_region_allocates_moves_and_starts_over(void **state) {
@@ -166,6 +188,7 @@ static void a_region_keeps_every_byte_until_free_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_region_keeps_its_limit_and_gives_memory_back),
+        cmocka_unit_test(a_chunk_that_cannot_be_unmapped_is_kept_without_its_pages),
         cmocka_unit_test(a_region_keeps_every_byte_until_free_all),
         cmocka_unit_test(a_region_allocates_moves_and_starts_over),
     };

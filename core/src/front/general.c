@@ -7,6 +7,36 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#define NOWHERE ((uintptr_t)1 << 63) // what no program has: the middle of the address space
+
+// --- the keeper ----------------------------------------------------------------------------
+
+// To start a thread allocates, and takes locks of the C library. A free may come from within them,
+// and with this thread's cache half changed: the keeper waits for the next allocation that does not
+// find its block in the cache.
+static bool keeper_is_wanted;
+
+// The caller holds the process's lock.
+static void note_keeper(void) {
+    if (pw_keeper_is_due()) {
+        pw_process.keeper_runs = false; // not yet
+        __atomic_store_n(&keeper_is_wanted, true, __ATOMIC_RELAXED);
+    }
+}
+
+static void start_wanted_keeper(void) {
+    if (PW_LIKELY(!__atomic_load_n(&keeper_is_wanted, __ATOMIC_RELAXED)) ||
+        pw_general_thread.inside || pw_general_thread.holds_all ||
+        !__atomic_exchange_n(&keeper_is_wanted, false, __ATOMIC_RELAXED) || !pw_process_enter()) {
+        return;
+    }
+    bool is_due = pw_keeper_is_due();
+    pw_process_leave();
+    if (is_due) {
+        pw_keeper_start();
+    }
+}
+
 // --- pages for segments ------------------------------------------------------------------
 
 static struct pw_extent *take(uint32_t pages) {
@@ -54,11 +84,8 @@ static void release_pages(void *context, struct pw_extent *extent, uint32_t abse
     pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, segments_returned, 1);
     pw_arena_release(&pw_process.arena, extent, state_of(extent, absent));
-    bool keeper_is_due = pw_keeper_is_due();
+    note_keeper();
     pw_process_leave();
-    if (keeper_is_due) {
-        pw_keeper_start();
-    }
 }
 
 // --- threads -----------------------------------------------------------------------------
@@ -89,6 +116,14 @@ __attribute__((constructor)) static void start_where_all_is_ours(void) {
     }
 }
 
+// The process goes on with the C library alone: no address may be taken for one of ours, whose
+// class there is no table to tell.
+static void close_gate(void) {
+    pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
+    pw_gate.base = NOWHERE;
+    PW_COUNT(&pw_process.stats, fallback_general, 1);
+}
+
 bool pw_general_open(const struct pw_options *options) {
     struct pw_general *general = &pw_process.general;
     static const struct pw_general_host host = {take_pages, release_pages, thread_began, misuse,
@@ -102,9 +137,13 @@ bool pw_general_open(const struct pw_options *options) {
         general->fork_marker = &pw_process.fork_marker[2];
         *general->fork_marker = 1;
     }
-    if (pthread_key_create(&pw_process.thread_end, thread_ends) != 0 ||
-        !pw_general_start(general, &pw_process.arena, &pw_process.stats, &host)) {
-        PW_COUNT(&pw_process.stats, fallback_general, 1);
+    if (pthread_key_create(&pw_process.thread_end, thread_ends) != 0) {
+        close_gate();
+        return false;
+    }
+    if (!pw_general_start(general, &pw_process.arena, &pw_process.stats, &host)) {
+        pthread_key_delete(pw_process.thread_end);
+        close_gate();
         return false;
     }
     pw_gate.classes = general->classes;
@@ -117,6 +156,7 @@ bool pw_general_open(const struct pw_options *options) {
 // --- what the usual way does not serve -----------------------------------------------------
 
 void *pw_general_refill(unsigned class_number) {
+    start_wanted_keeper();
     void *block = pw_gate.general ? pw_cache_refill(&pw_process.general, class_number) : NULL;
     if (block) {
         return block;
@@ -132,6 +172,7 @@ void pw_general_flush(unsigned class_number, void *block) {
 }
 
 void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
+    start_wanted_keeper();
     void *block = pw_gate.general ? pw_block_allocate(size, alignment, zeroed, NULL) : NULL;
     if (block) {
         return block;
@@ -194,6 +235,18 @@ static void *resize_foreign(void *block, size_t size) {
     return moved;
 }
 
+// Bytes of a large block; 0: it is none of ours. The process's lock may be lost (_Fork), or this
+// thread in the middle of what it guards: what is known of a block in use stays as it is, and can
+// be read without.
+static size_t capacity_of(const void *block) {
+    size_t capacity = pw_block_usable(block);
+    const struct pw_extent *extent = capacity == 0 ? pw_arena_find(&pw_process.arena, block) : NULL;
+    if (extent && pw_extent_address(&pw_process.arena, extent) + extent->data_offset == block) {
+        capacity = (size_t)extent->pages * PW_PAGE - extent->data_offset;
+    }
+    return capacity;
+}
+
 void *pw_general_resize(void *block, size_t size) {
     if (!pw_gate_contains(block)) {
         return resize_foreign(block, size);
@@ -202,12 +255,16 @@ void *pw_general_resize(void *block, size_t size) {
         pw_block_free(block);
         return NULL;
     }
-    if (size > pw_gate.largest_small) {
-        return pw_block_resize(block, size, NULL);
+    void *moved = size > pw_gate.largest_small ? pw_block_resize(block, size, NULL) : NULL;
+    if (moved) {
+        return moved;
     }
     pw_block_reject_dead(block, "realloc");
-    void *moved = pw_general_malloc(size);
-    size_t held = pw_block_usable(block);
+    size_t held = capacity_of(block);
+    if (held == 0) {
+        return resize_foreign(block, size); // it lies where the program had mapped something
+    }
+    moved = pw_general_malloc(size);
     if (!moved) {
         return size <= held ? block : NULL; // to make a block smaller needs no memory
     }
@@ -224,5 +281,5 @@ size_t pw_general_usable(const void *block) {
     if (size) {
         return size;
     }
-    return pw_gate_contains(block) ? pw_block_usable(block) : pw_os_c_usable_size(block);
+    return pw_gate_contains(block) ? capacity_of(block) : pw_os_c_usable_size(block);
 }

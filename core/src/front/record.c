@@ -63,9 +63,19 @@ static void *allocate_early(size_t alignment, size_t size) {
     return (void *)block;
 }
 
-static void find_next(void) {
+uintptr_t pw_record_pause(const void *frame) {
     uintptr_t before = inside;
-    inside = inside ? inside : (uintptr_t)FRAME;
+    inside = inside ? inside : (uintptr_t)frame;
+    return before;
+}
+
+void pw_record_resume(uintptr_t before) {
+    inside = before;
+    nested_calls = before ? nested_calls : 0;
+}
+
+static void find_next(void) {
+    uintptr_t before = pw_record_pause(FRAME);
     next.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
     next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
     next.free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
@@ -76,7 +86,7 @@ static void find_next(void) {
     next.pvalloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "pvalloc");
     next.malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
     __atomic_store_n(&next.is_known, next.malloc != NULL, __ATOMIC_RELEASE);
-    inside = before;
+    pw_record_resume(before);
 }
 
 // False while the functions are being looked for: dlsym itself may allocate.
@@ -202,13 +212,12 @@ static void *reallocate(void *block, size_t size, const void *site, const void *
         return next.realloc(block, size);
     }
     ENTER();
-    uint64_t stamp = pw_log_stamp();
+    struct pw_log_resize resize = pw_log_resize_begins(block);
     void *moved = next.realloc(block, size);
-    if (block && (moved || size == 0)) {
-        pw_log_resize_at(block, stamp, moved != NULL);
-    }
-    if (moved) {
-        pw_log_allocation(moved, size, 0, site, frame);
+    if (moved || size == 0) {
+        pw_log_resized(&resize, moved, size, site, frame);
+    } else {
+        pw_log_resize_failed(&resize);
     }
     LEAVE();
     return moved;

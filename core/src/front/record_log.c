@@ -24,6 +24,7 @@
 
 struct pw_log pw_log;
 static OWN_THREAD struct pw_lane *own_lane;
+static OWN_THREAD bool has_ended; // what comes after has no lane for longer than a record
 static pthread_key_t thread_end;
 static bool has_thread_end;
 
@@ -198,10 +199,8 @@ static void unlock_lanes(void) {
 }
 
 // A signal's handler that allocates must not find its own thread holding the lock.
-static void end_thread(void *ended) {
-    struct pw_lane *lane = ended;
+static void put_spare(struct pw_lane *lane) {
     struct pw_os_signals signals;
-    own_lane = NULL;
     if (*pw_log.epoch != lane->epoch) {
         return;
     }
@@ -211,6 +210,13 @@ static void end_thread(void *ended) {
     pw_log.spare = lane;
     unlock_lanes();
     pw_os_signals_restore(&signals);
+}
+
+// Other destructors may run after this one, and the C library frees what was the thread's.
+static void end_thread(void *lane) {
+    own_lane = NULL;
+    has_ended = true;
+    put_spare(lane);
 }
 
 static struct pw_lane *take_spare(void) {
@@ -265,11 +271,13 @@ static struct pw_lane *enter(void) {
     if (!lane) {
         return NULL;
     }
-    own_lane = lane;
     pw_site_find_stack(lane);
     pw_sample_begin(lane);
-    if (has_thread_end) {
-        pthread_setspecific(thread_end, lane);
+    if (!has_ended) {
+        own_lane = lane;
+        if (has_thread_end) {
+            pthread_setspecific(thread_end, lane);
+        }
     }
     uint64_t thread = (uint64_t)pw_os_thread_id();
     if (pw_log_room(lane, 2)) {
@@ -289,6 +297,13 @@ static inline struct pw_lane *lane_here(void) {
         return enter();
     }
     return lane;
+}
+
+// The event is written down.
+static inline void leave(struct pw_lane *lane) {
+    if (UNLIKELY(has_ended)) {
+        put_spare(lane);
+    }
 }
 
 // --- chunks -------------------------------------------------------------------
@@ -385,24 +400,23 @@ static void count_dropped(bool is_free) {
     }
 }
 
-void pw_log_allocation(const void *block, size_t size, unsigned alignment, const void *site,
-                       const void *frame) {
-    struct pw_lane *lane = lane_here();
-    if (UNLIKELY(!lane)) {
-        if (pw_log.header) {
-            count_dropped(false);
-        }
-        return;
+// Is the block to be written down? It is in the sample then.
+static inline bool is_taken(struct pw_lane *lane, const void *block, size_t size) {
+    if (LIKELY(!pw_log.sample_bytes)) {
+        return true;
     }
-    if (UNLIKELY(pw_log.sample_bytes)) {
-        if (!pw_sample_takes(lane, size)) {
-            return;
-        }
-        if (!pw_sample_add(block)) {
-            count_dropped(false);
-            return;
-        }
+    if (!pw_sample_takes(lane, size)) {
+        return false;
     }
+    bool added = pw_sample_add(block);
+    if (!added) {
+        count_dropped(false);
+    }
+    return added;
+}
+
+static inline void write_allocation(struct pw_lane *lane, const void *block, size_t size,
+                                    unsigned alignment, const void *site, const void *frame) {
     uint64_t stamp = pw_clock_after_loads();
     uint32_t slot = pw_site_slot(lane, site, frame);
     if (UNLIKELY(!is_recordable(block) || !pw_log_room(lane, LONGEST_ALLOCATION + 1))) {
@@ -421,22 +435,9 @@ void pw_log_allocation(const void *block, size_t size, unsigned alignment, const
     commit(lane, PW_WORD_ALLOCATE | step << 2 | size_here << 32, is_long ? 3 : 2);
 }
 
-uint64_t pw_log_stamp(void) {
-    return pw_clock();
-}
-
 // Addresses are even: the lowest bit is free to say that the block lives on.
-static void log_free(const void *block, uint64_t stamp, bool lives_on) {
-    struct pw_lane *lane = lane_here();
-    if (UNLIKELY(!lane)) {
-        if (pw_log.header) {
-            count_dropped(true);
-        }
-        return;
-    }
-    if (UNLIKELY(pw_log.sample_bytes) && !pw_sample_remove(block)) {
-        return;
-    }
+static inline void write_free(struct pw_lane *lane, const void *block, uint64_t stamp,
+                              bool lives_on) {
     if (UNLIKELY(!is_recordable(block) || !pw_log_room(lane, LONGEST_FREE))) {
         count_dropped(true);
         return;
@@ -446,10 +447,64 @@ static void log_free(const void *block, uint64_t stamp, bool lives_on) {
     commit(lane, PW_WORD_FREE | step << 2 | address << 16, 1);
 }
 
-void pw_log_resize_at(const void *block, uint64_t stamp, bool lives_on) {
-    log_free(block, stamp, lives_on);
+void pw_log_allocation(const void *block, size_t size, unsigned alignment, const void *site,
+                       const void *frame) {
+    struct pw_lane *lane = lane_here();
+    if (UNLIKELY(!lane)) {
+        count_dropped(false);
+        return;
+    }
+    if (is_taken(lane, block, size)) {
+        write_allocation(lane, block, size, alignment, site, frame);
+    }
+    leave(lane);
 }
 
 void pw_log_free(const void *block) {
-    log_free(block, pw_clock(), false);
+    uint64_t stamp = pw_clock();
+    struct pw_lane *lane = lane_here();
+    if (UNLIKELY(!lane)) {
+        count_dropped(true);
+        return;
+    }
+    if (LIKELY(!pw_log.sample_bytes) || pw_sample_remove(block)) {
+        write_free(lane, block, stamp, false);
+    }
+    leave(lane);
+}
+
+struct pw_log_resize pw_log_resize_begins(const void *block) {
+    return (struct pw_log_resize){
+        .block = block,
+        .stamp = pw_clock(),
+        .is_recorded = block && (!pw_log.sampled || pw_sample_remove(block)),
+    };
+}
+
+void pw_log_resize_failed(const struct pw_log_resize *resize) {
+    if (pw_log.sampled && resize->is_recorded && !pw_sample_add(resize->block)) {
+        count_dropped(true); // its release will not be known for one
+    }
+}
+
+void pw_log_resized(const struct pw_log_resize *resize, const void *moved, size_t size,
+                    const void *site, const void *frame) {
+    struct pw_lane *lane = lane_here();
+    if (UNLIKELY(!lane)) {
+        if (resize->is_recorded) {
+            count_dropped(true);
+        }
+        if (moved) {
+            count_dropped(false);
+        }
+        return;
+    }
+    bool taken = moved && is_taken(lane, moved, size);
+    if (resize->is_recorded) {
+        write_free(lane, resize->block, resize->stamp, taken);
+    }
+    if (taken) {
+        write_allocation(lane, moved, size, 0, site, frame);
+    }
+    leave(lane);
 }

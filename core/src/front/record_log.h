@@ -80,10 +80,18 @@ void pw_log_allocation(const void *block, size_t size, unsigned alignment, const
 void pw_log_free(const void *block);
 
 // A realloc is a free and an allocation, and it is known only afterwards whether there was a free:
-// the stamp is taken before. If the block lives on, the thread's next allocation is what it
-// becomes.
-uint64_t pw_log_stamp(void);
-void pw_log_resize_at(const void *block, uint64_t stamp, bool lives_on);
+// what must be known before the address may be another thread's is found out before. The block
+// lives on as the allocation behind its free, if that is written down.
+struct pw_log_resize {
+    const void *block; // NULL: none
+    uint64_t stamp;
+    bool is_recorded; // the block's allocation was
+};
+struct pw_log_resize pw_log_resize_begins(const void *block);
+void pw_log_resize_failed(const struct pw_log_resize *resize);
+// `moved` NULL: the block was only released.
+void pw_log_resized(const struct pw_log_resize *resize, const void *moved, size_t size,
+                    const void *site, const void *frame);
 
 // --- between the recorder's files ------------------------------------------------
 

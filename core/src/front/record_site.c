@@ -43,9 +43,11 @@ void pw_site_find_stack(struct pw_lane *lane) {
     if (pw_log.stacks == PW_STACKS_NONE) {
         return;
     }
-    uintptr_t low, high;
-    if (pw_os_mapping_of(__builtin_frame_address(0), &low, &high)) {
-        lane->stack_high = high;
+    uintptr_t low, high, here = (uintptr_t)__builtin_frame_address(0);
+    if (pw_os_mapping_of((const void *)here, &low, &high)) {
+        // What lies above the thread's own stack may be another's, in the same mapping, and go.
+        bool has_base = lane->stack_base > here && lane->stack_base < high;
+        lane->stack_high = has_base ? lane->stack_base : high;
         // The first thread's stack grows; nothing else is mapped that near to it.
         lane->stack_low = is_main ? high - pw_os_stack_limit() : low;
     }

@@ -101,17 +101,22 @@ static struct pw_cache *own_cache(struct pw_general *general) {
     return cache;
 }
 
-// Give back the `count` blocks that were put in first.
+// Give back the `count` blocks that were put in first. They leave the stack before anybody else can
+// get them: what is called on the way may allocate in this thread.
 static void give_oldest(struct pw_general *general, struct pw_cache *cache, unsigned class_number,
                         unsigned count) {
     struct pw_stack *stack = &cache->stacks[class_number];
     void **bottom = bottom_of(general, cache, class_number);
-    pw_bin_give(general, class_number, bottom + 1, count);
+    void *oldest[PW_CACHE_MOST_BLOCKS];
     unsigned left = (unsigned)(stack->top - bottom) - count;
+    for (unsigned i = 0; i < count; i++) {
+        oldest[i] = bottom[1 + i];
+    }
     for (unsigned i = 1; i <= left; i++) {
         bottom[i] = bottom[i + count];
     }
     stack->top = bottom + left;
+    pw_bin_give(general, class_number, oldest, count);
 }
 
 static void give_all(struct pw_general *general, struct pw_cache *cache) {
@@ -141,7 +146,7 @@ static void shrink_idle(struct pw_general *general, struct pw_cache *cache) {
     }
 }
 
-void pw_general_look_when_due(struct pw_general *general) {
+static void look_if_due(struct pw_general *general) {
     uint64_t now = pw_os_now_ms(), last = __atomic_load_n(&general->looked_ms, __ATOMIC_RELAXED);
     // Two looks in a decay time: what held no block at both was idle for half of it at least.
     if (general->decay_ms == 0 || now - last < general->decay_ms / 2 + 1) {
@@ -151,6 +156,13 @@ void pw_general_look_when_due(struct pw_general *general) {
                                     __ATOMIC_RELAXED) &&
         last != 0) {
         pw_general_look(general);
+    }
+}
+
+void pw_general_look_when_due(struct pw_general *general) {
+    if (pw_general_enter(general)) {
+        look_if_due(general);
+        pw_general_leave();
     }
 }
 
@@ -166,7 +178,7 @@ static void tick(struct pw_general *general, struct pw_cache *cache) {
         shrink_idle(general, cache);
     }
     if (cache->operations % CLOCK_OPERATIONS == 0) {
-        pw_general_look_when_due(general);
+        look_if_due(general);
     }
 }
 
@@ -276,8 +288,8 @@ size_t pw_general_trim(struct pw_general *general) {
         cache->epoch = epoch;
         give_all(general, cache);
     }
-    pw_general_look(general);
-    size_t given = pw_general_look(general);
+    size_t given = pw_general_look(general); // what was idle at the look before
+    given += pw_general_look(general);
     pw_general_leave();
     return given;
 }

@@ -22,7 +22,8 @@
 
 #define PW_SEGMENT_MOST_BLOCKS 512u
 #define PW_SEGMENT_MOST_PAGES  32u
-#define PW_SEGMENT_LISTS       4u // by how full they are, in quarters
+#define PW_SEGMENT_LISTS       4u   // by how full they are, in quarters
+#define PW_CACHE_MOST_BLOCKS   128u // of one class in one cache
 
 struct pw_segment {
     struct pw_segment *next, *previous; // of its bin's list
@@ -136,7 +137,8 @@ size_t pw_general_trim(struct pw_general *general);
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
 
-// A look, if the last one was half a decay time ago.
+// A look, if the last one was half a decay time ago and the locks of this process are not lost. For
+// who is not at work here and holds no lock.
 void pw_general_look_when_due(struct pw_general *general);
 
 // Around a fork. False from the first: this thread was interrupted in the middle of our own work,

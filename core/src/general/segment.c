@@ -7,12 +7,11 @@
 
 #include <string.h>
 
-#define TABLE_CHUNK       ((size_t)64 << 10)
-#define SEGMENT_PAGES     16u                // 64 KB, but at most 512 blocks
-#define KEEP_EMPTY_OF     4u                 // of so many segments, an empty one may stay
-#define CACHE_BYTES       ((size_t)32 << 10) // of one class in one cache, at most
-#define CACHE_MOST_BLOCKS 128u
-#define CACHE_LEAST       4u
+#define TABLE_CHUNK   ((size_t)64 << 10)
+#define SEGMENT_PAGES 16u                // 64 KB, but at most 512 blocks
+#define KEEP_EMPTY_OF 4u                 // of so many segments, an empty one may stay
+#define CACHE_BYTES   ((size_t)32 << 10) // of one class in one cache, at most
+#define CACHE_LEAST   4u
 
 // --- locks -----------------------------------------------------------------------------
 
@@ -75,7 +74,7 @@ static unsigned pages_of(size_t size) {
 
 static unsigned cache_most_of(size_t size) {
     size_t most = CACHE_BYTES / size;
-    return (unsigned)(most > CACHE_MOST_BLOCKS ? CACHE_MOST_BLOCKS : most < 2 ? 2 : most);
+    return (unsigned)(most > PW_CACHE_MOST_BLOCKS ? PW_CACHE_MOST_BLOCKS : most < 2 ? 2 : most);
 }
 
 static void describe_class(struct pw_class_info *info, size_t size) {

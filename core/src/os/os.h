@@ -171,7 +171,8 @@ bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t o
 void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t offset);
 
 // Call `visit` for every descriptor of a process of this user, or of this process, that has the
-// memory file `name` open, until it returns false. True: a process could not be looked into.
+// memory file `name` open, until it returns false. True: a process could not be looked into. A call
+// with process 0 and descriptor -1: the search ended for want of descriptors or memory of our own.
 typedef bool pw_os_visit_holder(void *context, uint32_t pid, int32_t fd);
 bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context);
 

@@ -11,11 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -46,8 +48,11 @@ struct pw_os_file pw_os_open_of_process(uint32_t pid, int32_t fd, const char *na
     snprintf(path, sizeof path, "/proc/%lu/fd/%ld", (unsigned long)pid, (long)fd);
     link_of(name, target, sizeof target);
     errno = PW_OS_FAULT(PW_SITE_FILE_OPEN);
-    // Looked at first: to open another kind of file may wait, or have effects.
-    int opened = errno || !leads_to(AT_FDCWD, path, target) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    // Looked at first: to open another kind of file may wait, or have effects. It may become one
+    // before it is opened.
+    int opened = errno || !leads_to(AT_FDCWD, path, target)
+                     ? -1
+                     : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     *error = opened < 0 ? (errno ? errno : ENOENT) : 0;
     struct pw_os_file file = pw_os_adopt(opened);
     if (opened >= 0 && file.fd < 0) {
@@ -57,12 +62,20 @@ struct pw_os_file pw_os_open_of_process(uint32_t pid, int32_t fd, const char *na
     return file;
 }
 
+// A memory file of pages from the hugetlb pool can be sealed as well, but who maps it meets SIGBUS
+// where the pool has no page for a hole in it, or for a copy.
+static bool is_ordinary_memory(int fd) {
+    struct statfs system;
+    return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+}
+
 uint64_t pw_os_sealed_size(const struct pw_os_file *file) {
     int saved = errno;
     struct stat status;
     int seals = fcntl(file->fd, F_GET_SEALS);
-    bool sealed = seals >= 0 && (seals & SEALS) == SEALS && fstat(file->fd, &status) == 0 &&
-                  S_ISREG(status.st_mode) && status.st_uid == geteuid();
+    bool sealed = seals >= 0 && (seals & SEALS) == SEALS && is_ordinary_memory(file->fd) &&
+                  fstat(file->fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                  status.st_uid == geteuid();
     errno = saved;
     return sealed ? (uint64_t)status.st_size : 0;
 }
@@ -111,11 +124,12 @@ struct search {
     bool more;
 };
 
-static void search_process(struct search *search, unsigned long pid, int descriptors) {
+// False: there was no memory for it.
+static bool search_process(struct search *search, unsigned long pid, int descriptors) {
     DIR *folder = fdopendir(descriptors);
     if (!folder) {
         close(descriptors);
-        return;
+        return false;
     }
     const struct dirent *entry;
     while (search->more && (entry = readdir(folder))) {
@@ -126,6 +140,11 @@ static void search_process(struct search *search, unsigned long pid, int descrip
         }
     }
     closedir(folder);
+    return true;
+}
+
+static bool is_limit(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
 bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context) {
@@ -135,8 +154,9 @@ bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *contex
     struct search search = {target, visit, context, true};
     bool hidden = false;
     DIR *processes = opendir("/proc");
+    bool limited = !processes && is_limit(errno);
     const struct dirent *entry;
-    while (processes && search.more && (entry = readdir(processes))) {
+    while (processes && search.more && !limited && (entry = readdir(processes))) {
         unsigned long pid;
         struct stat status;
         if (!is_number(entry->d_name, &pid)) {
@@ -145,17 +165,22 @@ bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *contex
         snprintf(path, sizeof path, "/proc/%lu/fd", pid);
         int descriptors = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (descriptors >= 0 && fstat(descriptors, &status) == 0 && status.st_uid == geteuid()) {
-            search_process(&search, pid, descriptors);
+            limited = !search_process(&search, pid, descriptors);
         } else if (descriptors >= 0) {
             close(descriptors);
+        } else if (is_limit(errno)) {
+            limited = true;
         } else {
             snprintf(path, sizeof path, "/proc/%lu", pid);
             hidden |= stat(path, &status) == 0 && status.st_uid == geteuid();
         }
     }
-    hidden |= !processes;
+    hidden |= !processes || limited;
     if (processes) {
         closedir(processes);
+    }
+    if (limited) {
+        visit(context, 0, -1);
     }
     errno = saved;
     return hidden;

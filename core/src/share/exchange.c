@@ -247,7 +247,12 @@ static bool try_process(struct attempt *attempt, uint32_t pid, int32_t fd) {
 }
 
 static bool try_holder(void *context, uint32_t pid, int32_t fd) {
-    return !try_process(context, pid, fd);
+    struct attempt *attempt = context;
+    if (pid == 0) {
+        attempt->result = PW_SHARED_LIMIT;
+        return false;
+    }
+    return !try_process(attempt, pid, fd);
 }
 
 enum pw_shared_result pw_shared_open(const void *from, size_t size, uint32_t runtime,
@@ -384,26 +389,29 @@ void *pw_shared_map_again(const struct pw_shared *shared, const struct pw_shared
 struct holders {
     uint32_t *pids;
     size_t room, count;
+    uint32_t last;
 };
 
 static bool add_holder(void *context, uint32_t pid, int32_t fd) {
     struct holders *holders = context;
     (void)fd;
-    for (size_t i = 0; i < holders->count && i < holders->room; i++) {
-        if (holders->pids[i] == pid) {
-            return true;
-        }
+    if (pid == 0) {
+        return false; // no more can be found
+    }
+    if (holders->count > 0 && pid == holders->last) {
+        return true; // by another descriptor: a process's come one after the other
     }
     if (holders->count < holders->room) {
         holders->pids[holders->count] = pid;
     }
+    holders->last = pid;
     holders->count++;
     return true;
 }
 
 size_t pw_shared_holders(const struct pw_shared *shared, uint32_t *pids, size_t room) {
     char name[NAME_SIZE];
-    struct holders holders = {pids, room, 0};
+    struct holders holders = {pids, room, 0, 0};
     name_of(shared->token, name);
     pw_os_each_holder(name, add_holder, &holders);
     return holders.count;

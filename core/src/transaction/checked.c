@@ -358,6 +358,16 @@ bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *c
     return true;
 }
 
+void pw_checker_each_linked(struct pw_heap_whole *heap,
+                            void (*count)(struct pw_heap_whole *inner, const void *block)) {
+    for (size_t i = 0; i < heap->checker->capacity; i++) {
+        const struct entry *entry = &heap->checker->entries[i];
+        if (entry->linked && entry->transaction == heap->transaction) {
+            count(heap->checker->inner, (const void *)entry->address);
+        }
+    }
+}
+
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap) {
     return heap->checker->inner;
 }

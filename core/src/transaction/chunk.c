@@ -87,6 +87,7 @@ static struct pw_chunk *new_chunk(struct pw_heap_whole *heap) {
     }
     struct pw_chunk *chunk = pw_chunk_of(start);
     chunk->touched = 1;
+    chunk->index = heap->chunk_count;
     heap->chunks[heap->chunk_count++] = chunk;
     return chunk;
 }
@@ -128,10 +129,26 @@ static char *take_from(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsig
     return pw_chunk_start(chunk) + ((size_t)first << heap->segment_shift);
 }
 
+// Where a search for a run begins. Without it, blocks that leave room for none of their size in
+// each chunk would look into all chunks before, each of them.
+static unsigned first_to_search(struct pw_heap_whole *heap, unsigned count) {
+    const struct pw_no_run *known = &heap->no_runs[31 - __builtin_clz(count)];
+    bool tells = known->count && known->count <= count && known->before > heap->first_with_room;
+    return tells ? known->before : heap->first_with_room;
+}
+
+// The search has found none before this chunk.
+static void note_no_run(struct pw_heap_whole *heap, unsigned count, unsigned before) {
+    struct pw_no_run *known = &heap->no_runs[31 - __builtin_clz(count)];
+    if (!known->count || count <= known->count) {
+        *known = (struct pw_no_run){count, before};
+    }
+}
+
 char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero) {
     unsigned step = (unsigned)((alignment + pw_segment_size(heap) - 1) >> heap->segment_shift);
     step = step ? step : 1;
-    for (unsigned i = heap->first_with_room;; i++) {
+    for (unsigned i = first_to_search(heap, count);; i++) {
         struct pw_chunk *chunk = i < heap->chunk_count ? heap->chunks[i] : new_chunk(heap);
         if (!chunk) {
             return NULL;
@@ -145,6 +162,9 @@ char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignm
         } else if (chunk->free_segments >= count) {
             unsigned first = find_run(chunk, count, step);
             if (first) {
+                if (step == 1) {
+                    note_no_run(heap, count, i);
+                }
                 return take_from(heap, chunk, first, count, zero);
             }
         }
@@ -184,21 +204,21 @@ char *pw_segments_take_with_room(struct pw_heap_whole *heap, unsigned count, boo
                              : NULL;
 }
 
-// Chunks are known by their number only where it matters: when one before the first that has room
-// gets some.
+// The chunk gets room: searches that begin behind it would not see it.
 static void note_room(struct pw_heap_whole *heap, const struct pw_chunk *chunk) {
-    for (unsigned i = 0; i < heap->first_with_room; i++) {
-        if (heap->chunks[i] == chunk) {
-            heap->first_with_room = i;
+    if (chunk->index < heap->first_with_room) {
+        heap->first_with_room = chunk->index;
+    }
+    for (unsigned i = 0; i < PW_RUN_KINDS; i++) {
+        if (chunk->index < heap->no_runs[i].before) {
+            heap->no_runs[i].before = chunk->index;
         }
     }
 }
 
 void pw_segments_release(struct pw_heap_whole *heap, const void *first, unsigned count) {
     struct pw_chunk *chunk = pw_chunk_of(first);
-    if (chunk->free_segments == 0) {
-        note_room(heap, chunk);
-    }
+    note_room(heap, chunk);
     mark(chunk, pw_segment_of(heap, first), count, false);
     heap->segment_bytes -= (size_t)count << heap->segment_shift;
 }
@@ -230,16 +250,22 @@ static void discard_segments(struct pw_heap_whole *heap, struct pw_chunk *chunk,
     }
 }
 
+// From the last on, so that a mapping of several is seldom cut in two. Where mappings are short a
+// cut is refused: such a chunk stays, without its pages, and the others go.
 static void unmap_chunks_above(struct pw_heap_whole *heap, unsigned keep) {
-    while (heap->chunk_count > keep) {
-        struct pw_chunk *chunk = heap->chunks[heap->chunk_count - 1];
+    for (unsigned i = heap->chunk_count; i-- > keep;) {
+        struct pw_chunk *chunk = heap->chunks[i];
         size_t touched = (size_t)chunk->touched << heap->segment_shift;
         if (!pw_os_unmap(pw_chunk_start(chunk), PW_HEAP_CHUNK)) {
             discard_segments(heap, chunk, 1);
-            return;
+            continue;
         }
         heap->chunk_count--;
         heap->returned_bytes += touched;
+        for (unsigned k = i; k < heap->chunk_count; k++) { // those that stay close the gap
+            heap->chunks[k] = heap->chunks[k + 1];
+            heap->chunks[k]->index = k;
+        }
     }
 }
 
@@ -254,7 +280,7 @@ void pw_chunks_return(struct pw_heap_whole *heap) {
     if (heap->options.flags & PW_HEAP_RETURN_EMPTY) {
         size_t rest = keep & (PW_HEAP_CHUNK - 1);
         unmap_chunks_above(heap, kept + 1); // one chunk's address space is always kept
-        if (heap->chunk_count == kept + 1) {
+        if (heap->chunk_count > kept) {
             discard_segments(heap, heap->chunks[kept], (unsigned)(rest >> heap->segment_shift));
         }
         return;
@@ -269,6 +295,9 @@ void pw_chunks_return(struct pw_heap_whole *heap) {
 
 void pw_chunks_unmap(struct pw_heap_whole *heap) {
     unmap_chunks_above(heap, 0);
+    for (unsigned i = 0; i < heap->chunk_count; i++) { // their address space is lost
+        pw_os_discard(pw_chunk_start(heap->chunks[i]), PW_HEAP_CHUNK);
+    }
     size_t size = (size_t)heap->chunk_capacity * sizeof *heap->chunks;
     if (size >= PW_PAGE) {
         pw_os_unmap(heap->chunks, size);

@@ -327,6 +327,7 @@ void pw_heap_free_all(struct pw_heap *heap) {
     pw_chunks_return(whole);
     whole->segment_bytes = 0;
     whole->first_with_room = whole->chunks_used = 0;
+    memset(whole->no_runs, 0, sizeof whole->no_runs);
 }
 
 size_t pw_heap_segment_bytes(struct pw_heap *heap) {
@@ -350,6 +351,6 @@ bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *context) {
 
 void pw_heap_statistics_read(struct pw_heap *heap, struct pw_heap_statistics *out) {
     struct pw_heap_whole *whole = pw_whole(heap);
-    pw_plain_statistics(whole->checker ? pw_checker_inner(whole) : whole, out);
+    pw_whole_statistics(whole, out);
     out->transactions = whole->transaction - 1;
 }

@@ -53,14 +53,27 @@ static size_t places_carved(const struct pw_heap_whole *heap, const struct pw_he
 
 // --- statistics ---------------------------------------------------------------------
 
-static void count_free_blocks(struct pw_heap_whole *heap) {
+static void count_free_block(struct pw_heap_whole *heap, const void *block) {
+    pw_chunk_of(block)->scratch[pw_segment_of(heap, block)]++;
+}
+
+static void count_linked_blocks(struct pw_heap_whole *heap) {
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        for (void *block = heap->hot.classes[i].free; block; block = *(pw_heap_link *)block) {
+            count_free_block(heap, block);
+        }
+    }
+}
+
+// Of a checked heap links are not followed: it is there to find out that they were written over.
+static void count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked) {
     for (unsigned i = 0; i < heap->chunk_count; i++) {
         memset(heap->chunks[i]->scratch, 0, sizeof heap->chunks[i]->scratch);
     }
-    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
-        for (void *block = heap->hot.classes[i].free; block; block = *(pw_heap_link *)block) {
-            pw_chunk_of(block)->scratch[pw_segment_of(heap, block)]++;
-        }
+    if (checked) {
+        pw_checker_each_linked(checked, count_free_block);
+    } else {
+        count_linked_blocks(heap);
     }
 }
 
@@ -84,7 +97,8 @@ static bool add_segment(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsi
     return true;
 }
 
-void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *out) {
+void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics *out) {
+    struct pw_heap_whole *heap = whole->checker ? pw_checker_inner(whole) : whole;
     *out = (struct pw_heap_statistics){
         .segment_bytes = heap->segment_bytes,
         .peak_segment_bytes = heap->peak_segment_bytes,
@@ -93,7 +107,7 @@ void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *
         .limit_bytes = heap->options.limit_bytes,
         .returned_bytes = heap->returned_bytes,
     };
-    count_free_blocks(heap);
+    count_free_blocks(heap, whole->checker ? whole : NULL);
     each_segment(heap, add_segment, out);
     for (struct pw_giant *giant = heap->giants; giant; giant = giant->next) {
         size_t size = pw_large_size(heap, giant->block);

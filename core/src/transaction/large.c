@@ -13,26 +13,37 @@ static struct pw_giant *giant_of(const void *block) {
 }
 
 static void unlink_giant(struct pw_giant **list, struct pw_giant *giant) {
-    while (*list != giant) {
-        list = &(*list)->next;
+    if (giant->next) {
+        giant->next->previous = giant->previous;
     }
-    *list = giant->next;
+    if (giant->previous) {
+        giant->previous->next = giant->next;
+    } else {
+        *list = giant->next;
+    }
+}
+
+static void link_giant(struct pw_giant **list, struct pw_giant *giant) {
+    giant->previous = NULL;
+    giant->next = *list;
+    if (giant->next) {
+        giant->next->previous = giant;
+    }
+    *list = giant;
 }
 
 static void start_giant(struct pw_heap_whole *heap, struct pw_giant *giant) {
-    giant->next = heap->giants;
-    heap->giants = giant;
+    link_giant(&heap->giants, giant);
     pw_count_segments(heap, giant->mapped_bytes);
 }
 
 static void unmap_giant(struct pw_heap_whole *heap, struct pw_giant *giant) {
     size_t size = giant->mapped_bytes;
     // Where even that fails the mapping is lost to us, and its pages are given back.
-    if (!pw_os_unmap(pw_chunk_start(giant), size)) {
-        pw_os_discard(pw_chunk_start(giant), size);
+    if (pw_os_unmap(pw_chunk_start(giant), size) || pw_os_discard(pw_chunk_start(giant), size)) {
+        heap->returned_bytes += size;
     }
     heap->giant_bytes -= size;
-    heap->returned_bytes += size;
 }
 
 // An idle giant that fits, within the limit as well, and is not more than twice as large.
@@ -94,8 +105,7 @@ static void retire_giant(struct pw_heap_whole *heap, struct pw_giant *giant) {
         return;
     }
     giant->retired = heap->transaction;
-    giant->next = heap->idle_giants;
-    heap->idle_giants = giant;
+    link_giant(&heap->idle_giants, giant);
     heap->idle_giant_bytes += giant->mapped_bytes;
 }
 
@@ -222,15 +232,14 @@ void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size) {
         heap->giant_bytes += larger - before;
         pw_count_segments(heap, larger - before);
     }
-    giant->next = heap->giants;
-    heap->giants = giant;
+    link_giant(&heap->giants, giant);
     return start ? giant->block : NULL;
 }
 
 void pw_giants_free_all(struct pw_heap_whole *heap) {
     while (heap->giants) {
         struct pw_giant *giant = heap->giants;
-        heap->giants = giant->next;
+        unlink_giant(&heap->giants, giant);
         retire_giant(heap, giant);
     }
 }

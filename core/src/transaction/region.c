@@ -95,14 +95,22 @@ static bool next_chunk(struct pw_region *region, size_t least) {
     return true;
 }
 
+// A chunk that cannot be unmapped (mappings may be short) stays, with nothing but its first page.
 static void unmap_chunks_after(struct pw_region *region, struct region_chunk *last) {
-    for (struct region_chunk *chunk = last->next; chunk;) {
-        struct region_chunk *next = chunk->next;
-        region->returned_bytes += chunk->size;
-        pw_os_unmap(chunk, chunk->size);
-        chunk = next;
+    struct region_chunk **link = &last->next;
+    while (*link) {
+        struct region_chunk *chunk = *link, *next = chunk->next;
+        size_t size = chunk->size;
+        if (pw_os_unmap(chunk, size)) {
+            region->returned_bytes += size;
+            *link = next;
+            continue;
+        }
+        if (pw_os_discard((char *)chunk + PW_PAGE, size - PW_PAGE)) {
+            region->returned_bytes += size - PW_PAGE;
+        }
+        link = &chunk->next;
     }
-    last->next = NULL;
 }
 
 // --- birth and death -----------------------------------------------------------------
@@ -129,7 +137,10 @@ struct pw_region *pw_region_new(const struct pw_heap_options *options) {
 void pw_region_delete(struct pw_region *region) {
     if (region) {
         unmap_chunks_after(region, &region->first);
-        pw_os_unmap(region, region->first.size);
+        size_t size = region->first.size;
+        if (!pw_os_unmap(region, size)) {
+            pw_os_discard(region, size);
+        }
     }
 }
 

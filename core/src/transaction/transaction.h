@@ -34,6 +34,7 @@ struct pw_chunk {
     uint64_t transaction;            // what follows is of this one; else all segments are free
     unsigned free_segments;          // in this chunk
     unsigned touched;                // segments from here on were never written
+    unsigned index;                  // in the heap's table
     uint64_t used[PW_GRANULES / 64]; // one bit a segment
     uint16_t run[PW_GRANULES];       // segments of the large block that begins here
     uint16_t scratch[PW_GRANULES];   // inspect.c counts in it
@@ -41,13 +42,20 @@ struct pw_chunk {
 
 // A block larger than a chunk: a mapping of its own that begins like a chunk.
 struct pw_giant {
-    struct pw_giant *next;
+    struct pw_giant *next, *previous; // of its list
     char *block;
     uint64_t retired;    // the transaction that used it last
     size_t mapped_bytes; // from this chunk's start
 };
 
 struct pw_checker;
+
+// In chunks before this one there are not so many free segments side by side. Of the sizes between
+// two powers of two one is known, and serves for larger ones.
+struct pw_no_run {
+    unsigned count, before; // 0: nothing is known
+};
+#define PW_RUN_KINDS 9u // up to PW_GRANULES segments
 
 struct pw_heap_whole {
     struct pw_heap hot; // first: the public type
@@ -60,7 +68,8 @@ struct pw_heap_whole {
 
     struct pw_chunk **chunks; // tables of known chunks, in the order of their use
     unsigned chunk_count, chunk_capacity;
-    unsigned first_with_room;   // chunks before this one have no free segment
+    unsigned first_with_room; // chunks before this one have no free segment
+    struct pw_no_run no_runs[PW_RUN_KINDS];
     unsigned chunks_used;       // in this transaction
     unsigned sixteenths_wanted; // of chunks, by recent transactions
     struct pw_giant *giants;    // in use
@@ -158,7 +167,7 @@ void pw_giants_unmap(struct pw_heap_whole *heap);
 // --- inspect.c -----------------------------------------------------------------
 
 bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
-void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *out);
+void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics *out);
 
 // --- checked.c -----------------------------------------------------------------
 
@@ -170,6 +179,10 @@ void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size);
 size_t pw_checker_usable_size(struct pw_heap_whole *heap, const void *block);
 void pw_checker_free_all(struct pw_heap_whole *heap);
 bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
+// Call `count` with the inner heap and each block in its free lists, from what is known beside
+// them.
+void pw_checker_each_linked(struct pw_heap_whole *heap,
+                            void (*count)(struct pw_heap_whole *inner, const void *block));
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap);
 
 #endif

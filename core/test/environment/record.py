@@ -54,17 +54,20 @@ class Recording:
             self.read_lane(lane, events)
         # Python's sort is stable: a lane's own order stays.
         events.sort(key=lambda event: event[0])
+        self.lanes = len(chunks)
         self.replay(events)
 
     def read_lane(self, lane, events):
         slots = {}
         before = 0
+        lives_on = False
         for _, stamp, words in lane:
             at = 0
             while at < len(words) and words[at]:
                 word = words[at]
                 kind = word & 3
                 if kind == 1:
+                    lives_on = False
                     stamp += word >> 2 & 0x3fffffff
                     size, place = word >> 32, words[at + 1] >> 48 & 0x3ff
                     alignment = words[at + 1] >> 58
@@ -76,6 +79,9 @@ class Recording:
                     events.append((stamp, "allocate", address, size, slots[place]))
                     self.alignments[size].add(alignment)
                 elif kind == 2:
+                    if lives_on:
+                        raise Failure(f"{self.path}: a block was resized and became nothing")
+                    lives_on = word >> 16 & 1
                     stamp += word >> 2 & 0x3fff
                     events.append((stamp, "free", word >> 16 & ~1, 0, None))
                     self.resized += word >> 16 & 1
@@ -138,6 +144,7 @@ class Bench:
     """Where a case runs."""
 
     def __init__(self, arguments, folder):
+        self.folder_of_program = arguments.folder
         self.program = os.path.join(arguments.folder, "environment_recorded")
         self.behind = os.path.join(arguments.folder, "librecorded_behind.so")
         self.record = os.path.abspath(arguments.record)
@@ -251,6 +258,16 @@ def threads(bench):
         raise Failure(f"threads: {own.threads}")
 
 
+def late_frees(bench):
+    """What a thread frees after the recorder has ended it must not cost a lane, which is never given back."""
+    for options in ("", "stacks=1"):
+        _, recordings = bench.check("late-frees", options=options)
+        if recordings[0].lanes > 4:
+            raise Failure(f"{recordings[0].lanes} lanes for two threads at a time")
+        for path in glob.glob(os.path.join(bench.spool, "*")):
+            os.remove(path)
+
+
 def threads_and_forks(bench):
     _, recordings = bench.run("threads-and-forks")
     children = [recording for recording in recordings if recording.allocations[15002]]
@@ -302,6 +319,25 @@ def load(bench):
     bench.check("dlopen")
 
 
+def resizes(bench):
+    bench.check("resizes")
+
+
+def cplusplus(bench):
+    """A C program loads C++ libraries in scopes of their own: nobody else in it has the operators."""
+    usual, own_operators = (os.path.join(bench.folder_of_program, f"librecorded_{name}.so")
+                            for name in ("new", "own_new"))
+    if not os.path.exists(usual):
+        raise Skip("needs a C++ compiler")
+    _, (own,) = bench.check("", command=[bench.program, "cplusplus", usual])
+    sites = {path for path, _, start, end in own.modules for place in own.places[23001] if start <= place[0] < end}
+    if {os.path.basename(path) for path in sites} != {os.path.basename(usual)}:
+        raise Failure(f"new was called from {sites}")
+    for path in glob.glob(os.path.join(bench.spool, "*")):
+        os.remove(path)
+    bench.check("", command=[bench.program, "own-operators", own_operators, usual])
+
+
 def stacks(bench):
     _, (own,) = bench.check("stacks", options="stacks=1")
     deepest = max(len(place) for place in own.places[21001])
@@ -333,6 +369,12 @@ def sample(bench):
     error = (3 * expected) ** 0.5
     if abs(got - 3 * expected) > 5 * error:
         raise Failure(f"{got} of {3 * expected:.0f} expected")
+    _, (own,) = bench.run("resizes", options="sample=50000")
+    for size in (14007, 28008, 14009):
+        if not own.allocations[size] or own.allocations[size] != own.frees[size]:
+            raise Failure(f"of {size} bytes {own.allocations[size]} allocations and {own.frees[size]} frees")
+    if own.foreign:
+        raise Failure(f"{own.foreign} frees of blocks that are not in the sample")
 
 
 # The sites of faults in the recorder's system calls, with errnos of their manuals and what the spool must then say.
@@ -394,12 +436,15 @@ CASES = {
     "kill": kill,
     "threads": threads,
     "threads-and-forks": threads_and_forks,
+    "late-frees": late_frees,
+    "cplusplus": cplusplus,
     "close-all": close_all,
     "file-size": file_size,
     "disk-full": disk_full,
     "lost-folder": lost_folder,
     "jump-out": jump_out,
     "dlopen": load,
+    "resizes": resizes,
     "stacks": stacks,
     "sample": sample,
     "off": off,

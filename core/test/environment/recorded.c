@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -192,6 +193,61 @@ static void threads(void) {
     expect(14003, 5000, 5000);
 }
 
+static void *resize(void *unused) {
+    for (int i = 0; i < 10000; i++) {
+        void *block = malloc(14007);
+        CHECK(block && (block = realloc(block, 28008)) && (block = realloc(block, 14009)));
+        free(block);
+    }
+    return unused;
+}
+
+// What one thread's realloc releases is the next one's at once.
+static void resizes(void) {
+    pthread_t all[THREADS];
+    CHECK(mallopt(M_ARENA_MAX, 1) == 1);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&all[i], NULL, resize, NULL) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(all[i], NULL);
+    }
+    expect(14007, THREADS * 10000, THREADS * 10000);
+    expect(28008, THREADS * 10000, THREADS * 10000);
+    expect(14009, THREADS * 10000, THREADS * 10000);
+}
+
+// A destructor of a key of the program's, called in every round of them, the last one included:
+// after the recorder's own.
+static pthread_key_t late;
+
+static void free_late(void *rounds) {
+    uintptr_t left = (uintptr_t)rounds - 1;
+    churn(5, 14004);
+    free(realloc(malloc(14005), 14006));
+    if (left) {
+        CHECK(pthread_setspecific(late, (void *)left) == 0);
+    }
+}
+
+static void *end_late(void *unused) {
+    CHECK(pthread_setspecific(late, (void *)(uintptr_t)PTHREAD_DESTRUCTOR_ITERATIONS) == 0);
+    return unused;
+}
+
+static void late_frees(void) {
+    pthread_t thread;
+    CHECK(pthread_key_create(&late, free_late) == 0);
+    for (int i = 0; i < 200; i++) {
+        CHECK(pthread_create(&thread, NULL, end_late, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    int rounds = 200 * PTHREAD_DESTRUCTOR_ITERATIONS;
+    expect(14004, 5 * rounds, 5 * rounds);
+    expect(14005, rounds, rounds);
+    expect(14006, rounds, rounds);
+}
+
 // A fork while other threads allocate: theirs are no threads of the child.
 static volatile int is_over;
 
@@ -324,6 +380,51 @@ static void loads_libraries(void) {
     expect(20001, 100, 100);
 }
 
+// A function of a library that recorded_new.cpp is.
+static void *function_of(void *library, const char *name) {
+    void *function = dlsym(library, name);
+    CHECK(function);
+    return function;
+}
+
+static void *load_alone(const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library);
+    return library;
+}
+
+// This program is C, so that no operator new is in its scope.
+static void loads_cplusplus(const char *path) {
+    void *library = load_alone(path);
+    void *(*new_block)(size_t) = (void *(*)(size_t))function_of(library, "new_block");
+    void (*delete_block)(void *) = (void (*)(void *))function_of(library, "delete_block");
+    int (*use_each_form)(size_t) = (int (*)(size_t))function_of(library, "use_each_form");
+    int (*ask_for_too_much)(size_t) = (int (*)(size_t))function_of(library, "ask_for_too_much");
+    for (int i = 0; i < 100; i++) {
+        delete_block(new_block(23001));
+    }
+    CHECK(use_each_form(23002) == 0);
+    CHECK(ask_for_too_much(SIZE_MAX / 2) == 0);
+    expect(23001, 100, 100);
+    expect(23002, 2, 2);
+    expect(23040, 1, 1);
+}
+
+// One that has operators of its own: they are called for it, and for nobody else.
+static void loads_own_operators(const char *path, const char *other) {
+    void *library = load_alone(path);
+    void *(*new_block)(size_t) = (void *(*)(size_t))function_of(library, "new_block");
+    void (*delete_block)(void *) = (void (*)(void *))function_of(library, "delete_block");
+    int (*own_calls)(void) = (int (*)(void))function_of(library, "own_calls");
+    void *block = new_block(23003);
+    CHECK(own_calls() == 1);
+    loads_cplusplus(other);
+    CHECK(own_calls() == 1);
+    delete_block(block);
+    CHECK(own_calls() == 2);
+    expect(23003 + 32, 1, 1);
+}
+
 __attribute__((noinline)) static void *third(void) {
     void *block = malloc(21001);
     __asm__ volatile("" ::: "memory");
@@ -392,6 +493,14 @@ int main(int count, char **words) {
         jumps_out();
     } else if (strcmp(mode, "dlopen") == 0) {
         loads_libraries();
+    } else if (strcmp(mode, "cplusplus") == 0 && count > 2) {
+        loads_cplusplus(words[2]);
+    } else if (strcmp(mode, "own-operators") == 0 && count > 3) {
+        loads_own_operators(words[2], words[3]);
+    } else if (strcmp(mode, "resizes") == 0) {
+        resizes();
+    } else if (strcmp(mode, "late-frees") == 0) {
+        late_frees();
     } else if (strcmp(mode, "stacks") == 0) {
         stacks();
     } else {

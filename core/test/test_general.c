@@ -404,8 +404,7 @@ static bool keeper_runs(void) {
 }
 
 // A free may come out of the C library's own locks, which starting a thread takes.
-static void the_keeper_is_started_by_an_allocation(void **state) {
-    (void)state;
+static void check_start_of_keeper(bool by_a_free) {
     static void *blocks[MANY];
     pw_trim();
     for (int wait = 0; keeper_runs() && wait < 1000; wait++) {
@@ -420,16 +419,30 @@ static void the_keeper_is_started_by_an_allocation(void **state) {
         pw_general_free(blocks[i]);
     }
     assert_true(pw_process.arena.warm_pages * PW_PAGE > 8 * MB);
+    pw_general_freed((const void *)(uintptr_t)pthread_create);
     assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 0);
     assert_false(keeper_runs());
-    for (int i = 0; i < 200; i++) { // more than the cache has
+    if (by_a_free) {
+        pw_general_freed((const void *)(uintptr_t)keeper_runs);
+    }
+    for (int i = 0; !by_a_free && i < 200; i++) { // more than the cache has
         blocks[i] = allocate(1024);
     }
     assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 1);
     assert_true(keeper_runs());
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; !by_a_free && i < 200; i++) {
         pw_general_free(blocks[i]);
     }
+}
+
+static void the_keeper_is_started_by_an_allocation(void **state) {
+    (void)state;
+    check_start_of_keeper(false);
+}
+
+static void the_keeper_is_started_by_a_free(void **state) {
+    (void)state;
+    check_start_of_keeper(true);
 }
 
 // --- threads -----------------------------------------------------------------------------
@@ -740,6 +753,7 @@ int main(void) {
         TEST(a_trim_tells_of_both_its_looks),
         TEST(blocks_that_are_given_back_are_no_longer_in_the_cache),
         TEST(the_keeper_is_started_by_an_allocation),
+        TEST(the_keeper_is_started_by_a_free),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),
         TEST(destructors_that_run_late_may_use_the_heap),

@@ -3,37 +3,62 @@
 #include "front/block.h"
 #include "front/keeper.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
+
+#pragma weak _dl_find_object
+extern void *__tls_get_addr(void *index); // of the dynamic loader
 
 #define NOWHERE ((uintptr_t)1 << 63) // what no program has: the middle of the address space
 
 // --- the keeper ----------------------------------------------------------------------------
 
-// To start a thread allocates, and takes locks of the C library. A free may come from within them,
-// and with this thread's cache half changed: the keeper waits for the next allocation that does not
-// find its block in the cache.
-static bool keeper_is_wanted;
+// To start a thread allocates, and takes locks of the C library, which frees with some of them held
+// (the memory of a thread that has ended). So a release only notes that the keeper is wanted. The
+// free of somebody else starts it when all is done, or else an allocation that does not find its
+// block in the cache.
 
 // The caller holds the process's lock.
 static void note_keeper(void) {
     if (pw_keeper_is_due()) {
         pw_process.keeper_runs = false; // not yet
-        __atomic_store_n(&keeper_is_wanted, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&pw_process.general.keeper_wanted, true, __ATOMIC_RELAXED);
     }
 }
 
 static void start_wanted_keeper(void) {
-    if (PW_LIKELY(!__atomic_load_n(&keeper_is_wanted, __ATOMIC_RELAXED)) ||
-        pw_general_thread.inside || pw_general_thread.holds_all ||
-        !__atomic_exchange_n(&keeper_is_wanted, false, __ATOMIC_RELAXED) || !pw_process_enter()) {
+    bool *wanted = &pw_process.general.keeper_wanted;
+    if (PW_LIKELY(!__atomic_load_n(wanted, __ATOMIC_RELAXED)) || pw_general_thread.inside ||
+        pw_general_thread.holds_all || !__atomic_exchange_n(wanted, false, __ATOMIC_RELAXED) ||
+        !pw_process_enter()) {
         return;
     }
     bool is_due = pw_keeper_is_due();
     pw_process_leave();
     if (is_due) {
         pw_keeper_start();
+    }
+}
+
+// Takes no lock. NULL: code of no module, or a C library that cannot be asked so (before 2.35).
+static const void *module_of(const void *address) {
+    struct dl_find_object found;
+    bool is_known = _dl_find_object && _dl_find_object((void *)(uintptr_t)address, &found) == 0;
+    return is_known ? found.dlfo_map_start : NULL;
+}
+
+static bool is_of_c_library(const void *site) {
+    const void *module = module_of(site);
+    return !module || module == module_of((const void *)(uintptr_t)__libc_free) ||
+           module == module_of((const void *)(uintptr_t)__tls_get_addr);
+}
+
+void pw_general_freed(const void *site) {
+    bool wanted = __atomic_load_n(&pw_process.general.keeper_wanted, __ATOMIC_RELAXED);
+    if (PW_UNLIKELY(wanted) && !is_of_c_library(site)) {
+        start_wanted_keeper();
     }
 }
 

@@ -23,6 +23,8 @@ PW_API void *pw_general_refill(unsigned class_number);
 PW_API void pw_general_flush(unsigned class_number, void *block);
 PW_API void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed);
 PW_API void pw_general_free_large(void *block);
+// After a free that had more to do than usual, called from `site`.
+PW_API void pw_general_freed(const void *site);
 PW_API void *pw_general_resize(void *block, size_t size);
 PW_API size_t pw_general_usable(const void *block);
 
@@ -47,20 +49,23 @@ static inline void *pw_general_calloc(size_t size) {
     return PW_LIKELY(block != NULL) ? memset(block, 0, size) : NULL;
 }
 
-static inline void pw_general_free(void *block) {
+// Had it no more to do than usual?
+static inline bool pw_general_free(void *block) {
     uintptr_t offset = (uintptr_t)block - pw_gate.base;
     if (PW_UNLIKELY(offset >= __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED))) {
         __libc_free(block);
-        return;
+        return true;
     }
     unsigned class_and_one = pw_general_class_at(pw_gate.classes, offset);
     if (PW_UNLIKELY(class_and_one == 0)) {
         pw_general_free_large(block);
-        return;
+        return true;
     }
-    if (PW_UNLIKELY(!pw_cache_push(class_and_one - 1, block))) {
+    bool pushed = pw_cache_push(class_and_one - 1, block);
+    if (PW_UNLIKELY(!pushed)) {
         pw_general_flush(class_and_one - 1, block);
     }
+    return pushed;
 }
 
 // Bytes of a small block of ours; 0: it is another one.

@@ -2,7 +2,7 @@
 //
 // The keeper: a thread that gives warm pages back after they lay idle, and all of them at once
 // under memory pressure. It exists only while there are warm pages to keep, and is started by a
-// free.
+// free, or with policy general by the next allocation (general.c).
 
 #include "front/keeper.h"
 #include "front/collection.h"

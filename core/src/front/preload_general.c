@@ -24,7 +24,9 @@ PW_API void *malloc(size_t size) {
 }
 
 PW_API void free(void *block) {
-    pw_general_free(block);
+    if (PW_UNLIKELY(!pw_general_free(block))) {
+        pw_general_freed(__builtin_return_address(0));
+    }
 }
 
 PW_API void *calloc(size_t count, size_t size) {

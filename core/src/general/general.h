@@ -104,6 +104,7 @@ struct pw_general {
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
     unsigned decay_ms;     // 0: idle pages are never given back
     bool orphaned;         // a lock is held by a thread that this process does not have
+    bool keeper_wanted;    // the host's: pages are warm, and no thread gives them back yet
     uint32_t epoch;        // raised to have all threads empty their caches
     uint64_t looked_ms;    // when idle pages were last looked for
     uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena

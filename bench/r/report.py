@@ -360,7 +360,21 @@ class Page:
                 f"({parts}); *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
                 "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short.", "",
                 *table(["benchmark", "memory", "limit MB", "configuration", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
-                        "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows)]
+                        "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows),
+                *self._price_of_swapping(scale)]
+
+    def _price_of_swapping(self, scale):
+        """How many times as long plain R takes where memory is short: what a program that needs no swap at all can win."""
+        prices = []
+        for workload, own in scales(scale):
+            enough, short = (self._swap(workload, own, memory, PLAIN) for memory in ("enough", "short"))
+            # As for a speed-up: a run that was stopped has no time of its own, but plain's counts as so much at least.
+            price = speed_up(short, enough)
+            if price:
+                theirs = papers.DLS_TABLE_5[workload, "short"][4] / papers.DLS_TABLE_5[workload, "enough"][4]
+                prices.append(f"{interval(price, 2)} for {workload} (DLS {theirs:.1f})")
+        return [f"Plain R takes longer with too little memory than with enough by a factor of {', '.join(prices)}. That is the price of its swapping, on this disk, "
+                "and about what a program that does not swap can win.", ""] if prices else []
 
     # What was counted
 

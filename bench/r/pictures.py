@@ -37,8 +37,9 @@ def _marks(axes, names, shown, told):
     """The paper's own figures, as diamonds over the bars they belong to: {(name, configuration): ratio}."""
     width = 0.8 / len(shown)
     at = [(names.index(name) + (shown.index(one) - (len(shown) - 1) / 2) * width, 100 * ratio)
-          for (name, one), ratio in told.items() if one in shown]
-    axes.plot(*zip(*at), "D", markersize=3.5, color="black", markerfacecolor="white", label="SAC'16, as far as its text says")
+          for (name, one), ratio in told.items() if one in shown and name in names]
+    if at:
+        axes.plot(*zip(*at), "D", markersize=3.5, color="black", markerfacecolor="white", label="SAC'16, as far as its text says")
 
 
 def sac(folder, scale, names, shown, bars, paper):
@@ -54,7 +55,7 @@ def sac(folder, scale, names, shown, bars, paper):
     _marks(axes, names, shown, paper[0])
     axes.set_ylabel("average memory, % of plain R")
     axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    first = save(figure, folder, f"sac-1-{scale}", "Average memory of five configurations relative to plain R")
+    first = save(figure, folder, f"sac-1-{scale}", "Average memory relative to plain R")
     figure, axes = plt.subplots(figsize=(9, 3))
     _bars(axes, names, of(1))
     width = 0.8 / len(shown)
@@ -67,7 +68,7 @@ def sac(folder, scale, names, shown, bars, paper):
     _marks(axes, names, shown, paper[1])
     axes.set_ylabel("CPU time, % of plain R\n(hatched: ksmd)")
     axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    return first + save(figure, folder, f"sac-2-{scale}", "CPU time of five configurations relative to plain R")
+    return first + save(figure, folder, f"sac-2-{scale}", "CPU time relative to plain R")
 
 
 def over_time(folder, scale, curves):

@@ -65,6 +65,10 @@ def megabytes(value):
     return MISSING if value is None else f"{value / 1e6:.0f}"
 
 
+def _to_measure(command):
+    return f"{MISSING[0].upper() + MISSING[1:]}: `{command}`."
+
+
 def table(heading, rows):
     return ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading),
             *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
@@ -93,13 +97,21 @@ class Page:
         for scale, results in self.by_scale.items():
             out += [f"## Scale: {scale}", ""]
             if not results.runs:
-                out += [f"{MISSING[0].upper() + MISSING[1:]}: `make bench-r SCALE={scale}`.", ""]
+                out += [_to_measure(f"make bench-r SCALE={scale}"), ""]
                 continue
+            out += self._left_to_measure(scale, results)
             out += self._memory(scale, results) + self._time(scale, results) + self._means(results)
             out += self._sac(scale, results) + self._over_time(scale, results) + self._thresholds(scale, results)
             out += self._short_memory(scale, results) + self._counts(results) + self._savings(results)
             out += self._no_help(results)
         return out + self._where()
+
+    @staticmethod
+    def _left_to_measure(scale, results):
+        workloads = [name for name in WORKLOADS if name not in results.workloads]
+        configurations = [name for name in CONFIGURATIONS if name not in results.configurations]
+        return [line for what, names, variable in (("Benchmarks", workloads, "WORKLOADS"), ("Configurations", configurations, "CONFIGURATIONS")) if names
+                for line in (f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`).", "")]
 
     # Must be shown
 
@@ -175,7 +187,7 @@ class Page:
 
     def _memory(self, scale, results):
         rows, bars = [], []
-        for name in WORKLOADS:
+        for name in results.workloads:
             paper = papers.DLS[name]
             gains = [1 - paper[1] / paper[0], 1 - paper[3] / paper[2]]
             field = lambda what, name=name: [results.mean_of(name, one, lambda r: r[what]) for one in (PLAIN, TREATED)]  # noqa: E731
@@ -201,7 +213,7 @@ class Page:
 
     def _time(self, scale, results):
         rows = []
-        for name in WORKLOADS:
+        for name in results.workloads:
             paper = papers.DLS[name]
             wall = [results.mean_of(name, one, lambda r: r["wall_seconds"]) for one in (PLAIN, TREATED)]
             ratio = results.interval(name, TREATED, "wall")
@@ -225,15 +237,16 @@ class Page:
 
     def _means(self, results):
         rows = []
-        for name in WORKLOADS:
+        for name in results.workloads:
             baseline = results.baseline(name)
             peak = results.mean_of(name, PLAIN, lambda r: r["peak_bytes"])
             times = "-" if not (baseline and peak) else f"{peak / baseline - 1:.1f}"
             rows.append([name, megabytes(baseline), times, *(interval(results.interval(name, TREATED, measure)) for measure in
                                                               ("peak", "peak above", "average", "average above"))])
         means = []
-        for title, without in (("all", False), ("without " + ", ".join(OURS), True)):
-            for one in [name for name in CONFIGURATIONS if name != PLAIN]:
+        over = [("all", False)] + [("without " + ", ".join(OURS), True)] * any(name in OURS for name in results.workloads)
+        for title, without in over:
+            for one in [name for name in results.configurations if name != PLAIN]:
                 cells = [results.geometric_mean(one, measure, without_ours=without) for measure in
                          ("peak", "peak above", "average", "average above", "cpu", STRICTEST_CPU)]
                 means.append([one, f"{title} ({cells[0][1]})", *(interval(cell[0]) for cell in cells)])
@@ -247,9 +260,9 @@ class Page:
     # SAC'16, figures 1 and 2
 
     def _sac(self, scale, results):
-        shown = [name for name in CONFIGURATIONS if name not in (PLAIN, CONTROL)]
+        shown = [name for name in results.configurations if name not in (PLAIN, CONTROL)]
         memory, time, ksmd, bars = [], [], {}, {}
-        for name in WORKLOADS:
+        for name in results.workloads:
             memory.append([name, *(interval(results.interval(name, one, "average"), 2) for one in shown)])
             time.append([name, *(interval(results.interval(name, one, "cpu"), 2) for one in shown)])
             for one in shown:
@@ -275,7 +288,7 @@ class Page:
                 f"Single values in its text: {singles}.", "",
                 "Average memory to plain R (figure 1):", "", *table(["benchmark", *shown], memory),
                 "CPU time to plain R, ksmd's included (figure 2):", "", *table(["benchmark", *shown], time),
-                *pictures.sac(self.folder, scale, [*WORKLOADS, SAC_MEAN], shown, bars, self._sac_of_the_paper())]
+                *pictures.sac(self.folder, scale, [*results.workloads, SAC_MEAN], shown, bars, self._sac_of_the_paper())]
 
     @staticmethod
     def _sac_of_the_paper():
@@ -316,8 +329,11 @@ class Page:
                     if found:
                         points[policy, size, measure] = found["mean"]
             rows.append(row + [papers.DLS_FIGURE_11_TEXT.get(size, "-")])
+        title = f"### The size threshold, {SWEEP_WORKLOAD} (DLS figure 11)"
+        if not points:
+            return [title, "", _to_measure(f"make bench-r PART=figure11 SCALE={scale}"), ""]
         heading = [f"{policy}: {measure}" for policy in SWEEP_POLICIES for measure in ("peak", "CPU", "wall")]
-        return [f"### The size threshold, {SWEEP_WORKLOAD} (DLS figure 11)", "",
+        return [title, "",
                 *table(["threshold", *heading, "DLS, as far as its text says"], rows),
                 *pictures.thresholds(self.folder, scale, points, papers.DLS_FIGURE_11)]
 
@@ -355,7 +371,10 @@ class Page:
                                  average("swapped_in"), average("swapped_out"), "1" if one == PLAIN else interval(speed, 2),
                                  "" if one != TREATED else f"{paper[6]} [{paper[7]}, {paper[8]}]", *theirs])
         parts = ", ".join(f"{share:.2f} for {name}" for name, share in LIMITS.items())
-        return ["### Too little memory (DLS table 5)", "",
+        title = "### Too little memory (DLS table 5)"
+        if not any(newest_of(self.store, workload, own) for workload, own in scales(scale)):
+            return [title, "", _to_measure(f"make bench-r PART=table5 SCALE={scale}"), ""]
+        return [title, "",
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
                 f"({parts}); *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
                 "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short.", "",
@@ -380,7 +399,7 @@ class Page:
 
     def _counts(self, results):
         rows = []
-        for name in WORKLOADS:
+        for name in results.workloads:
             for one in (PLAIN, TREATED, "direct", "share", "ksm", "ksm-aggressive"):
                 runs = results.of(name, one)
                 if not runs:
@@ -402,7 +421,7 @@ class Page:
 
     def _savings(self, results):
         rows = []
-        for name in WORKLOADS:
+        for name in results.workloads:
             value = lambda field, name=name: results.statistic(name, TREATED, field)  # noqa: E731
             if value("lazy_zero_bytes") is None:
                 rows.append([name] + [MISSING] * 6)
@@ -456,8 +475,9 @@ class Page:
             for configuration, library in sorted(results.library.items()):
                 runs = [run for run in results.runs if run["configuration"] == configuration]
                 commits = ", ".join(sorted({run["commit"] for run in runs}))
-                rounds = [len(results.pairs(name, configuration)) for name in WORKLOADS]
-                rows.append((configuration, f"commit {commits}, library {library}, {min(rounds)} to {max(rounds)} rounds a benchmark"))
+                rounds = {len(results.pairs(name, configuration)) for name in results.workloads} - {0}
+                range_of = " to ".join(str(count) for count in sorted({min(rounds), max(rounds)})) if rounds else "no"
+                rows.append((configuration, f"commit {commits}, library {library}, {range_of} rounds a benchmark"))
             rows += [("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
                      ("load average before a run", f"{min(loads):.2f} to {max(loads):.2f}"),
                      ("samples", f"{sum(run['samples'] for run in results.runs)}, and {missed} missed; sampler "

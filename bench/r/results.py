@@ -6,7 +6,7 @@ import functools
 import cost_model
 import workloads
 from intervals import Ratio, geometric_mean, mean
-from workloads import BASELINE, CONTROL, OURS, PLAIN, TREATED, WORKLOADS, uses_library
+from workloads import BASELINE, CONFIGURATIONS, CONTROL, OURS, PLAIN, TREATED, WORKLOADS, uses_library
 
 # Measures of a run that a ratio can be taken of. "above": less the memory of the same R without data.
 MEASURES = {
@@ -47,6 +47,9 @@ class Results:
                 self.baselines[record["workload"]].append(record)
             else:
                 self.rounds[record["workload"], record["round"]][record["configuration"]] = record
+        found = {(name, one) for (name, _), runs in self.rounds.items() for one in runs}
+        self.workloads = [name for name in WORKLOADS if any(name == workload for workload, _ in found)]
+        self.configurations = [name for name in CONFIGURATIONS if any(name == one for _, one in found)]
 
     def _counts(self, record):
         name = record["configuration"]

@@ -47,9 +47,9 @@ class Results:
                 self.baselines[record["workload"]].append(record)
             else:
                 self.rounds[record["workload"], record["round"]][record["configuration"]] = record
-        found = {(name, one) for (name, _), runs in self.rounds.items() for one in runs}
-        self.workloads = [name for name in WORKLOADS if any(name == workload for workload, _ in found)]
-        self.configurations = [name for name in CONFIGURATIONS if any(name == one for _, one in found)]
+        # Of these the page has rows; also where every output differed, so that nothing counts.
+        self.workloads = [name for name in WORKLOADS if any(record["workload"] == name for record in runs)]
+        self.configurations = [name for name in CONFIGURATIONS if any(record["configuration"] == name for record in runs)]
 
     def _counts(self, record):
         name = record["configuration"]

@@ -11,7 +11,7 @@ from intervals import Ratio, mean
 from results import STRICTEST_CPU, Results
 from swap import CONFIGURATIONS as SWAP_CONFIGURATIONS
 from swap import LIMITS, scales
-from workloads import (CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
+from workloads import (CALLS_CONFIGURATIONS, CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MISSING = "not measured yet"
@@ -110,8 +110,11 @@ class Page:
     def _left_to_measure(scale, results):
         workloads = [name for name in WORKLOADS if name not in results.workloads]
         configurations = [name for name in CONFIGURATIONS if name not in results.configurations]
-        return [line for what, names, variable in (("Benchmarks", workloads, "WORKLOADS"), ("Configurations", configurations, "CONFIGURATIONS")) if names
-                for line in (f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`).", "")]
+        lines = []
+        for what, variable, names in (("Benchmarks", "WORKLOADS", workloads), ("Configurations", "CONFIGURATIONS", configurations)):
+            if names:
+                lines += [f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`).", ""]
+        return lines
 
     # Must be shown
 
@@ -387,11 +390,11 @@ class Page:
         prices = []
         for workload, own in scales(scale):
             enough, short = (self._swap(workload, own, memory, PLAIN) for memory in ("enough", "short"))
-            # As for a speed-up: a run that was stopped has no time of its own, but plain's counts as so much at least.
             price = speed_up(short, enough)
             if price:
                 theirs = papers.DLS_TABLE_5[workload, "short"][4] / papers.DLS_TABLE_5[workload, "enough"][4]
-                prices.append(f"{interval(price, 2)} for {workload} (DLS {theirs:.1f})")
+                at_least = "at least " if any("stopped_after_seconds" in run for run in short) else ""
+                prices.append(f"{at_least}{interval(price, 2)} for {workload} (DLS {theirs:.1f})")
         return [f"Plain R takes longer with too little memory than with enough by a factor of {', '.join(prices)}. That is the price of its swapping, on this disk, "
                 "and about what a program that does not swap can win.", ""] if prices else []
 
@@ -411,11 +414,11 @@ class Page:
                 rows.append([name, one, f"{mean([r['cpu_seconds'] for r in runs]):.2f}", f"{mean([r['system_seconds'] for r in runs]):.2f}",
                              f"{mean([r['minor_faults'] for r in runs]):.0f}", f"{of('huge'):.0f}", f"{of('major'):.0f}",
                              f"{of('zeroed_bytes') / 1e6:.0f}", f"{of('copied_bytes') / 1e6:.0f}",
-                             calls[-1]["all"] if calls else MISSING,
+                             calls[-1]["all"] if calls else MISSING if one in CALLS_CONFIGURATIONS else "-",
                              f"{mean([r['swap_bytes'] for r in runs]) / 1e6:.0f}"])
         return ["### What was counted", "",
                 "Means of a run. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
-                "(snapshots written, private copies); system calls, counted once under strace; MB in swap.", "",
+                "(snapshots written, private copies); system calls, counted once under strace (under ksm there are those of direct); MB in swap.", "",
                 *table(["benchmark", "configuration", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
                         "system calls", "swap MB"], rows)]
 

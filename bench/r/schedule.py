@@ -7,7 +7,7 @@ from workloads import BASELINE, BASELINE_RUNS, CONTROL, FIRST, PLAIN, TREATED, u
 # A round that was interrupted is completed only while the machine can be taken to be in the same mood.
 SAME_MOOD = datetime.timedelta(hours=2)
 # Where nothing is known of a run: seconds, and what starting it takes beside.
-GUESS = {"tiny": 5, "small": 30, "full": 1200}
+GUESS = {"tiny": 5, "small": 30, "full": 90}
 OVERHEAD = 0.5
 
 

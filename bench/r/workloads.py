@@ -31,6 +31,8 @@ PLAIN, CONTROL, TREATED, BASELINE = "plain", "plain#2", "auto", "baseline"
 # In the order in which a round runs them: what the claims rest on comes first.
 FIRST = (PLAIN, CONTROL, TREATED, "direct")
 CONFIGURATIONS = (*FIRST, "share", "ksm", "ksm-aggressive")
+# Under strace each run makes as many system calls as the last; under ksm as many as under direct.
+CALLS_CONFIGURATIONS = (PLAIN, "direct", "share", TREATED)
 # Baselines hardly vary: so many of each workload are enough.
 BASELINE_RUNS = 3
 

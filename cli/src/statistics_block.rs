@@ -87,6 +87,7 @@ pub const FIELDS: &[&str] = &[
     "segments_returned",
     "segment_idle_bytes",
     "fallback_general",
+    "copies_plain_brief",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

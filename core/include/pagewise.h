@@ -57,7 +57,7 @@ extern "C" {
     X(copies_seen, "copies of whole pages between managed blocks")                                 \
     X(copies_shared, "of these, answered by sharing pages")                                        \
     X(shared_copy_bytes, "pages that these copies did not have to copy")                           \
-    X(copies_plain_warm, "copied: the destination was warm and the source not yet published")      \
+    X(copies_plain_warm, "copied: under 1 MB, and the destination was warm")                       \
     X(copies_plain_predicted, "copied: the predictor expected an overwrite")                       \
     X(copies_plain_dirty, "copied: most of the published source had been written since")           \
     X(copies_plain_shape, "copied: incongruent, too small or already shared otherwise")            \
@@ -105,7 +105,8 @@ extern "C" {
     X(segments_taken, "segments of small blocks made (policy general)")                            \
     X(segments_returned, "of these, released because they had become empty")                       \
     X(segment_idle_bytes, "pages inside segments given back because they held no block")           \
-    X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")
+    X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")   \
+    X(copies_plain_brief, "copied: such copies have lived too briefly to be worth sharing")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

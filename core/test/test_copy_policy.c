@@ -4,7 +4,8 @@
 #include "policy/copy.h"
 #include "support.h"
 
-static const struct pw_options lazy = {.share = PW_SHARE_LAZY};
+static const struct pw_options lazy = {.share = PW_SHARE_LAZY, .brief_ms = 250};
+static const struct pw_options patient = {.share = PW_SHARE_LAZY, .brief_ms = 0};
 static const struct pw_options always = {.share = PW_SHARE_ALWAYS};
 
 struct decision {
@@ -22,9 +23,12 @@ struct decision {
 static const struct decision decisions[] = {
     {"new source, fresh destination", ASK(1000, 0, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
     {"new source, half warm", ASK(1000, 500, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
-    {"new source, more than half warm", ASK(1000, 501, false, 0), PW_COPY_PLAIN_WARM,
+    {"new source, warm, large", ASK(1000, 1000, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, warm, 1 MB", ASK(256, 256, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, warm, small", ASK(255, 255, false, 0), PW_COPY_PLAIN_WARM, PW_COPY_PUBLISH},
+    {"new source, more than half warm", ASK(201, 101, false, 0), PW_COPY_PLAIN_WARM,
      PW_COPY_PUBLISH},
-    {"new source, all warm", ASK(1000, 1000, false, 0), PW_COPY_PLAIN_WARM, PW_COPY_PUBLISH},
+    {"new source, half warm, small", ASK(200, 100, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
     {"clean source, fresh", ASK(1000, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
     {"clean source, warm, large", ASK(1000, 1000, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
     {"clean source, warm, 1 MB", ASK(256, 256, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
@@ -110,6 +114,131 @@ static void a_bad_history_is_bounded(void **state) {
     }
 }
 
+// --- lifetimes ---------------------------------------------------------------
+
+#define LONG_ENOUGH 250 // ms
+
+// Copies made one after another, the last at `now`, that all lived for so many ms.
+static void have_lived(struct pw_prediction *prediction, unsigned copies, uint64_t ms) {
+    for (unsigned i = 0; i < copies; i++) {
+        pw_predictor_born(prediction, 5000 + i);
+        pw_predictor_ended(prediction, 5000 + i, 5000 + i + ms);
+    }
+}
+
+static enum pw_copy_answer decide_at(struct pw_prediction *prediction,
+                                     struct pw_copy_question question, uint64_t now) {
+    question.now = now;
+    return pw_copy_decide(&lazy, prediction, &question);
+}
+
+static void a_source_is_not_published_for_brief_copies(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    have_lived(&prediction, 3, 10);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH); // few are no habit
+    have_lived(&prediction, 1, 10);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+    struct pw_copy_question dirty = ASK(1000, 0, true, 900);
+    assert_int_equal(decide_at(&prediction, dirty, 9000), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(pw_copy_decide(&always, &prediction, &fresh), PW_COPY_PUBLISH);
+    assert_int_equal(pw_copy_decide(&patient, &prediction, &fresh), PW_COPY_PUBLISH);
+}
+
+static void a_source_is_published_for_copies_that_live_long(void **state) {
+    (void)state;
+    struct pw_prediction shorter = {0}, longer = {0};
+    have_lived(&shorter, 10, LONG_ENOUGH - 1);
+    have_lived(&longer, 10, LONG_ENOUGH);
+    assert_int_equal(decide_at(&shorter, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(decide_at(&longer, fresh, 9000), PW_COPY_PUBLISH);
+}
+
+// It is the mean that counts: pages times time is what sharing saves.
+static void one_long_life_outweighs_many_brief_ones(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    have_lived(&prediction, 20, 10);
+    have_lived(&prediction, 1, 20 * LONG_ENOUGH);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+    have_lived(&prediction, 1, 20 * LONG_ENOUGH);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH);
+}
+
+static void copies_that_live_on_count_with_their_age(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    for (int i = 0; i < 4; i++) {
+        pw_predictor_born(&prediction, 5000);
+    }
+    assert_int_equal(decide_at(&prediction, fresh, 5000 + LONG_ENOUGH - 1), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(decide_at(&prediction, fresh, 5000 + LONG_ENOUGH), PW_COPY_PUBLISH);
+    for (int i = 0; i < 4; i++) {
+        pw_predictor_ended(&prediction, 5000, 5000 + 2 * LONG_ENOUGH);
+    }
+    have_lived(&prediction, 3, 0);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH);
+    have_lived(&prediction, 2, 0);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+}
+
+static void what_was_long_ago_is_forgotten(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    have_lived(&prediction, 1000, 4 * LONG_ENOUGH);
+    have_lived(&prediction, 500, 10);
+    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+}
+
+static void a_published_source_is_copied_for_brief_copies_too(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    const struct pw_copy_question cold = ASK(4095, 0, true, 0), warm = ASK(4095, 4095, true, 0);
+    assert_int_equal(decide_at(&prediction, warm, 9000), PW_COPY_SHARE);
+    have_lived(&prediction, 10, 10);
+    assert_int_equal(decide_at(&prediction, cold, 9000), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(decide_at(&prediction, warm, 9000), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(pw_copy_decide(&patient, &prediction, &warm), PW_COPY_SHARE);
+}
+
+static const struct pw_copy_question large = ASK(4096, 0, false, 0);
+
+// A mapping is much less than a copy of 16 MB: as many of them as publishings make these worth it.
+static void large_sources_are_published_for_many_brief_copies(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    const struct pw_copy_question clean = ASK(4096, 4096, true, 0);
+    have_lived(&prediction, 10, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(decide_at(&prediction, clean, 9000), PW_COPY_SHARE);
+        have_lived(&prediction, 1, 0);
+        assert_int_equal(decide_at(&prediction, large, 9000), PW_COPY_PLAIN_BRIEF);
+    }
+    struct pw_prediction worthy = {0};
+    for (int i = 0; i < 4; i++) { // one publishing, one mapping
+        assert_int_equal(decide_at(&worthy, large, 9000), PW_COPY_PUBLISH);
+        assert_int_equal(decide_at(&worthy, clean, 9000), PW_COPY_SHARE);
+        have_lived(&worthy, 2, 0);
+    }
+}
+
+static void large_sources_are_tried_again(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    have_lived(&prediction, 100, 10);
+    int published = 0, last = -1;
+    for (int i = 0; i < 32 * 100; i++) {
+        assert_int_equal(decide_at(&prediction, fresh, 9000),
+                         PW_COPY_PLAIN_BRIEF); // small ones not
+        if (decide_at(&prediction, large, 9000) == PW_COPY_PUBLISH) {
+            assert_true(last < 0 || i - last == 32);
+            last = i;
+            published++;
+        }
+    }
+    assert_int_equal(published, 100);
+}
+
 // A copy that is still alive says nothing yet when it is clean.
 static void clean_so_far_is_no_hit(void **state) {
     (void)state;
@@ -174,6 +303,14 @@ int main(void) {
         cmocka_unit_test(half_written_is_no_overwrite),
         cmocka_unit_test(a_good_history_forgives_one_late_overwrite),
         cmocka_unit_test(a_bad_history_is_bounded),
+        cmocka_unit_test(a_source_is_not_published_for_brief_copies),
+        cmocka_unit_test(a_source_is_published_for_copies_that_live_long),
+        cmocka_unit_test(one_long_life_outweighs_many_brief_ones),
+        cmocka_unit_test(copies_that_live_on_count_with_their_age),
+        cmocka_unit_test(what_was_long_ago_is_forgotten),
+        cmocka_unit_test(a_published_source_is_copied_for_brief_copies_too),
+        cmocka_unit_test(large_sources_are_published_for_many_brief_copies),
+        cmocka_unit_test(large_sources_are_tried_again),
         cmocka_unit_test(clean_so_far_is_no_hit),
         cmocka_unit_test(every_32nd_copy_is_tried_again),
         cmocka_unit_test(extensions_must_earn_sharing),

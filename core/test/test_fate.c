@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
 // Plain copies are watched: what the predictor learns from those that were expected to be
-// overwritten.
+// overwritten. And how long copies live, of which all are counted.
 #include "front/fate.h"
 #include "front/process.h"
 #include "os/fault.h"
 #include "support.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SIZE  ((size_t)4 << 20)
 #define PAGES ((uint32_t)(SIZE / PW_PAGE))
@@ -116,6 +117,106 @@ static void a_kernel_that_refuses_to_look_teaches_nothing(void **state) {
     assert_int_equal(errno, 77);
 }
 
+#define counted(name) PW_READ(&pw_process.stats, name)
+
+// --- lifetimes ---------------------------------------------------------------
+
+// A new vector and a copy of it, whose pages are all there.
+static char *fresh_copy(size_t size, char **source) {
+    *source = pw_allocate(size);
+    char *copy = pw_allocate(size);
+    assert_non_null(*source);
+    assert_non_null(copy);
+    memset(*source, 7, size);
+    pw_copy(copy, *source, size);
+    assert_memory_equal(copy, *source, size);
+    return copy;
+}
+
+static void sources_of_brief_copies_are_not_published(void **state) {
+    (void)state;
+    const size_t size = (size_t)3 << 20;
+    uint64_t published = counted(publishes), brief = counted(copies_plain_brief);
+    for (int i = 0; i < 100; i++) {
+        char *source, *copy = fresh_copy(size, &source);
+        pw_free(copy);
+        pw_free(source);
+    }
+    assert_in_range(counted(publishes) - published, 1, 4);
+    assert_in_range(counted(copies_plain_brief) - brief, 96, 99);
+}
+
+static void sources_of_copies_that_live_on_are(void **state) {
+    (void)state;
+    enum { KEPT = 10 }; // 700 ms of four are 280 of ten
+    const size_t size = (size_t)5 << 20;
+    char *sources[KEPT], *copies[KEPT];
+    uint64_t published = counted(publishes);
+    for (int i = 0; i < KEPT; i++) {
+        copies[i] = fresh_copy(size, &sources[i]);
+        if (i == 3) {
+            usleep(700000);
+        }
+    }
+    assert_int_equal(counted(publishes) - published, KEPT);
+    for (int i = 0; i < KEPT; i++) {
+        pw_free(copies[i]);
+        pw_free(sources[i]);
+    }
+}
+
+static struct pw_lifetimes sum_of_lifetimes(void) {
+    struct pw_lifetimes sum = {0};
+    for (size_t i = 0; i < PW_PREDICTIONS; i++) {
+        sum.alive += pw_process.predictor.table[i].lifetimes.alive;
+        sum.born_sum += pw_process.predictor.table[i].lifetimes.born_sum;
+    }
+    return sum;
+}
+
+// One that was counted as born and never as ended would look as if it lived for ever.
+static void every_copy_that_began_ends(void **state) {
+    (void)state;
+    enum { SLOTS = 8, LARGEST = 600 };
+    struct pw_lifetimes before = sum_of_lifetimes();
+    char *blocks[SLOTS] = {0};
+    size_t sizes[SLOTS] = {0};
+    struct random random = random_from(11);
+    for (int step = 0; step < 4000; step++) {
+        unsigned to = random_below(&random, SLOTS), from = random_below(&random, SLOTS);
+        size_t size = (size_t)(32 + random_below(&random, LARGEST)) * PW_PAGE;
+        switch (random_below(&random, 5)) {
+        case 0:
+            pw_free(blocks[to]);
+            blocks[to] = pw_allocate(sizes[to] = size);
+            memset(blocks[to], step, size);
+            break;
+        case 1:
+            if (blocks[to]) {
+                blocks[to] = pw_resize(blocks[to], sizes[to] = size);
+            }
+            break;
+        case 2:
+            if (blocks[to]) {
+                pw_zero(blocks[to], sizes[to]);
+            }
+            break;
+        default:
+            if (blocks[to] && blocks[from] && to != from) {
+                pw_copy(blocks[to], blocks[from],
+                        sizes[to] < sizes[from] ? sizes[to] : sizes[from]);
+            }
+            break;
+        }
+    }
+    assert_true(sum_of_lifetimes().alive > before.alive);
+    for (int i = 0; i < SLOTS; i++) {
+        pw_free(blocks[i]);
+    }
+    assert_int_equal(sum_of_lifetimes().alive, before.alive);
+    assert_int_equal(sum_of_lifetimes().born_sum, before.born_sum);
+}
+
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void) {
@@ -129,6 +230,9 @@ int main(void) {
         WATCHED(without_its_source_nothing_is_learnt),
         WATCHED(a_page_that_may_not_be_read_is_no_crash),
         WATCHED(a_kernel_that_refuses_to_look_teaches_nothing),
+        cmocka_unit_test(sources_of_brief_copies_are_not_published),
+        cmocka_unit_test(sources_of_copies_that_live_on_are),
+        cmocka_unit_test(every_copy_that_began_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

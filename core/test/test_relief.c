@@ -15,12 +15,25 @@ static void garbage_must_have_been_made(void **state) {
     (void)state;
     struct pw_relief relief = {0};
     pw_relief_collected(&relief, 1000 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 1020 * MEGABYTE));
-    assert_true(pw_relief_is_due(&relief, 1070 * MEGABYTE));
-    assert_false(pw_relief_is_due(&relief, 1071 * MEGABYTE)); // looked a moment ago
-    assert_true(pw_relief_is_due(&relief, 1080 * MEGABYTE));
+    assert_false(pw_relief_is_due(&relief, 1020 * MEGABYTE, 0));
+    assert_true(pw_relief_is_due(&relief, 1070 * MEGABYTE, 0));
+    assert_false(pw_relief_is_due(&relief, 1071 * MEGABYTE, 0)); // looked a moment ago
+    assert_true(pw_relief_is_due(&relief, 1080 * MEGABYTE, 0));
     pw_relief_collected(&relief, 1060 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 1080 * MEGABYTE));
+    assert_false(pw_relief_is_due(&relief, 1080 * MEGABYTE, 0));
+}
+
+static void plenty_of_room_is_not_looked_at_again_soon(void **state) {
+    (void)state;
+    struct pw_relief relief = {0};
+    pw_relief_collected(&relief, 1000 * MEGABYTE);
+    assert_true(pw_relief_is_due(&relief, 1100 * MEGABYTE, 5000));
+    pw_relief_looked(&relief, 1600 * MEGABYTE, 1100 * MEGABYTE, 5000);
+    assert_false(pw_relief_is_due(&relief, 1199 * MEGABYTE, 5049));
+    assert_true(pw_relief_is_due(&relief, 1199 * MEGABYTE, 5050)); // others use it too
+    assert_true(pw_relief_is_due(&relief, 1204 * MEGABYTE, 5001)); // a part of it has gone
+    pw_relief_looked(&relief, 10 * MEGABYTE, 1204 * MEGABYTE, 6000);
+    assert_true(pw_relief_is_due(&relief, 1208 * MEGABYTE, 6001)); // little is looked at always
 }
 
 static void warm_pages_are_room_of_our_own(void **state) {
@@ -39,7 +52,7 @@ static void one_is_asked_for_at_a_time(void **state) {
     assert_true(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
     assert_false(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
     assert_int_equal(pw_relief_ended(&relief, 400 * MEGABYTE, SECOND + 1000), 600 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 410 * MEGABYTE));
+    assert_false(pw_relief_is_due(&relief, 410 * MEGABYTE, 0));
 }
 
 static void they_take_a_quarter_of_the_time_at_most(void **state) {
@@ -65,11 +78,11 @@ static void in_vain_they_wait_for_more_garbage(void **state) {
         assert_true(pw_relief_ask(&relief, live, SWAP, now));
         pw_relief_ended(&relief, live - 1, now + 1);
     }
-    assert_false(pw_relief_is_due(&relief, live + live / 2));
-    assert_true(pw_relief_is_due(&relief, 2 * live + MEGABYTE));
+    assert_false(pw_relief_is_due(&relief, live + live / 2, 0));
+    assert_true(pw_relief_is_due(&relief, 2 * live + MEGABYTE, 0));
     assert_true(pw_relief_ask(&relief, 2 * live, SWAP, now));
     pw_relief_ended(&relief, live, now + 1); // not in vain
-    assert_true(pw_relief_is_due(&relief, live + live / 8));
+    assert_true(pw_relief_is_due(&relief, live + live / 8, 0));
 }
 
 static void without_swap_any_time_is_worth_it(void **state) {
@@ -79,7 +92,7 @@ static void without_swap_any_time_is_worth_it(void **state) {
     for (uint64_t now = SECOND; now < 20ull * SECOND; now += SECOND) {
         assert_true(pw_relief_ask(&relief, live, 0, now));
         pw_relief_ended(&relief, live - 1, now + SECOND);
-        assert_true(pw_relief_is_due(&relief, live + live / 8));
+        assert_true(pw_relief_is_due(&relief, live + live / 8, 0));
     }
 }
 
@@ -170,6 +183,7 @@ int main(void) {
     CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_must_have_been_made),
+        cmocka_unit_test(plenty_of_room_is_not_looked_at_again_soon),
         cmocka_unit_test(warm_pages_are_room_of_our_own),
         cmocka_unit_test(one_is_asked_for_at_a_time),
         cmocka_unit_test(they_take_a_quarter_of_the_time_at_most),

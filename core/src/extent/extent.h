@@ -57,6 +57,7 @@ struct pw_extent {
     // of.
     uint32_t origin, origin_generation, copy_first, copy_pages;
     uint64_t site; // who asked for the copy
+    uint64_t born; // of a copy whose lifetime is counted: when it was made, ms
 };
 
 #define PW_ARENA_STEP_PAGES 4096u      // grows by 16 MB

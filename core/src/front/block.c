@@ -188,6 +188,7 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->judged = false;
     extent->copied = false;
     extent->watched = false;
+    extent->born = 0;
     extent->data_offset = data_offset;
     extent->user_size = size;
 }
@@ -387,6 +388,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
+    pw_fate_ends(extent);
     if (!pw_arena_move(arena, from, moved, to)) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;

@@ -65,6 +65,9 @@ static void count_plain(enum pw_copy_answer answer) {
     case PW_COPY_PLAIN_PREDICTED:
         PW_COUNT(stats, copies_plain_predicted, 1);
         break;
+    case PW_COPY_PLAIN_BRIEF:
+        PW_COUNT(stats, copies_plain_brief, 1);
+        break;
     default:
         PW_COUNT(stats, copies_plain_dirty, 1);
         break;
@@ -136,6 +139,7 @@ static bool ask(struct copy *copy, const void *site, bool by_extension,
         .pages = copy->pages,
         .destination_pages = copy->destination->pages,
         .destination_warm = copy->destination->warm_pages,
+        .now = pw_os_now_ms(),
         .site = (uint64_t)(uintptr_t)site,
         .by_extension = by_extension,
     };
@@ -177,10 +181,10 @@ static bool share_pages(struct copy *copy, const void *site, bool by_extension) 
     if (republish && !covers(copy->from, copy->pages, copy->source)) {
         answer = PW_COPY_PLAIN_DIRTY; // other pages of the source still need the old snapshot
     }
+    pw_fate_begins(prediction, copy->destination, &question);
     if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
         count_plain(answer);
         if (answer == PW_COPY_PLAIN_PREDICTED) {
-            copy->destination->site = question.site;
             pw_fate_watch_plain(prediction, copy->destination, copy->to, copy->source, copy->from,
                                 copy->pages);
         }
@@ -190,7 +194,6 @@ static bool share_pages(struct copy *copy, const void *site, bool by_extension) 
         PW_COUNT(stats, copies_plain_fallback, 1);
         return false;
     }
-    copy->destination->site = question.site;
     pw_fate_watch_shared(prediction, copy->destination);
     uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
     PW_COUNT(stats, copies_shared, 1);

@@ -7,6 +7,23 @@ static bool is_live(uint32_t number, uint32_t generation) {
     return extent->generation == generation && extent->state == PW_EXTENT_USED;
 }
 
+static void life_ends(struct pw_extent *copy, uint64_t now) {
+    if (copy->born) {
+        struct pw_prediction *prediction =
+            pw_predictor_entry(&pw_process.predictor, copy->pages, copy->site);
+        pw_predictor_ended(prediction, copy->born, now);
+        copy->born = 0;
+    }
+}
+
+void pw_fate_begins(struct pw_prediction *prediction, struct pw_extent *destination,
+                    const struct pw_copy_question *question) {
+    life_ends(destination, question->now);
+    pw_predictor_born(prediction, question->now);
+    destination->site = question->site;
+    destination->born = question->now;
+}
+
 static void watch(struct pw_prediction *prediction, const struct pw_extent *destination) {
     prediction->watched = pw_extent_number(&pw_process.arena, destination);
     prediction->generation = destination->generation;
@@ -121,6 +138,7 @@ static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *pre
 }
 
 void pw_fate_ends(struct pw_extent *extent) {
+    life_ends(extent, pw_os_now_ms());
     bool shared = is_shared_copy(extent);
     if (!shared && !extent->watched) {
         return;

@@ -4,12 +4,17 @@
 //
 // A shared copy shows it in the page tables. A plain one, made because an overwrite was expected,
 // is compared with its source in a few places as long as both live: so a site that was expected to
-// overwrite its copies, and does not, is found out without sharing one on trial.
+// overwrite its copies, and does not, is found out without sharing one on trial. How long copies
+// live is known of all of them.
 #ifndef PW_FRONT_FATE_H
 #define PW_FRONT_FATE_H
 
 #include "extent/extent.h"
 #include "policy/copy.h"
+
+// A copy is about to be made, whether by sharing or not.
+void pw_fate_begins(struct pw_prediction *prediction, struct pw_extent *destination,
+                    const struct pw_copy_question *question);
 
 // Watch this copy unless another one of its kind is being watched.
 void pw_fate_watch_shared(struct pw_prediction *prediction, struct pw_extent *destination);
@@ -19,7 +24,7 @@ void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *des
 // The next copy of its kind arrives: what has become of the watched one so far?
 void pw_fate_look(struct pw_prediction *prediction);
 
-// A copy is about to be freed.
+// A copy is about to be freed, or to be moved to a block of another size.
 void pw_fate_ends(struct pw_extent *extent);
 
 #endif

@@ -31,11 +31,15 @@ static void end(void) {
 static bool ask(uint64_t request) {
     struct pw_relief *relief = &pw_process.relief;
     uint64_t live = live_pages() + request;
-    if (pw_process.options.relieve == PW_RELIEVE_OFF || !pw_relief_is_due(relief, live)) {
+    uint64_t now = pw_os_now_ms();
+    if (pw_process.options.relieve == PW_RELIEVE_OFF || !pw_relief_is_due(relief, live, now)) {
         return false;
     }
     bool always = pw_process.options.relieve == PW_RELIEVE_ALWAYS;
     struct pw_os_room room = pw_os_memory_room();
+    if (!always) {
+        pw_relief_looked(relief, room.memory / PW_PAGE, live, now);
+    }
     bool is_short =
         pw_relief_is_short(room.memory / PW_PAGE, pw_process.arena.warm_pages, request, live);
     uint64_t swap = is_short ? room.swap / PW_PAGE : UINT64_MAX;

@@ -5,9 +5,13 @@
 #define LOWEST_SCORE              (-4)
 #define RETRY_EVERY               32u
 #define FIRST_SCORE_OF_EXTENSIONS 1
-// Sharing an already published source costs a mapping, and later faults; a warm copy of less than
-// this is cheaper (1 MB).
+// Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB).
 #define SMALLEST_WARM_SHARE_PAGES 256u
+// A block that is read from end to end is as fast with pages of its own, up to 8 MB and more
+// (docs/notes/core-design.md); from 16 MB on only those who write little to it are thought of.
+#define SMALLEST_BRIEF_SHARE_PAGES 4096u
+#define FEWEST_LIFETIMES           4u  // before that a kind is trusted
+#define MOST_LIFETIMES             64u // then older ones count half
 
 struct pw_prediction *pw_predictor_entry(struct pw_predictor *predictor, uint32_t pages,
                                          uint64_t site) {
@@ -29,6 +33,36 @@ bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uin
     return overwritten;
 }
 
+void pw_predictor_born(struct pw_prediction *prediction, uint64_t now) {
+    prediction->lifetimes.alive++;
+    prediction->lifetimes.born_sum += now;
+}
+
+static void count_ended(struct pw_lifetimes *lifetimes, uint64_t lived) {
+    lifetimes->ended++;
+    lifetimes->lived_sum += lived;
+    if (lifetimes->ended >= MOST_LIFETIMES) {
+        lifetimes->ended /= 2;
+        lifetimes->lived_sum /= 2;
+    }
+}
+
+void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_t now) {
+    struct pw_lifetimes *lifetimes = &prediction->lifetimes;
+    lifetimes->alive--;
+    lifetimes->born_sum -= born;
+    count_ended(lifetimes, now - born);
+}
+
+// What a copy saves is pages times time. Publishing and releasing costs 4 to 5 us a page more than
+// a copy into warm pages (docs/notes/core-design.md); living copies count with the age they have.
+static bool live_briefly(const struct pw_options *options, const struct pw_lifetimes *lifetimes,
+                         uint64_t now) {
+    uint64_t count = (uint64_t)lifetimes->alive + lifetimes->ended;
+    uint64_t ages = lifetimes->alive * now - lifetimes->born_sum;
+    return count >= FEWEST_LIFETIMES && lifetimes->lived_sum + ages < count * options->brief_ms;
+}
+
 // A package's own C code that copies a whole vector does so to work on the copy, as solve() does
 // for LAPACK; R itself duplicates because somebody else may still look.
 static void begin(struct pw_prediction *prediction, const struct pw_copy_question *question) {
@@ -42,6 +76,39 @@ static bool expects_overwrite(struct pw_prediction *prediction) {
     return prediction->score > 0 && ++prediction->skipped % RETRY_EVERY != 0;
 }
 
+static bool is_warm(const struct pw_copy_question *question) {
+    return question->destination_warm * 2 > question->destination_pages;
+}
+
+static bool is_small(const struct pw_copy_question *question) {
+    return question->destination_pages < SMALLEST_BRIEF_SHARE_PAGES;
+}
+
+// Of a source that is published already: a mapping, where copying would read and write all of it.
+// From a certain size on it is made however briefly copies live, and one for each publishing makes
+// that worth while.
+static enum pw_copy_answer decide_clean(const struct pw_options *options,
+                                        struct pw_prediction *prediction,
+                                        const struct pw_copy_question *question, bool brief) {
+    if (!is_small(question)) {
+        count_ended(&prediction->lifetimes, 3 * (uint64_t)options->brief_ms);
+        return PW_COPY_SHARE;
+    }
+    return brief ? PW_COPY_PLAIN_BRIEF : PW_COPY_SHARE;
+}
+
+// A large source is published now and then all the same: its brief copies may have become many.
+static enum pw_copy_answer decide_publishing(struct pw_prediction *prediction,
+                                             const struct pw_copy_question *question, bool brief) {
+    if (question->published && is_warm(question)) {
+        return PW_COPY_PLAIN_DIRTY;
+    }
+    if (brief && (is_small(question) || ++prediction->brief % RETRY_EVERY != 0)) {
+        return PW_COPY_PLAIN_BRIEF;
+    }
+    return PW_COPY_PUBLISH;
+}
+
 enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
                                    struct pw_prediction *prediction,
                                    const struct pw_copy_question *question) {
@@ -53,15 +120,11 @@ enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
     if (expects_overwrite(prediction)) {
         return PW_COPY_PLAIN_PREDICTED;
     }
-    bool warm = question->destination_warm * 2 > question->destination_pages;
-    if (!clean) {
-        if (!warm) {
-            return PW_COPY_PUBLISH;
-        }
-        return question->published ? PW_COPY_PLAIN_DIRTY : PW_COPY_PLAIN_WARM;
-    }
-    if (warm && question->destination_pages < SMALLEST_WARM_SHARE_PAGES) {
+    bool dirty = question->published && !clean;
+    if (is_warm(question) && !dirty && question->destination_pages < SMALLEST_WARM_SHARE_PAGES) {
         return PW_COPY_PLAIN_WARM;
     }
-    return PW_COPY_SHARE;
+    bool brief = live_briefly(options, &prediction->lifetimes, question->now);
+    return clean ? decide_clean(options, prediction, question, brief)
+                 : decide_publishing(prediction, question, brief);
 }

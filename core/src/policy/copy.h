@@ -3,10 +3,10 @@
 // How to answer a copy of whole pages: share or copy. The decision is made here and nowhere else;
 // mechanisms report what became of it.
 //
-// Two ideas carry it. Lazy: a source that was never shared is only published when the destination
-// would cost fresh memory; copying into warm pages is cheaper than publishing. Predicted: a copy
-// that is about to be overwritten must not be shared, and earlier copies of the same size from the
-// same caller tell.
+// Two ideas carry it. Lazy: a small copy into warm pages is cheaper than sharing. Predicted: what
+// sharing saves is pages times time, so a copy that is about to be overwritten must not be shared,
+// and one that is about to be freed need not be. Earlier copies of the same size from the same
+// caller tell.
 #ifndef PW_POLICY_COPY_H
 #define PW_POLICY_COPY_H
 
@@ -20,6 +20,7 @@ enum pw_copy_answer {
     PW_COPY_PUBLISH,         // publish the source first, then share
     PW_COPY_PLAIN_WARM,      // copy: warm pages are there to be used
     PW_COPY_PLAIN_PREDICTED, // copy: the predictor expects an overwrite
+    PW_COPY_PLAIN_BRIEF,     // copy: the predictor expects an early end
     PW_COPY_PLAIN_DIRTY,     // copy: most of the snapshot has been replaced
 };
 
@@ -30,8 +31,16 @@ struct pw_copy_question {
     bool published;             // all of these pages can be shared as they are: the source shares
                                 // them already, or mmapcopy(2) makes the copy
     uint64_t written;           // of these, how many the source has replaced since
+    uint64_t now;               // on the clock of lifetimes, ms
     uint64_t site;              // the caller
     bool by_extension;          // who is the library of a package, not the runtime
+};
+
+// How long copies of one kind live, shared or not. Times are in ms.
+struct pw_lifetimes {
+    uint32_t alive, ended; // copies
+    uint64_t born_sum;     // when the living ones were made, added up
+    uint64_t lived_sum;    // of those that ended
 };
 
 // What the predictor remembers of one (size, site). The watched copy is named by its extent.
@@ -39,9 +48,11 @@ struct pw_prediction {
     int8_t score;                       // above 0: expect an overwrite
     bool known;                         // asked before: a score of 0 was earned
     uint8_t skipped;                    // copies not shared for that reason since the last try
+    uint8_t brief;                      // large ones not published for, because they live briefly
     uint32_t watched, generation;       // extent number of the watched copy, 0: none
     uint32_t source, source_generation; // of a plain copy; source 0: it is a shared one
     uint32_t to, from, pages;           // of a plain copy: which pages of which
+    struct pw_lifetimes lifetimes;
 };
 
 #define PW_PREDICTIONS 4096u
@@ -57,6 +68,11 @@ struct pw_prediction *pw_predictor_entry(struct pw_predictor *predictor, uint32_
 // Returns true when it had been mostly overwritten.
 bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uint64_t pages,
                          bool ended);
+
+// A copy is made, shared or not, and ends: its block is freed, or overwritten by another copy.
+// `born` is what was given as `now` when it was made.
+void pw_predictor_born(struct pw_prediction *prediction, uint64_t now);
+void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_t now);
 
 enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
                                    struct pw_prediction *prediction,

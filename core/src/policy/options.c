@@ -14,6 +14,7 @@
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
 #define DEFAULT_DECAY      1u                 // seconds; see docs/notes/core-design.md
 #define HUGE_DECAY         10u                // large pages may be dear to get back
+#define DEFAULT_BRIEF      250u               // milliseconds; see docs/notes/core-design.md
 #define LONGEST_ITEM       320
 
 struct word {
@@ -88,6 +89,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         .slack_percent = 1,
         .mmapcopy = true,
         .decay_seconds = DEFAULT_DECAY,
+        .brief_ms = DEFAULT_BRIEF,
     };
     switch (policy) {
     case PW_POLICY_SHARE: // the papers' rules
@@ -137,6 +139,7 @@ static const struct option known_options[] = {
     {"threshold", KIND_SIZE, AT(threshold), NULL, SMALLEST_THRESHOLD, LARGEST_THRESHOLD},
     {"slack", KIND_UNSIGNED, AT(slack_percent), NULL, 0, 100},
     {"decay", KIND_UNSIGNED, AT(decay_seconds), NULL, 0, 3600},
+    {"brief", KIND_UNSIGNED, AT(brief_ms), NULL, 0, 3600000},
     {.name = "share", .kind = KIND_WORD, .offset = AT(share), .words = share_modes},
     {.name = "mmapcopy", .kind = KIND_SWITCH, .offset = AT(mmapcopy), .words = switches},
     {.name = "zero", .kind = KIND_WORD, .offset = AT(zero), .words = zero_modes},

@@ -40,7 +40,7 @@ struct pw_options {
     int pages;                 // enum pw_page_source, of large blocks
     size_t huge_min, huge_max; // bytes; 0: by mode
     bool pool, lock, mmapcopy, verbose;
-    unsigned slack_percent, decay_seconds;
+    unsigned slack_percent, decay_seconds, brief_ms;
     char statistics[256]; // folder; empty: none
 };
 

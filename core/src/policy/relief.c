@@ -4,6 +4,8 @@
 #define LEAST_GARBAGE  4096u // 16 MB
 #define GARBAGE_PART   16u   // of live memory
 #define LOOK_STEP      1024u // 4 MB: far more to fill than looking costs
+#define PLENTY_PART    16u   // of the room: until that is used the room is not looked at again,
+#define PLENTY_MS      50u   // but after so long, as others use it as well
 #define LEAST_MARGIN   2048u // 8 MB: for what is not R's, and what we do not see in time
 #define MOST_MARGIN    8192u // 32 MB
 #define MARGIN_PART    16u   // of live memory
@@ -11,15 +13,24 @@
 #define FRUITFUL_PART  16u   // of live memory
 #define MOST_FRUITLESS 6u
 
-bool pw_relief_is_due(struct pw_relief *relief, uint64_t live) {
+static bool has_plenty(const struct pw_relief *relief, uint64_t live, uint64_t now_ms) {
+    return live < relief->plenty_below && now_ms - relief->plenty_since < PLENTY_MS;
+}
+
+bool pw_relief_is_due(struct pw_relief *relief, uint64_t live, uint64_t now_ms) {
     uint64_t part = relief->after / GARBAGE_PART;
     uint64_t least = part > LEAST_GARBAGE ? part : LEAST_GARBAGE;
     bool grown = live >= relief->after + (least << relief->fruitless);
-    if (!grown || live < relief->looked_at + LOOK_STEP) {
+    if (!grown || live < relief->looked_at + LOOK_STEP || has_plenty(relief, live, now_ms)) {
         return false;
     }
     relief->looked_at = live;
     return true;
+}
+
+void pw_relief_looked(struct pw_relief *relief, uint64_t room, uint64_t live, uint64_t now_ms) {
+    relief->plenty_below = live + room / PLENTY_PART;
+    relief->plenty_since = now_ms;
 }
 
 static uint64_t margin(uint64_t live) {

@@ -165,20 +165,24 @@ static void one_long_life_outweighs_many_brief_ones(void **state) {
     assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH);
 }
 
-static void copies_that_live_on_count_with_their_age(void **state) {
+// Versions that are kept are young when the next one is made, and yet not brief.
+static void copies_that_live_on_are_not_brief(void **state) {
     (void)state;
     struct pw_prediction prediction = {0};
-    for (int i = 0; i < 4; i++) {
-        pw_predictor_born(&prediction, 5000);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(decide_at(&prediction, fresh, 5000 + i), PW_COPY_PUBLISH);
+        pw_predictor_born(&prediction, 5000 + i);
     }
-    assert_int_equal(decide_at(&prediction, fresh, 5000 + LONG_ENOUGH - 1), PW_COPY_PLAIN_BRIEF);
-    assert_int_equal(decide_at(&prediction, fresh, 5000 + LONG_ENOUGH), PW_COPY_PUBLISH);
-    for (int i = 0; i < 4; i++) {
-        pw_predictor_ended(&prediction, 5000, 5000 + 2 * LONG_ENOUGH);
-    }
-    have_lived(&prediction, 3, 0);
-    assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH);
-    have_lived(&prediction, 2, 0);
+}
+
+static void they_speak_for_others_by_their_age(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    have_lived(&prediction, 10, 0);
+    pw_predictor_born(&prediction, 5000);
+    assert_int_equal(decide_at(&prediction, fresh, 4999 + 10 * LONG_ENOUGH), PW_COPY_PLAIN_BRIEF);
+    assert_int_equal(decide_at(&prediction, fresh, 5000 + 10 * LONG_ENOUGH), PW_COPY_PUBLISH);
+    pw_predictor_ended(&prediction, 5000, 5000 + 10 * LONG_ENOUGH);
     assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
 }
 
@@ -306,7 +310,8 @@ int main(void) {
         cmocka_unit_test(a_source_is_not_published_for_brief_copies),
         cmocka_unit_test(a_source_is_published_for_copies_that_live_long),
         cmocka_unit_test(one_long_life_outweighs_many_brief_ones),
-        cmocka_unit_test(copies_that_live_on_count_with_their_age),
+        cmocka_unit_test(copies_that_live_on_are_not_brief),
+        cmocka_unit_test(they_speak_for_others_by_their_age),
         cmocka_unit_test(what_was_long_ago_is_forgotten),
         cmocka_unit_test(a_published_source_is_copied_for_brief_copies_too),
         cmocka_unit_test(large_sources_are_published_for_many_brief_copies),

@@ -55,12 +55,13 @@ void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_
 }
 
 // What a copy saves is pages times time. Publishing and releasing costs 4 to 5 us a page more than
-// a copy into warm pages (docs/notes/core-design.md); living copies count with the age they have.
+// a copy into warm pages (docs/notes/core-design.md). The mean is that of lifetimes of which some
+// are not over: all the time lived, by the number of those that ended.
 static bool live_briefly(const struct pw_options *options, const struct pw_lifetimes *lifetimes,
                          uint64_t now) {
-    uint64_t count = (uint64_t)lifetimes->alive + lifetimes->ended;
     uint64_t ages = lifetimes->alive * now - lifetimes->born_sum;
-    return count >= FEWEST_LIFETIMES && lifetimes->lived_sum + ages < count * options->brief_ms;
+    return lifetimes->ended >= FEWEST_LIFETIMES &&
+           lifetimes->lived_sum + ages < (uint64_t)lifetimes->ended * options->brief_ms;
 }
 
 // A package's own C code that copies a whole vector does so to work on the copy, as solve() does

@@ -44,15 +44,20 @@ def contents(path):
         return ""
 
 
+def processor(cpuinfo):
+    """Its name, and what tells two apart that share one, as virtual machines' do: a BLAS may take another path there."""
+    told = dict(map(str.strip, line.split(":", 1)) for line in cpuinfo.split("\n\n")[0].splitlines() if ":" in line)
+    kind = ", ".join(f"{name.removeprefix('cpu ')} {told[name]}" for name in ("cpu family", "model", "stepping") if name in told)
+    return told.get("model name", platform.machine()) + (f" ({kind})" if kind else "")
+
+
 def machine():
     cpu = contents("/proc/cpuinfo")
-    model = next((line.split(":", 1)[1].strip() for line in cpu.splitlines() if line.startswith("model name")),
-                 platform.machine())
     memory = int((contents("/proc/meminfo").split() or [0, 0])[1]) / 2**20
     virtual = ", virtual" if "hypervisor" in cpu else ""
     huge = contents("/sys/kernel/mm/transparent_hugepage/enabled").strip()
     return [
-        ("machine", f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
+        ("machine", f"{processor(cpu)}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
         ("kernel", f"{platform.system()} {platform.release().split('-')[0]}, transparent huge pages: {huge or 'none'}"),
         ("R", output_of("Rscript", "-e", "cat(R.version.string)")),
         ("BLAS", output_of("Rscript", "-e", "cat(extSoftVersion()[['BLAS']])") + ", one thread"),

@@ -112,7 +112,9 @@ class Results:
     def differing(self, workload):
         """Configurations of which a run had another output than the others: it is kept, and counts in no figure."""
         return sorted({record["configuration"] for record in self.store.of_kind("run", scale=self.scale, workload=workload)
-                       if record.get("differs") and record["script"] == self.scripts[workload] and record["library"] in (None, self.library.get(record["configuration"]))})
+                       if record.get("differs") and record["script"] == self.scripts[workload]
+                       and record["library"] in (None, self.library.get(record["configuration"]))
+                       and self.store.machine_of(record) == self.machine})
 
     def curve(self, workload, configuration):
         library = self.library.get(configuration)

@@ -45,19 +45,21 @@ def contents(path):
 
 
 def processor(cpuinfo):
-    """Its name, and what tells two apart that share one, as virtual machines' do: a BLAS may take another path there."""
+    """(name, generation). Virtual machines give many generations one name, and a BLAS computes other digits on another one."""
     told = dict(map(str.strip, line.split(":", 1)) for line in cpuinfo.split("\n\n")[0].splitlines() if ":" in line)
-    kind = ", ".join(f"{name.removeprefix('cpu ')} {told[name]}" for name in ("cpu family", "model", "stepping") if name in told)
-    return told.get("model name", platform.machine()) + (f" ({kind})" if kind else "")
+    generation = ", ".join(f"{name.removeprefix('cpu ')} {told[name]}" for name in ("cpu family", "model", "stepping") if name in told)
+    return told.get("model name", platform.machine()), generation
 
 
 def machine():
     cpu = contents("/proc/cpuinfo")
+    name, generation = processor(cpu)
     memory = int((contents("/proc/meminfo").split() or [0, 0])[1]) / 2**20
     virtual = ", virtual" if "hypervisor" in cpu else ""
     huge = contents("/sys/kernel/mm/transparent_hugepage/enabled").strip()
     return [
-        ("machine", f"{processor(cpu)}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
+        ("machine", f"{name}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
+        *([("processor", generation)] if generation else []),
         ("kernel", f"{platform.system()} {platform.release().split('-')[0]}, transparent huge pages: {huge or 'none'}"),
         ("R", output_of("Rscript", "-e", "cat(R.version.string)")),
         ("BLAS", output_of("Rscript", "-e", "cat(extSoftVersion()[['BLAS']])") + ", one thread"),

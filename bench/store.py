@@ -55,8 +55,11 @@ class Store:
             os.fsync(file.fileno())
 
     def begin_session(self, name, facts, **more):
-        """One a sitting: what the records that follow were measured on. Returns its id."""
-        stays = {what: text for what, text in facts.items() if what != "Pagewise"}
+        """One a sitting: what the records that follow were measured on. Returns its id.
+
+        Processors of several generations are one machine: a figure is made of ratios, each of two runs on the same one.
+        """
+        stays = {what: text for what, text in facts.items() if what not in ("Pagewise", "processor")}
         now = datetime.datetime.now()
         session = {
             "kind": "session", "id": now.strftime("%Y%m%dT%H%M%S.%f") + f"-{os.getpid()}", "when": now.astimezone().isoformat(timespec="seconds"),
@@ -71,6 +74,13 @@ class Store:
 
     def machine_of(self, record):
         return self.sessions.get(record["session"], {}).get("machine_id", "unknown")
+
+    def processor_of(self, record):
+        return self.sessions.get(record["session"], {}).get("facts", {}).get("processor", "not told")
+
+    def alike(self, one, other):
+        """Measured on the same machine, with a processor of the same generation."""
+        return (self.machine_of(one), self.processor_of(one)) == (self.machine_of(other), self.processor_of(other))
 
 
 class OfOneBuild:

@@ -1,5 +1,6 @@
 """docs/results/r.md from the stored records. What was not measured says so."""
 
+import collections
 import math
 import os
 
@@ -346,7 +347,7 @@ class Page:
         newest = newest_of(self.store, workload, scale)
         return [record for record in self.store.of_kind("swap", workload=workload, scale=scale, memory=memory, configuration=configuration)
                 if record["script"] == self._script(workload) and record["library"] == newest["library"]
-                and self.store.machine_of(record) == self.store.machine_of(newest)]
+                and self.store.alike(record, newest)]
 
     def _script(self, workload):
         return next(iter(self.by_scale.values())).scripts[workload]
@@ -470,7 +471,9 @@ class Page:
             dates = sorted(run["when"][:10] for run in results.runs)
             loads = [run["load"] for run in results.runs]
             missed = sum(run["missed_samples"] for run in results.runs)
-            rows = [*facts.items()]
+            processors = collections.Counter(self.store.processor_of(runs[TREATED]) for runs in results.rounds.values() if TREATED in runs)
+            rows = [(what, text) for what, text in facts.items() if what != "processor"]
+            rows += [("processors", "; ".join(f"{name}: {count} rounds of a benchmark" for name, count in processors.most_common()))]
             for key in ("touch_us", "copy_us", "huge_us", "write_us", "call_us"):
                 values = [session["costs"][key] for session in used if session.get("costs")]
                 if values:

@@ -24,7 +24,7 @@ STRICTEST_CPU = f"cpu at {cost_model.STRICTEST:.2f}"
 
 class Results:
     """The runs of one scale. A configuration's runs are of one library, on one machine: those with the most rounds, and of
-    equals the newest."""
+    equals the newest. Each round is of one processor."""
 
     def __init__(self, store, scale, scripts=None):
         self.store, self.scale = store, scale

@@ -30,6 +30,12 @@ class Plan:
                 and record["library"] in (None, self.versions["library"])
                 and self.store.machine_of(record) == machine]
 
+    def output_differs(self, record):
+        """From those of such a processor: on another one a BLAS computes other digits, plain R's too."""
+        known = {other["output"] for other in self.records(record["workload"])
+                 if other["configuration"] != BASELINE and not other.get("differs") and self.store.alike(other, record)}
+        return bool(known) and record["output"] not in known
+
     def rounds_of(self, workload):
         """{round: {configuration: record}}, oldest first."""
         found = {}
@@ -53,8 +59,9 @@ class Plan:
             return None
         name, runs = list(rounds.items())[-1]
         last = max(datetime.datetime.fromisoformat(record["when"]) for record in runs.values())
+        is_here = all(self.store.alike(record, {"session": self.session}) for record in runs.values())
         lacks = [one for one in self._members(workload, len(rounds) - 1) if one not in runs]
-        return (name, lacks) if lacks and now - last < SAME_MOOD else None
+        return (name, lacks) if lacks and is_here and now - last < SAME_MOOD else None
 
     def _members(self, workload, earlier_rounds):
         lacking = self.lacking(workload)

@@ -471,9 +471,9 @@ class Page:
             dates = sorted(run["when"][:10] for run in results.runs)
             loads = [run["load"] for run in results.runs]
             missed = sum(run["missed_samples"] for run in results.runs)
-            processors = collections.Counter(self.store.processor_of(runs[TREATED]) for runs in results.rounds.values() if TREATED in runs)
+            processors = collections.Counter(self.store.processor_of(runs[PLAIN]) for runs in results.rounds.values() if PLAIN in runs)
             rows = [(what, text) for what, text in facts.items() if what != "processor"]
-            rows += [("processors", "; ".join(f"{name}: {count} rounds of a benchmark" for name, count in processors.most_common()))]
+            rows += [("rounds of a benchmark, by processor", "; ".join(f"{name}: {count}" for name, count in processors.most_common()))]
             for key in ("touch_us", "copy_us", "huge_us", "write_us", "call_us"):
                 values = [session["costs"][key] for session in used if session.get("costs")]
                 if values:
@@ -507,5 +507,5 @@ def speed_up(plain, treated):
 
 
 def newest_of(store, workload, scale):
-    """The newest run with too little memory: those beside its library, on its machine, count."""
+    """The newest run with too little memory: those beside its library, on such a machine with such a processor, count."""
     return max(store.of_kind("swap", workload=workload, scale=scale), key=lambda record: record["when"], default=None)

@@ -405,22 +405,23 @@ class Page:
         rows = []
         for name in results.workloads:
             for one in (PLAIN, TREATED, "direct", "share", "ksm", "ksm-aggressive"):
-                runs = results.of(name, one)
+                runs = results.shown(name, one)
                 if not runs:
                     continue
                 counted = [cost_model.events(run) for run in runs]
                 of = lambda what, counted=counted: mean([one[what] for one in counted])  # noqa: E731
                 calls = self.store.of_kind("calls", scale=results.scale, workload=name, configuration=one,
                                            script=results.scripts[name], library=results.library.get(one))
-                rows.append([name, one, f"{mean([r['cpu_seconds'] for r in runs]):.2f}", f"{mean([r['system_seconds'] for r in runs]):.2f}",
+                rows.append([name, one, len(runs), f"{mean([r['cpu_seconds'] for r in runs]):.2f}", f"{mean([r['system_seconds'] for r in runs]):.2f}",
                              f"{mean([r['minor_faults'] for r in runs]):.0f}", f"{of('huge'):.0f}", f"{of('major'):.0f}",
                              f"{of('zeroed_bytes') / 1e6:.0f}", f"{of('copied_bytes') / 1e6:.0f}",
                              calls[-1]["all"] if calls else MISSING if one in CALLS_CONFIGURATIONS else "-",
                              f"{mean([r['swap_bytes'] for r in runs]) / 1e6:.0f}"])
         return ["### What was counted", "",
-                "Means of a run. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
+                "Means of a run; plain R's are those beside `auto`. A configuration with another number of rounds was run at other times too, "
+                "and its seconds compare with plain R's only as the ratios above, which are of pairs. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
                 "(snapshots written, private copies); system calls, counted once under strace (under ksm there are those of direct); MB in swap.", "",
-                *table(["benchmark", "configuration", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
+                *table(["benchmark", "configuration", "rounds", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
                         "system calls", "swap MB"], rows)]
 
     def _savings(self, results):

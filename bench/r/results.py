@@ -61,6 +61,11 @@ class Results:
         """A configuration's runs that have a run of `beside` in their round."""
         return [pair[0] for pair in self.pairs(workload, configuration, beside)]
 
+    def shown(self, workload, configuration):
+        """The runs whose absolute figures the page shows. Plain R's are those beside `auto`'s: other rounds may be of another
+        processor, whose seconds are others."""
+        return (self.of(workload, PLAIN, TREATED) if configuration == PLAIN else []) or self.of(workload, configuration)
+
     def pairs(self, workload, configuration, to=PLAIN):
         found = [(runs[configuration], runs[to]) for (name, _), runs in self.rounds.items()
                  if name == workload and configuration in runs and to in runs]
@@ -100,10 +105,8 @@ class Results:
         return geometric_mean(ratios), len(ratios)
 
     def mean_of(self, workload, configuration, field):
-        """Mean of a field over the runs that count, or None."""
-        runs = self.of(workload, configuration)
-        if configuration == PLAIN:
-            runs = self.of(workload, PLAIN, TREATED) or runs
+        """Mean of a field over the runs that are shown, or None."""
+        runs = self.shown(workload, configuration)
         return mean([field(record) for record in runs]) if runs else None
 
     def statistic(self, workload, configuration, name):

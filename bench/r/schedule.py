@@ -48,6 +48,11 @@ class Plan:
         """Rounds in which the configuration has a plain run to be compared with."""
         return sum(PLAIN in one and configuration in one for one in self.rounds_of(workload).values())
 
+    def number(self, workload, configuration):
+        """Of the next run, as people are told it. An earlier library's plain runs are in done(); this one's rounds are not."""
+        done = self.done(workload, configuration)
+        return f"{done + 1}/{self.rounds}" if done < self.rounds else "once more"
+
     def lacking(self, workload):
         return [name for name in self.configurations
                 if (workload, name) not in self.failed and self.done(workload, name) < self.rounds]
@@ -118,6 +123,8 @@ class Plan:
             if not lacking:
                 continue
             lacking[PLAIN] = max(lacking.values())
+            if TREATED in lacking and CONTROL in self.configurations:
+                lacking[CONTROL] = max(lacking[TREATED], lacking.get(CONTROL, 0))
             total += sum(count * self.seconds_of(workload, name) for name, count in lacking.items())
         return total
 

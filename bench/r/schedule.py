@@ -49,7 +49,7 @@ class Plan:
         return sum(PLAIN in one and configuration in one for one in self.rounds_of(workload).values())
 
     def number(self, workload, configuration):
-        """Of the next run, as people are told it. An earlier library's plain runs are in done(); this one's rounds are not."""
+        """Of the next run, for people. Plain may be wanted beside a new library when it has all its rounds."""
         done = self.done(workload, configuration)
         return f"{done + 1}/{self.rounds}" if done < self.rounds else "once more"
 

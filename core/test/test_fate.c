@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Plain copies are watched: what the predictor learns from those that were expected to be
-// overwritten. And how long copies live, of which all are counted.
+// overwritten. How long copies live, of which all are counted. And that shared ones need no pages.
 #include "front/fate.h"
 #include "front/process.h"
 #include "os/fault.h"
@@ -214,6 +214,44 @@ static void every_copy_that_began_ends(void **state) {
     assert_int_equal(sum_of_lifetimes().born_sum, before.born_sum);
 }
 
+// --- large pages that are touched beforehand -----------------------------------
+
+// Two blocks of a size that the runtime has filled: the next one's large pages would be touched.
+static struct pw_huge_price *price_of_filled(uint32_t pages) {
+    struct pw_huge_price *price = &pw_process.huge_price;
+    *price = (struct pw_huge_price){.cost = 1};
+    pw_huge_decide(price, pages, true);
+    pw_huge_decide(price, pages, true);
+    assert_int_equal(pw_huge_decide(price, pages, true), PW_HUGE_TRY);
+    return price;
+}
+
+static void a_size_that_is_shared_gets_no_pages_beforehand(void **state) {
+    (void)state;
+    const size_t size = (size_t)24 << 20;
+    uint64_t shared = counted(copies_shared);
+    char *source = pw_allocate(size), *copy = pw_allocate(size);
+    uint32_t pages = pw_arena_find(&pw_process.arena, copy)->pages;
+    struct pw_huge_price *price = price_of_filled(pages);
+    memset(source, 7, size);
+    pw_copy(copy, source, size);
+    assert_int_equal(counted(copies_shared) - shared, 1);
+    assert_int_equal(pw_huge_decide(price, pages, true), PW_HUGE_ADVISE);
+    pw_free(copy);
+    pw_free(source);
+}
+
+static void neither_does_one_that_is_filled_with_zero(void **state) {
+    (void)state;
+    const size_t size = (size_t)40 << 20;
+    char *block = pw_allocate(size);
+    uint32_t pages = pw_arena_find(&pw_process.arena, block)->pages;
+    struct pw_huge_price *price = price_of_filled(pages);
+    pw_zero(block, size);
+    assert_int_equal(pw_huge_decide(price, pages, true), PW_HUGE_ADVISE);
+    pw_free(block);
+}
+
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void) {
@@ -230,6 +268,8 @@ int main(void) {
         cmocka_unit_test(sources_of_brief_copies_are_not_published),
         cmocka_unit_test(sources_of_copies_that_live_on_are),
         cmocka_unit_test(every_copy_that_began_ends),
+        cmocka_unit_test(a_size_that_is_shared_gets_no_pages_beforehand),
+        cmocka_unit_test(neither_does_one_that_is_filled_with_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

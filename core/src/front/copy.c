@@ -195,6 +195,7 @@ static bool share_pages(struct copy *copy, const void *site, bool by_extension) 
         return false;
     }
     pw_fate_watch_shared(prediction, copy->destination);
+    pw_huge_spared(&pw_process.huge_price, copy->destination->pages);
     uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
     PW_COUNT(stats, copies_shared, 1);
     PW_COUNT(stats, shared_copy_bytes, (copy->pages - copied) * PW_PAGE);
@@ -300,6 +301,7 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     // to must stay where they are.
     if (extent->collected && pw_process.options.zero != PW_ZERO_OFF) {
         pw_huge_empty(arena, extent, start, end);
+        pw_huge_spared(&pw_process.huge_price, extent->pages);
     }
     bool done = zero_existing(start, end, &skipped);
     extent->sparse |= skipped > 0;

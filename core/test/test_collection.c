@@ -2,6 +2,7 @@
 //
 // Zero reclaim at the end of a collection: only while no thread of the program's could write.
 #include "front/block.h"
+#include "front/c_library.h"
 #include "front/collection.h"
 #include "front/process.h"
 #include "support.h"
@@ -82,6 +83,75 @@ static void beside_another_thread_it_does_not(void **state) {
     pthread_join(thread, NULL);
     assert_int_equal(scans(), before);
     assert_true(skipped() > skips);
+}
+
+// Searching for zeros waits for quiet threads. Pages of a snapshot that only a writer owns do not.
+static void a_sole_owners_pages_are_given_back_all_the_same(void **state) {
+    (void)state;
+    const size_t size = (size_t)20 << 20;
+    char *source = pw_allocate(size), *copy = pw_allocate(size);
+    assert_non_null(source);
+    assert_non_null(copy);
+    memset(source, 1, size);
+    uint64_t shared = PW_READ(&pw_process.stats, copies_shared);
+    pw_copy(copy, source, size);
+    assert_int_equal(PW_READ(&pw_process.stats, copies_shared), shared + 1);
+    pw_free(source);
+    pthread_t thread;
+    pthread_mutex_lock(&door);
+    assert_int_equal(pthread_create(&thread, NULL, wait_at_the_door, NULL), 0);
+    for (size_t quarter = 0; quarter < 4; quarter++) {
+        uint64_t before = PW_READ(&pw_process.stats, sole_owner_bytes);
+        memset(copy + quarter * size / 4, 2, size / 4);
+        collect();
+        collect();
+        assert_true(PW_READ(&pw_process.stats, sole_owner_bytes) > before + size / 5);
+    }
+    pthread_mutex_unlock(&door);
+    pthread_join(thread, NULL);
+    pw_free(copy);
+}
+
+// A block whose pages were given back is no memory to keep for the next one.
+static void what_was_given_back_is_not_warm(void **state) {
+    (void)state;
+    const size_t size = (size_t)6 << 20;
+    pw_trim();
+    char *block = pw_allocate(size);
+    assert_non_null(block);
+    memset(block, 1, size);
+    for (size_t at = 0; at < size; at++) {
+        ((volatile char *)block)[at] = 0; // the program's own loop, which we do not see
+    }
+    uint64_t before = PW_READ(&pw_process.stats, zero_reclaimed_bytes);
+    collect();
+    assert_true(PW_READ(&pw_process.stats, zero_reclaimed_bytes) - before > size / 10 * 9);
+    before = PW_READ(&pw_process.stats, cached_bytes);
+    pw_free(block);
+    assert_true(PW_READ(&pw_process.stats, cached_bytes) < before + ((size_t)1 << 20));
+}
+
+static bool keeper_is_wanted(const void *site) {
+    char *large = pw_allocate(32 << 20);
+    assert_non_null(large);
+    memset(large, 1, 32 << 20);
+    pw_block_free(large, site);
+    assert_true(pw_process_enter());
+    bool is_wanted = pw_process.keeper_runs;
+    pw_process_leave();
+    return is_wanted;
+}
+
+// The C library frees the memory of a thread that has ended with a lock held that a new thread
+// needs.
+static void the_c_librarys_own_free_starts_no_thread(void **state) {
+    (void)state;
+    pw_trim();
+    for (int i = 0; i < 4000 && pw_process.keeper_runs; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_false(keeper_is_wanted((const void *)(uintptr_t)__libc_free));
+    assert_true(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
 }
 
 // Our own thread must not stand for one of the program's.
@@ -168,6 +238,9 @@ int main(void) {
         cmocka_unit_test(a_signals_store_is_kept),
         cmocka_unit_test(a_blas_that_allocates_starts_no_search),
         cmocka_unit_test(beside_another_thread_it_does_not),
+        cmocka_unit_test(a_sole_owners_pages_are_given_back_all_the_same),
+        cmocka_unit_test(what_was_given_back_is_not_warm),
+        cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,41 @@ static void every_copy_that_began_ends(void **state) {
     assert_int_equal(sum_of_lifetimes().born_sum, before.born_sum);
 }
 
+// --- what a block is when it ends ----------------------------------------------
+
+// It gave up what it shared, and is a source now.
+static void a_copy_that_was_overwritten_is_none_any_more(void **state) {
+    (void)state;
+    const size_t size = (size_t)18 << 20;
+    char *source, *copy = fresh_copy(size, &source), *later = pw_allocate(size);
+    pw_zero(copy, size);
+    memset(copy, 3, size);
+    uint64_t shared = counted(copies_shared);
+    pw_copy(later, copy, size);
+    assert_int_equal(counted(copies_shared), shared + 1);
+    uint64_t told = counted(predictor_hits) + counted(predictor_misses);
+    pw_free(copy);
+    assert_int_equal(counted(predictor_hits) + counted(predictor_misses), told);
+    pw_free(later);
+    assert_int_equal(counted(predictor_hits) + counted(predictor_misses), told + 1);
+    pw_free(source);
+}
+
+// Pages of a pool, or of a snapshot's mapping: where they cannot be replaced, nobody gets them.
+static void fixed_pages_that_cannot_be_replaced_are_put_aside(void **state) {
+    (void)state;
+    char *block = pw_allocate(SIZE);
+    memset(block, 1, SIZE);
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, block);
+    extent->fixed = true;
+    uint64_t cached = counted(cached_bytes);
+    pw_os_fault_plan(PW_SITE_MAP_BLANK, ENOMEM, 1, 1);
+    pw_free(block);
+    pw_os_fault_clear();
+    assert_int_equal(extent->state, PW_EXTENT_LOST);
+    assert_int_equal(counted(cached_bytes), cached);
+}
+
 // --- large pages that are touched beforehand -----------------------------------
 
 // Two blocks of a size that the runtime has filled: the next one's large pages would be touched.
@@ -268,6 +303,8 @@ int main(void) {
         cmocka_unit_test(sources_of_brief_copies_are_not_published),
         cmocka_unit_test(sources_of_copies_that_live_on_are),
         cmocka_unit_test(every_copy_that_began_ends),
+        cmocka_unit_test(a_copy_that_was_overwritten_is_none_any_more),
+        cmocka_unit_test(fixed_pages_that_cannot_be_replaced_are_put_aside),
         cmocka_unit_test(a_size_that_is_shared_gets_no_pages_beforehand),
         cmocka_unit_test(neither_does_one_that_is_filled_with_zero),
     };

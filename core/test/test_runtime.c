@@ -107,6 +107,54 @@ static void only_what_r_will_fill_is_touched_beforehand(void **state) {
     assert_int_equal(touched_pages("policy=auto,pool=off,modules=all,huge=off"), 0);
 }
 
+// Bytes that the program had at once at most since `forget_peak`.
+static size_t peak(void) {
+    char line[256];
+    size_t kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "VmHWM:", 6) == 0) {
+            kilobytes = strtoul(line + 6, NULL, 10);
+        }
+    }
+    fclose(file);
+    return kilobytes << 10;
+}
+
+static bool forget_peak(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    bool done = file && fputs("5", file) >= 0;
+    return file && fclose(file) == 0 && done;
+}
+
+// Warm pages go first: they and large pages that are touched beforehand are never there together.
+static void what_is_touched_beforehand_is_not_on_top_of_the_pool(void **state) {
+    (void)state;
+    enum { PIECES = 32 };
+    assert_null(pw_heap_switch_on("policy=auto,modules=all,decay=0,huge=off"));
+    char *pieces[PIECES];
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = pw_allocate(3 * MB);
+        memset(pieces[i], 1, 3 * MB);
+    }
+    for (int i = 0; i < PIECES; i += 2) { // 48 MB, in pieces
+        pw_free(pieces[i]);
+    }
+    assert_null(pw_heap_switch_on("policy=auto,modules=all,decay=0"));
+    pw_process.huge_price = (struct pw_huge_price){.cost = 1};
+    if (!forget_peak()) {
+        skip();
+    }
+    size_t before = peak();
+    char *block = pw_allocate(66 * MB);
+    assert_true(peak() < before + 24 * MB); // 18 more than there was
+    pw_free(block);
+    for (int i = 1; i < PIECES; i += 2) {
+        pw_free(pieces[i]);
+    }
+}
+
 // The whole pages of 2 MB, of 8, that a written block still has after it was filled with zero.
 static int pages_after_zero(const char *options) {
     assert_null(pw_heap_switch_on(options));
@@ -145,6 +193,7 @@ int main(void) {
         cmocka_unit_test(other_policies_have_their_own),
         cmocka_unit_test(locked_blocks_are_locked_at_any_price),
         cmocka_unit_test(only_what_r_will_fill_is_touched_beforehand),
+        cmocka_unit_test(what_is_touched_beforehand_is_not_on_top_of_the_pool),
         cmocka_unit_test(only_rs_large_pages_go_when_they_are_filled_with_zero),
         cmocka_unit_test(what_is_off_stays_off),
     };

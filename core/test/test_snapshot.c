@@ -3,6 +3,7 @@
 // Snapshots: publish, attach, write on either side, publish again, give up, reclaim. What a block
 // holds always equals its shadow copy.
 #include "arena_fixture.h"
+#include "os/fault.h"
 #include "share/share.h"
 #include "share/snapshot.h"
 
@@ -101,6 +102,12 @@ static bool copy_pages(struct model *model, struct block *to, uint32_t to_page, 
     return true;
 }
 
+// The end of a collection.
+static uint64_t reclaim_zero(struct model *model, bool always) {
+    pw_share_count_collection(&model->share);
+    return pw_share_reclaim_zero(&model->share, always);
+}
+
 // Pages in which the block has left its snapshot.
 static uint64_t written_pages(struct model *model, const struct block *block) {
     const struct pw_extent *extent = block->extent;
@@ -186,6 +193,37 @@ static void a_dirty_source_can_be_published_again(void **state) {
     check(model, one);
     check(model, &model->blocks[1]);
     assert_int_equal(written_pages(model, one), 0);
+    model_delete(model);
+}
+
+static void zero_pages_of(struct model *model, struct block *block, uint32_t first, uint32_t end) {
+    size_t at = (size_t)first * PW_PAGE, size = (size_t)(end - first) * PW_PAGE;
+    memset(page_at(&model->arena, block->extent, first), 0, size);
+    memset(block->shadow + at, 0, size);
+}
+
+// The disk, or the promise of memory, ends in the middle: what is left on the old snapshot must not
+// show its old bytes when a search gives it back as zero.
+static void a_publishing_that_stops_half_way_loses_no_store(void **state) {
+    (void)state;
+    struct model *model = model_new(10);
+    two_blocks(model, 1500);
+    struct block *one = &model->blocks[0];
+    assert_true(copy_pages(model, &model->blocks[1], 0, one, 0, 1500));
+    random_fill(&model->random, one->shadow, 1500 * PW_PAGE);
+    memcpy(page_at(&model->arena, one->extent, 0), one->shadow, 1500 * PW_PAGE);
+    pw_os_fault_plan(PW_SITE_FILE_WRITE, ENOSPC, 2, 1);
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
+    pw_os_fault_clear();
+    check(model, one);
+    zero_pages_of(model, one, 1100, 1400);
+    reclaim_zero(model, true);
+    check(model, one);
+    assert_true(pw_share_drop(&model->share, one->extent));
+    memset(one->shadow, 0, 1024 * PW_PAGE);
+    reclaim_zero(model, true);
+    check(model, one);
+    check(model, &model->blocks[1]);
     model_delete(model);
 }
 
@@ -280,6 +318,36 @@ static void punched_pages_stay_with_every_later_owner(void **state) {
     model_delete(model);
 }
 
+// A copy of a part of a vector outlives the vector and its whole copy.
+static void a_copy_of_a_part_does_not_keep_the_rest(void **state) {
+    (void)state;
+    struct model *model = model_new(11);
+    two_blocks(model, 100);
+    struct block *part = &model->blocks[2], *later = &model->blocks[3];
+    block_new(model, part, 30);
+    block_new(model, later, 10);
+    assert_true(copy_pages(model, &model->blocks[1], 0, &model->blocks[0], 0, 100));
+    assert_true(copy_pages(model, part, 5, &model->blocks[1], 60, 20));
+    block_delete(model, &model->blocks[0]);
+    pw_share_count_collection(&model->share);
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 0); // two are left
+    block_delete(model, &model->blocks[1]);
+    write_bytes(model, part, 7 * PW_PAGE, 8);
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 81 * PW_PAGE);
+    assert_int_equal(file_bytes(model), 19 * PW_PAGE);
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 19 * PW_PAGE);
+    check(model, part);
+    // A part of the part: nothing is counted twice.
+    assert_true(copy_pages(model, later, 0, part, 6, 10));
+    block_delete(model, part);
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 10 * PW_PAGE);
+    assert_int_equal(file_bytes(model), 9 * PW_PAGE);
+    check(model, later);
+    model_delete(model);
+}
+
 static void zero_pages_are_given_back(void **state) {
     (void)state;
     struct model *model = model_new(9);
@@ -291,9 +359,9 @@ static void zero_pages_are_given_back(void **state) {
     }
     page_at(&model->arena, block->extent, 30)[4095] = 1; // all but the last byte
     block->shadow[31 * PW_PAGE - 1] = 1;
-    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 29 * PW_PAGE);
+    assert_int_equal(reclaim_zero(model, true), 29 * PW_PAGE);
     check(model, block);
-    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 0);
+    assert_int_equal(reclaim_zero(model, true), 0);
     write_bytes(model, block, 25 * PW_PAGE + 8, 8);
     check(model, block);
     model_delete(model);
@@ -310,7 +378,7 @@ static void zero_reclaim_leaves_shared_pages_alone(void **state) {
         memset(page_at(&model->arena, block->extent, page), 0, PW_PAGE);
         memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
     }
-    assert_int_equal(pw_share_reclaim_zero(&model->share, true), 20 * PW_PAGE);
+    assert_int_equal(reclaim_zero(model, true), 20 * PW_PAGE);
     check(model, block);
     check(model, &model->blocks[1]);
     model_delete(model);
@@ -321,7 +389,7 @@ static void zero_reclaim_backs_off(void **state) {
     struct model *model = model_new(11);
     block_new(model, &model->blocks[0], 50);
     for (int i = 0; i < 200; i++) {
-        pw_share_reclaim_zero(&model->share, false);
+        reclaim_zero(model, false);
     }
     assert_true(PW_READ(&model->stats, zero_pages_checked) < 50 * 15);
     for (uint32_t page = 10; page < 20; page++) {
@@ -330,7 +398,7 @@ static void zero_reclaim_backs_off(void **state) {
     }
     uint64_t freed = 0;
     for (int i = 0; i < 65; i++) {
-        freed += pw_share_reclaim_zero(&model->share, false);
+        freed += reclaim_zero(model, false);
     }
     assert_int_equal(freed, 10 * PW_PAGE);
     model_delete(model);
@@ -355,9 +423,9 @@ static void young_blocks_give_back_long_runs_only(void **state) {
     assert_int_equal(pw_share_reclaim_young(&model->share), 0); // it is young no more
     check(model, block);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(pw_share_reclaim_zero(&model->share, false), 0);
+        assert_int_equal(reclaim_zero(model, false), 0);
     }
-    assert_int_equal(pw_share_reclaim_zero(&model->share, false), 31 * PW_PAGE);
+    assert_int_equal(reclaim_zero(model, false), 31 * PW_PAGE);
     check(model, block);
     model_delete(model);
 }
@@ -389,7 +457,7 @@ static void random_step(struct model *model) {
         break;
     }
     case 4:
-        pw_share_reclaim_zero(&model->share, random_chance(random, 2));
+        reclaim_zero(model, random_chance(random, 2));
         pw_share_reclaim_sole(&model->share);
         check(model, one);
         break;
@@ -432,10 +500,12 @@ int main(void) {
         cmocka_unit_test(a_part_may_land_on_another_page),
         cmocka_unit_test(pages_written_since_are_copied),
         cmocka_unit_test(a_dirty_source_can_be_published_again),
+        cmocka_unit_test(a_publishing_that_stops_half_way_loses_no_store),
         cmocka_unit_test(the_last_owner_punches),
         cmocka_unit_test(nobody_else_can_open_or_inherit_the_file),
         cmocka_unit_test(a_sole_owner_gives_up_what_it_replaced),
         cmocka_unit_test(punched_pages_stay_with_every_later_owner),
+        cmocka_unit_test(a_copy_of_a_part_does_not_keep_the_rest),
         cmocka_unit_test(zero_pages_are_given_back),
         cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
         cmocka_unit_test(zero_reclaim_backs_off),

@@ -486,6 +486,39 @@ static void many_threads_end(void *options) {
     check_all_given_back();
 }
 
+// --- a child that does without us ----------------------------------------------
+
+static bool entered;
+
+static void look(void) {
+    entered = pw_process_enter();
+    if (entered) {
+        pw_process_leave();
+    }
+}
+
+// A child of a raw fork, made while another thread was in the middle of our tables, forks in turn:
+// other libraries' handlers must not find the tables open.
+static void forks_of_an_orphan(void *options) {
+    CHECK(pthread_atfork(look, NULL, NULL) == 0); // before ours, so that it runs after it
+    CHECK(pw_start(options));
+    char *block = pw_allocate(1 << 20);
+    int status = -1;
+    for (int orphan = 0; orphan < 2; orphan++) {
+        entered = !orphan;
+        __atomic_store_n(&pw_process.orphaned, orphan == 1, __ATOMIC_RELAXED);
+        pid_t child = fork();
+        if (child == 0) {
+            pw_free(block);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        CHECK(entered == !orphan);
+    }
+    pw_free(block);
+    CHECK(!pw_process_enter());
+}
+
 // --- main ---------------------------------------------------------------------
 
 static const char always[] = "modules=all,share=always,threshold=8K,slack=50";
@@ -556,6 +589,11 @@ static void an_idle_program_gives_its_pool_back(void **state) {
     in_a_child(idle_program, NULL);
 }
 
+static void an_orphan_forks(void **state) {
+    (void)state;
+    in_a_child(forks_of_an_orphan, standard);
+}
+
 #ifndef PW_TEST_SANITIZED
 static void copies_work_in_a_raw_fork(void **state) {
     (void)state;
@@ -573,6 +611,7 @@ int main(void) {
         cmocka_unit_test(no_read_beside_a_copy_is_lost),
         cmocka_unit_test(an_idle_program_gives_its_pool_back),
         cmocka_unit_test(a_pool_that_is_to_stay_stays),
+        cmocka_unit_test(an_orphan_forks),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(copies_work_in_a_raw_fork),
 #endif

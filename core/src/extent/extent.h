@@ -106,6 +106,7 @@ struct pw_arena {
     uint64_t highest_pages;
     uint64_t slack_percent;
     bool has_huge;             // huge pages were advised somewhere
+    uint32_t hugetlb_blocks;   // blocks with pages of the hugetlb pool
     bool return_address_space; // free steps at the end are unmapped
     uint64_t foreign_pages;    // what the C library's heap grew, told by the front
 };

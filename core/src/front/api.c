@@ -69,7 +69,7 @@ void *pw_resize(void *block, size_t size) {
         return pw_block_resize(block, size, __builtin_return_address(0));
     }
     if (pw_owns(block)) {
-        pw_block_free(block);
+        pw_block_free(block, __builtin_return_address(0));
         return NULL;
     }
     if (pw_gate_contains(block)) {
@@ -83,7 +83,7 @@ void pw_free(void *block) {
         pw_general_free(block);
         return;
     }
-    if (!block || !pw_gate_contains(block) || !pw_block_free(block)) {
+    if (!block || !pw_gate_contains(block) || !pw_block_free(block, __builtin_return_address(0))) {
         __libc_free(block);
     }
 }

@@ -139,15 +139,16 @@ static struct pw_extent *take_fresh(struct need need) {
         if (pool && arena->warm_pages >= pages) {
             pw_arena_gather(arena, extent);
         }
-        if (huge && extent->warm_pages == 0) {
-            back_with_large_pages(extent, need.filled);
-        }
         PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }
-    // What is warm already counts as live while room is made for the rest.
+    // Before large pages are touched. What is warm already counts as live while room is made for
+    // the rest.
     arena->live_pages += extent->warm_pages;
     pw_arena_keep_rule(arena, extent->pages - extent->warm_pages);
     arena->live_pages -= extent->warm_pages;
+    if (huge && extent->warm_pages == 0) {
+        back_with_large_pages(extent, need.filled);
+    }
     return extent;
 }
 
@@ -301,7 +302,8 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     struct pw_arena *arena = &pw_process.arena;
     bool blank =
         pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
-    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
+    // What is fixed may be pages of a pool, or of a snapshot's mapping: not for another block.
+    return blank ? PW_EXTENT_COLD : extent->fixed ? PW_EXTENT_LOST : PW_EXTENT_WARM;
 }
 
 static void release(struct pw_extent *extent) {
@@ -313,7 +315,7 @@ static void release(struct pw_extent *extent) {
     pw_arena_release(&pw_process.arena, extent, state);
 }
 
-bool pw_block_free(void *block) {
+bool pw_block_free(void *block, const void *site) {
     if (!pw_process_enter()) {
         return true; // in the middle of our own work: better a leak than a broken table
     }
@@ -326,7 +328,7 @@ bool pw_block_free(void *block) {
         release(extent);
         pw_collection_block_freed();
     }
-    bool keeper_is_due = pw_keeper_is_due();
+    bool keeper_is_due = pw_keeper_is_due(site);
     pw_process_leave();
     if (!extent && !foreign) {
         pw_block_reject("free");
@@ -441,7 +443,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     }
     if (moved) {
         pw_os_copy(moved, block, held < size ? held : size);
-        pw_block_free(block);
+        pw_block_free(block, site);
     } else if (size <= capacity) {
         moved = block; // to make a block smaller needs no memory
     }

@@ -11,8 +11,8 @@
 PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site);
 
 // True when `block` was ours and is released; ends the program when it points into our pages but is
-// no live block.
-PW_API bool pw_block_free(void *block);
+// no live block. Starts the keeper where it is wanted, unless `site` is the C library's.
+PW_API bool pw_block_free(void *block, const void *site);
 
 // Blocks that the C library has released without us (it unmaps them): make their pages ours again.
 void pw_block_recover(void);

@@ -100,6 +100,7 @@ static bool threads_are_quiet(void) {
 static uint64_t collect(bool quiet) {
     uint64_t freed = 0;
     PW_COUNT(&pw_process.stats, collections_seen, 1);
+    pw_share_count_collection(&pw_process.share);
     if (pw_process.options.zero != PW_ZERO_OFF && quiet) {
         freed = pw_share_reclaim_zero(&pw_process.share, pw_process.options.zero == PW_ZERO_ALWAYS);
     }

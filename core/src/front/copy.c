@@ -309,21 +309,33 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     return done;
 }
 
+// The end of the fill's whole pages: as for a copy, the block's last page counts as one.
+static char *end_of_fill(const struct pw_extent *extent, char *to, size_t size) {
+    size_t rest = ends_block(extent, to, size) ? PW_PAGE - 1 : 0;
+    return (char *)(((uintptr_t)to + size + rest) & ~(PW_PAGE - 1));
+}
+
 bool pw_block_zero(void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
-    char *end = (char *)(((uintptr_t)to + size) & ~(PW_PAGE - 1));
+    char *end = NULL, *stop = (char *)to + size;
     struct pw_os_signals signals;
-    if (!pw_gate_contains(to) || end <= start || !enter(&signals)) {
+    if (!pw_gate_contains(to) || !enter(&signals)) {
         return false;
     }
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
-    bool inside = extent && end <= pw_extent_address(&pw_process.arena, extent) +
-                                       (size_t)extent->pages * PW_PAGE;
-    bool done = inside && zero_pages(extent, start, end);
+    bool done = false;
+    if (extent) {
+        end = end_of_fill(extent, to, size);
+        char *limit =
+            pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;
+        done = start < end && end <= limit && zero_pages(extent, start, end);
+    }
     leave(&signals);
     if (done) {
         pw_os_fill_zero(to, (size_t)(start - (char *)to));
-        pw_os_fill_zero(end, (size_t)((char *)to + size - end));
+    }
+    if (done && end < stop) {
+        pw_os_fill_zero(end, (size_t)(stop - end));
     }
     return done;
 }

@@ -99,7 +99,7 @@ FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
 }
 
 FAMILY_API void FAMILY(free)(void *block) {
-    if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(block)) {
+    if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(block, SITE)) {
         __libc_free(block);
     }
 }
@@ -121,7 +121,7 @@ FAMILY_API void *FAMILY(realloc)(void *block, size_t size) {
     }
     if (UNLIKELY(pw_gate_contains(block) && pw_owns(block))) {
         if (size == 0) {
-            pw_block_free(block);
+            pw_block_free(block, SITE);
             return NULL;
         }
         return pw_block_resize(block, size, SITE);

@@ -2,14 +2,11 @@
 #include "front/general.h"
 #include "front/block.h"
 #include "front/keeper.h"
+#include "front/module.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
-
-#pragma weak _dl_find_object
-extern void *__tls_get_addr(void *index); // of the dynamic loader
 
 #define NOWHERE ((uintptr_t)1 << 63) // what no program has: the middle of the address space
 
@@ -22,7 +19,7 @@ extern void *__tls_get_addr(void *index); // of the dynamic loader
 
 // The caller holds the process's lock.
 static void note_keeper(void) {
-    if (pw_keeper_is_due()) {
+    if (pw_keeper_is_due(NULL)) {
         pw_process.keeper_runs = false; // not yet
         __atomic_store_n(&pw_process.general.keeper_wanted, true, __ATOMIC_RELAXED);
     }
@@ -35,29 +32,16 @@ static void start_wanted_keeper(void) {
         !pw_process_enter()) {
         return;
     }
-    bool is_due = pw_keeper_is_due();
+    bool is_due = pw_keeper_is_due(NULL);
     pw_process_leave();
     if (is_due) {
         pw_keeper_start();
     }
 }
 
-// Takes no lock. NULL: code of no module, or a C library that cannot be asked so (before 2.35).
-static const void *module_of(const void *address) {
-    struct dl_find_object found;
-    bool is_known = _dl_find_object && _dl_find_object((void *)(uintptr_t)address, &found) == 0;
-    return is_known ? found.dlfo_map_start : NULL;
-}
-
-static bool is_of_c_library(const void *site) {
-    const void *module = module_of(site);
-    return !module || module == module_of((const void *)(uintptr_t)__libc_free) ||
-           module == module_of((const void *)(uintptr_t)__tls_get_addr);
-}
-
 void pw_general_freed(const void *site) {
     bool wanted = __atomic_load_n(&pw_process.general.keeper_wanted, __ATOMIC_RELAXED);
-    if (PW_UNLIKELY(wanted) && !is_of_c_library(site)) {
+    if (PW_UNLIKELY(wanted) && !pw_module_is_c_library(site, true)) {
         start_wanted_keeper();
     }
 }
@@ -210,7 +194,7 @@ void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
 }
 
 void pw_general_free_large(void *block) {
-    if (!pw_block_free(block)) {
+    if (!pw_block_free(block, NULL)) {
         __libc_free(block);
     }
 }
@@ -277,7 +261,7 @@ void *pw_general_resize(void *block, size_t size) {
         return resize_foreign(block, size);
     }
     if (size == 0) {
-        pw_block_free(block);
+        pw_block_free(block, NULL);
         return NULL;
     }
     void *moved = size > pw_gate.largest_small ? pw_block_resize(block, size, NULL) : NULL;
@@ -294,7 +278,7 @@ void *pw_general_resize(void *block, size_t size) {
         return size <= held ? block : NULL; // to make a block smaller needs no memory
     }
     memcpy(moved, block, held < size ? held : size);
-    pw_block_free(block);
+    pw_block_free(block, NULL);
     return moved;
 }
 

@@ -6,6 +6,7 @@
 
 #include "front/keeper.h"
 #include "front/collection.h"
+#include "front/module.h"
 #include "front/process.h"
 
 #include "os/fault.h"
@@ -91,10 +92,11 @@ static bool start_thread(void) {
     return started;
 }
 
-bool pw_keeper_is_due(void) {
+bool pw_keeper_is_due(const void *site) {
     bool due = !pw_process.keeper_runs && !pw_process.keeper_failed &&
                pw_process.options.decay_seconds > 0 &&
-               pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES;
+               pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES &&
+               !pw_module_is_c_library(site, false);
     pw_process.keeper_runs |= due; // nobody else starts it
     return due;
 }

@@ -6,8 +6,11 @@
 
 #include "pagewise.h"
 
-// Should it be started? Asked under the heap's lock; who is told so starts it, outside the lock.
-bool pw_keeper_is_due(void);
+// Should it be started, now that `site` called (NULL: who is told
+// knows that it may)? Asked under the heap's lock; who is told so starts
+// it, outside the lock. To start a thread allocates, and takes locks of the C library, which frees
+// with some of them held (the memory of a thread that has ended): not by a call of its.
+bool pw_keeper_is_due(const void *site);
 void pw_keeper_start(void);
 
 #endif

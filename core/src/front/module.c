@@ -5,12 +5,15 @@
 // pinned must never be remapped. Known are R itself and the libraries of R packages.
 
 #include "front/module.h"
+#include "front/c_library.h"
 #include "front/process.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
+
+extern void *__tls_get_addr(void *index); // of the dynamic loader
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -55,6 +58,18 @@ static const struct link_map *module_of(const void *address) {
     Dl_info info;
     struct link_map *map = NULL;
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+#endif
+}
+
+bool pw_module_is_c_library(const void *site, bool otherwise) {
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    const struct link_map *map = module_of(site);
+    bool is_c_library = map == module_of((const void *)(uintptr_t)__libc_free) ||
+                        map == module_of((const void *)(uintptr_t)__tls_get_addr);
+    return map ? is_c_library : otherwise;
+#else
+    (void)site;
+    return otherwise;
 #endif
 }
 

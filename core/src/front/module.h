@@ -20,6 +20,10 @@ enum pw_module pw_module_of_path(const char *path);
 // R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
 bool pw_module_is_safe(const void *site);
 
+// The C library itself, or the dynamic loader. Takes no lock. `otherwise`: the answer for code of
+// no module, and where the C library cannot be asked without a lock (before 2.35).
+bool pw_module_is_c_library(const void *site, bool otherwise);
+
 // A BLAS, whose threads only work while it is being called, or R's package cli, whose only thread
 // counts time for progress bars: loaded with ggplot2, dplyr or mlr, it runs in most sessions.
 PW_API bool pw_module_is_quiet(const void *site);

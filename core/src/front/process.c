@@ -82,9 +82,9 @@ static void before_fork(void) {
     if (pw_gate.general) {
         pw_general_before_fork(&pw_process.general);
     }
-    // A fork out of a signal handler in the middle of our own work: waiting would be for ever.
-    if (!inside) {
-        lock_is_orphaned();
+    // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
+    // for ever, nor of a child that does without us, whose tables are not whole.
+    if (!inside && !lock_is_orphaned()) {
         pthread_mutex_lock(&pw_process.lock);
         forking = true;
         pw_huge_before_fork(&pw_process.arena);

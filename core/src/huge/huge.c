@@ -45,6 +45,7 @@ static bool take_from_pool(struct pw_arena *arena, struct pw_extent *extent, uns
     if (pw_os_map_hugetlb(start, size, shift)) {
         extent->hugetlb = (uint8_t)shift;
         extent->fixed = true;
+        arena->hugetlb_blocks++;
         PW_COUNT(arena->stats, hugetlb_bytes, size);
         return true;
     }
@@ -126,6 +127,7 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     if (extent->hugetlb) {
         PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)hugetlb_size(extent));
         extent->hugetlb = 0;
+        arena->hugetlb_blocks--;
     }
 }
 
@@ -155,12 +157,13 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
     if (moved) {
         PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)size);
         extent->hugetlb = 0;
+        arena->hugetlb_blocks--;
     }
     pw_os_unmap(pages, size);
 }
 
 void pw_huge_before_fork(struct pw_arena *arena) {
-    if (arena->base && PW_READ(arena->stats, hugetlb_bytes) > 0) {
+    if (arena->hugetlb_blocks > 0) {
         pw_arena_each(arena, leave_pool, NULL);
     }
 }

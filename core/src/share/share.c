@@ -106,6 +106,19 @@ static void make_private(char *address, size_t size) {
     }
 }
 
+// A re-publish that stopped half-way leaves pages on the old snapshot. They become the block's own,
+// but lie in a mapping of its file still, where a page that is given back shows the old bytes
+// again. So until it is freed nobody looks for zeros in the block, shares its pages or keeps them.
+static void leave_snapshot(struct pw_share *share, struct pw_extent *source, uint32_t from) {
+    uint32_t end = source->share_first + source->share_pages;
+    if (end > from) {
+        make_private(page_address(share, source, from), (size_t)(end - from) * PW_PAGE);
+        source->collected = false;
+        source->fixed = true;
+    }
+    pw_snapshot_remove_owner(share, source);
+}
+
 uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint32_t first,
                           uint32_t pages) {
     uint32_t number = pw_snapshot_new(share, pages);
@@ -123,13 +136,7 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
         done += part;
     }
     if (done && source->snapshot) {
-        // A re-publish that stopped half-way leaves pages on the old snapshot.
-        uint32_t old_end = source->share_first + source->share_pages;
-        if (old_end > first + done) {
-            make_private(address + (size_t)done * PW_PAGE,
-                         (size_t)(old_end - first - done) * PW_PAGE);
-        }
-        pw_snapshot_remove_owner(share, source);
+        leave_snapshot(share, source, first + done);
     }
     if (!done) {
         pw_snapshot_release(share, number);
@@ -197,6 +204,7 @@ static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t firs
         pw_snapshot_remove_owner(share, extent);
     }
     pw_call_forget(share, extent);
+    extent->copied = false; // what it may share next goes out of it
     return true;
 }
 

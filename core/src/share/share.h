@@ -32,7 +32,7 @@ struct pw_snapshot {
     uint32_t first_member; // the list of these
     uint32_t next;         // free list, or the file's list of releases that wait for a fork's child
     uint32_t file;
-    uint32_t punched; // pages released early: their only owner had written them
+    uint32_t punched; // pages released early: their only owner had written, or never had them
     uint32_t due;     // collection at which to look for such pages again
     uint8_t backoff;  // log2 of the collections to skip
 };
@@ -55,7 +55,7 @@ struct pw_share {
     uint32_t snapshot_count, free_snapshot;
     uint64_t shared_extents; // each costs up to three mappings
     uint64_t mapping_limit;  // of those, before sharing pauses
-    uint32_t collections;    // clock of the zero scan's back-off
+    uint32_t collections;    // how many there were: the clock of both searches' back-off
     bool call_asked, call;   // was the kernel asked for mmapcopy(2), and are copies made by it
     bool call_works;         // what it said
 };
@@ -125,13 +125,20 @@ bool pw_share_drop(struct pw_share *share, struct pw_extent *extent);
 // The same for a block that is being freed: all its pages become blank, in one mapping.
 bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
 
-// Collection end: give back all-zero pages of blocks, and snapshot pages that only a writer owns.
-// `always`: check every block, else back off from blocks in which nothing was found.
-// Returns the bytes given back.
+// A collection ended, whatever is searched at its end.
+static inline void pw_share_count_collection(struct pw_share *share) {
+    share->collections++;
+}
+
+// Then: give back all-zero pages of blocks. `always`: check every block, else back off from blocks
+// in which nothing was found. Returns the bytes given back, as the next two do.
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
 
 // The same between collections, for blocks that have never been searched: long runs only.
 uint64_t pw_share_reclaim_young(struct pw_share *share);
+
+// Collection end: give back snapshot pages that nobody can read any more, because the only owner
+// has written them or, as a copy of a part, never had them.
 uint64_t pw_share_reclaim_sole(struct pw_share *share);
 
 #endif

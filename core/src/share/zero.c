@@ -101,6 +101,7 @@ static bool is_due(const struct pw_extent *extent, uint32_t collections, bool al
 // When to look again: soon where something was found, else less and less often.
 static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t got) {
     if (got) {
+        extent->sparse = true;
         extent->zero_given += (uint32_t)(got / PW_PAGE);
         extent->zero_given_at = collections;
         extent->zero_backoff = 0;
@@ -131,7 +132,6 @@ uint64_t pw_share_reclaim_young(struct pw_share *share) {
 
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     uint64_t freed = 0;
-    share->collections++;
     PW_COUNT(share->stats, zero_scans, 1);
     struct pw_os_signals signals;
     pw_os_signals_block(&signals);
@@ -170,15 +170,28 @@ static bool punch_range(void *context, char *start, size_t size) {
            pw_os_punch(punch->file->file.fd, punch->offset + (uint64_t)(start - punch->base), size);
 }
 
-// The only owner has its own copy of these pages: nobody can read the snapshot's any more. What was
-// written stays written, so the count of the last time tells how much is new.
+// Pages that the only owner, a copy of a part, does not map.
+static bool punch_outside(const struct punch *punch, const struct pw_snapshot *snapshot,
+                          const struct pw_extent *extent) {
+    int fd = punch->file->file.fd;
+    uint64_t end = punch->offset + (uint64_t)extent->share_pages * PW_PAGE;
+    uint64_t before = punch->offset - snapshot->offset;
+    uint64_t after = (uint64_t)snapshot->pages * PW_PAGE - (end - snapshot->offset);
+    return pw_snapshot_may_punch(punch->share, punch->file) &&
+           (!before || pw_os_punch(fd, snapshot->offset, before)) &&
+           (!after || pw_os_punch(fd, end, after));
+}
+
+// What the only owner does not map, and what it has its own copy of, nobody can read in the
+// snapshot any more: copies are made through an owner, and hold the latter themselves. What was
+// given up stays so, and the count of the last time tells how much is new.
 static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *file,
                               struct pw_snapshot *snapshot, const struct pw_extent *extent) {
     char *base = pw_extent_address(share->arena, extent) + (size_t)extent->share_first * PW_PAGE;
     char *end = base + (size_t)extent->share_pages * PW_PAGE;
-    uint64_t total = 0;
-    if (!pw_os_pagemap_count(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, &total) ||
-        total <= snapshot->punched) {
+    uint64_t outside = snapshot->pages - extent->share_pages, written = 0;
+    if (!pw_os_pagemap_count(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, &written) ||
+        outside + written <= snapshot->punched) {
         return 0;
     }
     struct punch punch = {
@@ -187,12 +200,13 @@ static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *f
         .offset = snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE,
         .base = base,
     };
-    if (!pw_os_pagemap_each(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, punch_range, &punch)) {
+    if ((outside && !punch_outside(&punch, snapshot, extent)) ||
+        !pw_os_pagemap_each(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, punch_range, &punch)) {
         PW_COUNT(share->stats, fallback_discard, 1);
         return 0;
     }
-    uint64_t pages = punch.pages - snapshot->punched;
-    snapshot->punched = (uint32_t)punch.pages;
+    uint64_t gone = outside + punch.pages, pages = gone - snapshot->punched;
+    snapshot->punched = (uint32_t)gone;
     return pages * PW_PAGE;
 }
 

@@ -67,7 +67,7 @@ void pw_stats_after_fork(struct pw_stats *stats) {
     stats->own = fresh;
     stats->block = &stats->own;
     if (inherited != &stats->own && *stats->directory) {
-        // The parent's block is mapped there: ours replaces it in our address space only.
+        // The parent's block stays mapped, and is not counted into any more.
         move_to_file(stats, NULL);
     }
 }

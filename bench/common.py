@@ -15,7 +15,8 @@ PAGEWISE = os.path.join(ROOT, "build/bin/pagewise")
 
 def environment():
     """One BLAS thread: the threads of OpenBLAS spin while they wait, which drowns CPU time in noise."""
-    kept = {name: value for name, value in os.environ.items() if name != "PAGEWISE_OPTIONS"}  # the user's own are not what is measured
+    # The user's own options, library and preloads are not what is measured.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PAGEWISE_") and name != "LD_PRELOAD"}
     return dict(kept, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8")
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import math
 
 import cost_model
 import workloads
@@ -19,12 +20,15 @@ MEASURES = {
     **{f"cpu at {bare:.2f}": (lambda record, costs, bare=bare: cost_model.modelled_cpu(record, costs, bare))
        for bare in cost_model.BARE_TOUCH},
 }
+# What a claim must rest on. Tiny runs show that the harness works, nothing else.
+ENOUGH_ROUNDS = {"small": 10, "full": 3, "tiny": math.inf}
 STRICTEST_CPU = f"cpu at {cost_model.STRICTEST:.2f}"
 
 
 class Results:
-    """The runs of one scale. A configuration's runs are of one library, on one machine: those with the most rounds, and of
-    equals the newest. Each round is of one processor."""
+    """The runs of one scale. A configuration's runs are of one library, on one machine: the newest library that has rounds
+    enough for a claim of every workload that any has; else the one with the most rounds, of equals the newest. All are by one
+    sampler, and each round is of one processor."""
 
     def __init__(self, store, scale, scripts=None):
         self.store, self.scale = store, scale
@@ -32,12 +36,14 @@ class Results:
         runs = [record for record in store.of_kind("run", scale=scale)
                 if record["workload"] in scripts and record["script"] == scripts[record["workload"]]]
         self.outdated = len(store.of_kind("run", scale=scale)) - len(runs)
-        self.machine = _most(runs, lambda record: store.machine_of(record), lambda record: True)
+        self.machine = _most(runs, store.machine_of)
         runs = [record for record in runs if store.machine_of(record) == self.machine]
+        sampler = _most(runs, lambda record: record["sampler"])  # without root it is another one, which counts shared pages otherwise
+        runs = [record for record in runs if record["sampler"] == sampler]
         self.library = {}
         for configuration in {record["configuration"] for record in runs if uses_library(record["configuration"])}:
-            self.library[configuration] = _most(runs, lambda record: record["library"],
-                                                lambda record, name=configuration: record["configuration"] == name)
+            own = [record for record in runs if record["configuration"] == configuration]
+            self.library[configuration] = _newest_with_enough(own, ENOUGH_ROUNDS[scale]) or _most(own, lambda record: record["library"])
         self.scripts = scripts
         self.runs = [record for record in runs if self._counts(record)]
         self.rounds = collections.defaultdict(dict)  # (workload, round): {configuration: record}
@@ -98,9 +104,9 @@ class Results:
         ratio = self.ratio(workload, configuration, measure, to)
         return ratio.interval() if ratio else None
 
-    def geometric_mean(self, configuration, measure, to=PLAIN, without_ours=False):
+    def geometric_mean(self, configuration, measure, to=PLAIN, without=()):
         """(interval or None, number of workloads in it)."""
-        names = [name for name in WORKLOADS if not (without_ours and name in OURS)]
+        names = [name for name in WORKLOADS if name not in without]
         ratios = [ratio for name in names if (ratio := self.ratio(name, configuration, measure, to))]
         return geometric_mean(ratios), len(ratios)
 
@@ -119,20 +125,34 @@ class Results:
                        and record["library"] in (None, self.library.get(record["configuration"]))
                        and self.store.machine_of(record) == self.machine})
 
-    def curve(self, workload, configuration):
-        library = self.library.get(configuration)
-        found = [record for record in self.store.of_kind("curve", scale=self.scale, workload=workload,
-                                                         configuration=configuration)
-                 if record["script"] == self.scripts[workload] and record["library"] == library
-                 and self.store.machine_of(record) == self.machine]
-        return found[-1] if found else None
+    def curves(self, workload):
+        """Memory over time: (plain's, auto's, are they of one round). The newest of one round where there are such, else the
+        newest of each; None where there are none."""
+        plain, treated = ([record for record in self.store.of_kind("curve", scale=self.scale, workload=workload, configuration=one)
+                           if record["script"] == self.scripts[workload] and record["library"] == self.library.get(one)
+                           and self.store.machine_of(record) == self.machine] for one in (PLAIN, TREATED))
+        if not plain or not treated:
+            return None
+        pairs = [(one, other, True) for one in plain for other in treated if one.get("round") and one["round"] == other.get("round")]
+        return pairs[-1] if pairs else (plain[-1], treated[-1], False)
 
 
-def _most(records, value, wanted):
-    """The value with the most rounds among the wanted records; of equals the newest."""
+def _newest_with_enough(records, enough):
+    """The library of which every workload has so many rounds; of several the newest, None where there is none."""
     rounds, newest = collections.defaultdict(set), {}
     for record in records:
-        if wanted(record) and record["configuration"] != BASELINE:
+        rounds[record["library"], record["workload"]].add(record["round"])
+        newest[record["library"]] = max(newest.get(record["library"], ""), record["when"])
+    measured = {record["workload"] for record in records}
+    whole = [library for library in newest if all(len(rounds[library, workload]) >= enough for workload in measured)]
+    return max(whole, key=newest.get, default=None)
+
+
+def _most(records, value):
+    """The value with the most rounds; of equals the newest."""
+    rounds, newest = collections.defaultdict(set), {}
+    for record in records:
+        if record["configuration"] != BASELINE:
             one = value(record)
             rounds[one].add((record["workload"], record["round"]))
             newest[one] = max(newest.get(one, ""), record["when"])

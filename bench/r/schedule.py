@@ -64,23 +64,23 @@ class Plan:
             return None
         name, runs = list(rounds.items())[-1]
         last = max(datetime.datetime.fromisoformat(record["when"]) for record in runs.values())
-        is_here = all(self.store.alike(record, {"session": self.session}) for record in runs.values())
+        is_here = all(self.store.alike(record, {"session": self.session}) for record in runs.values()) and not self._is_another_librarys(workload, name)
         lacks = [one for one in self._members(workload, len(rounds) - 1) if one not in runs]
         return (name, lacks) if lacks and is_here and now - last < SAME_MOOD else None
+
+    def _is_another_librarys(self, workload, name):
+        """Its plain runs count for every library, and stood beside an earlier one's."""
+        whole = self.store.of_kind("run", scale=self.scale, workload=workload, round=name)
+        return any(record["library"] not in (None, self.versions["library"]) for record in whole)
 
     def _members(self, workload, earlier_rounds):
         lacking = self.lacking(workload)
         wanted = {PLAIN, *lacking} if lacking else set()
         if TREATED in wanted and CONTROL in self.configurations:
             wanted.add(CONTROL)  # the noise of the same hours, not of an earlier library's
-        ordered = [name for name in FIRST if name in wanted]
+        ordered = [name for name in FIRST if name in wanted] + [name for name in self.configurations if name in wanted and name not in FIRST]
         # No configuration always follows the same one.
-        if earlier_rounds % 2:
-            ordered.reverse()
-        rest = [name for name in self.configurations if name in wanted and name not in FIRST][::-1 if earlier_rounds % 2 else 1]
-        if PLAIN not in ordered and PLAIN in wanted:
-            ordered.insert(0, PLAIN)
-        return [name for name in ordered + rest if (workload, name) not in self.failed]
+        return [name for name in ordered[::-1 if earlier_rounds % 2 else 1] if (workload, name) not in self.failed]
 
     def next_round(self, now):
         """(workload, round, configurations to run), or None when all is done."""

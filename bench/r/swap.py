@@ -1,6 +1,7 @@
 """Too little memory (DLS'14, table 5): a memory cgroup with a limit and a swap file, both made and removed here. Root only."""
 
 import os
+import shutil
 import subprocess
 import time
 
@@ -24,6 +25,12 @@ def scales(scale):
     return [("lssvm", scale), ("logreg", large)]
 
 
+def _run(*words, **how):
+    """One of the system's commands, which a plain `su`, or cron, has not on its path."""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ, PATH=path), executable=shutil.which(words[0], path=path), **how)
+
+
 def is_swapped_to(path):
     with open("/proc/swaps", encoding="utf-8", errors="replace") as file:
         return any(line.split()[:1] == [os.path.realpath(path)] for line in file)
@@ -45,7 +52,7 @@ class SwapFile:
             finally:
                 os.close(descriptor)
             for command in ("mkswap", "swapon"):
-                done = subprocess.run([command, self.path], capture_output=True, text=True, check=False)
+                done = _run(command, self.path)
                 if done.returncode:
                     raise Unavailable(f"{command} failed: {done.stderr.strip()}")
         except (OSError, Unavailable) as error:
@@ -60,9 +67,12 @@ class SwapFile:
         """Also what a killed run has left. A file that is still swapped to stays: without its name nobody could end that."""
         if os.path.exists(self.path):
             # In a session of its own: a Ctrl-C is for us, and swapoff takes its time.
-            done = subprocess.run(["swapoff", self.path], capture_output=True, text=True, check=False, start_new_session=True)
-            if done.returncode and is_swapped_to(self.path):
-                raise Unavailable(f"{self.path} is still swapped to: {done.stderr.strip()}. Type: swapoff {self.path} && rm {self.path}")
+            try:
+                said = _run("swapoff", self.path, start_new_session=True).stderr.strip()
+            except OSError as error:
+                said = str(error)
+            if is_swapped_to(self.path):
+                raise Unavailable(f"{self.path} is still swapped to: {said}. Type: swapoff {self.path} && rm {self.path}")
             os.unlink(self.path)
 
 

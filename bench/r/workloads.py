@@ -28,7 +28,7 @@ WORKLOADS = {
 OURS = [name for name, (_, _, is_ours) in WORKLOADS.items() if is_ours]
 
 PLAIN, CONTROL, TREATED, BASELINE = "plain", "plain#2", "auto", "baseline"
-# In the order in which a round runs them: what the claims rest on comes first.
+# In the order in which a round runs them, every second round in reverse: what the claims rest on comes first.
 FIRST = (PLAIN, CONTROL, TREATED, "direct")
 CONFIGURATIONS = (*FIRST, "share", "ksm", "ksm-aggressive")
 # Under strace each run makes as many system calls as the last; under ksm as many as under direct.

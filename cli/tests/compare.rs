@@ -134,6 +134,20 @@ fn output_that_always_changes_is_not_blamed_on_us() {
 }
 
 #[test]
+fn one_run_says_what_it_cannot_tell() {
+    let compared = compare(&["--runs", "1"], &["sh", "-c", "date +%N"]);
+    assert_eq!(compared.output.status.code(), Some(1));
+    let said = errors(&compared.output);
+    assert!(
+        said.contains("plain ran once") && said.contains("--runs 2"),
+        "{said}"
+    );
+    let equal = compare(&["--runs", "1"], &["echo", "the same"]);
+    assert_eq!(equal.output.status.code(), Some(0));
+    assert!(!errors(&equal.output).contains("ran once"));
+}
+
+#[test]
 fn failed_runs_have_no_ratios() {
     let script = "echo some trouble >&2; test -z \"$PAGEWISE_OPTIONS\"";
     let compared = compare(&["--runs", "4"], &["sh", "-c", script]);

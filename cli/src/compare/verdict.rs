@@ -209,7 +209,16 @@ pub fn tell_differences(series: &[Series]) -> bool {
         }
     }
     let base_policy = series[0].policy;
-    if differing.iter().any(|one| one.policy == base_policy) {
+    let base_runs: usize = series
+        .iter()
+        .filter(|one| one.policy == base_policy)
+        .map(|one| one.trials.len())
+        .sum();
+    if !differing.is_empty() && base_runs < 2 {
+        tell(&format!(
+            "{base_policy} ran once: whether its own output changes from run to run (times, random numbers?) is not known; --runs 2 shows it"
+        ));
+    } else if differing.iter().any(|one| one.policy == base_policy) {
         tell(&format!(
             "the output of {base_policy} itself changes from run to run (times, random numbers?): nothing follows from it for the others"
         ));

@@ -404,18 +404,18 @@ static bool keeper_runs(void) {
 }
 
 // A free may come out of the C library's own locks, which starting a thread takes.
-static void check_start_of_keeper(bool by_a_free) {
+static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     static void *blocks[MANY];
     pw_trim();
     for (int wait = 0; keeper_runs() && wait < 1000; wait++) {
         usleep(10000); // until it finds nothing to keep
     }
     assert_false(keeper_runs());
-    for (int i = 0; i < MANY; i++) {
-        blocks[i] = memset(allocate(1024), 1, 1024);
+    for (int i = 0; i < count; i++) {
+        blocks[i] = memset(allocate(size), 1, size);
     }
     pw_os_fault_plan(PW_SITE_KEEPER, 0, 0, 0); // only counts
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < count; i++) {
         pw_general_free(blocks[i]);
     }
     assert_true(pw_process.arena.warm_pages * PW_PAGE > 8 * MB);
@@ -437,12 +437,14 @@ static void check_start_of_keeper(bool by_a_free) {
 
 static void the_keeper_is_started_by_an_allocation(void **state) {
     (void)state;
-    check_start_of_keeper(false);
+    check_start_of_keeper(MANY, 1024, false);
+    check_start_of_keeper(1, 32 * MB, false);
 }
 
 static void the_keeper_is_started_by_a_free(void **state) {
     (void)state;
-    check_start_of_keeper(true);
+    check_start_of_keeper(MANY, 1024, true);
+    check_start_of_keeper(1, 32 * MB, true);
 }
 
 // --- threads -----------------------------------------------------------------------------

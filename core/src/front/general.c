@@ -12,18 +12,9 @@
 
 // --- the keeper ----------------------------------------------------------------------------
 
-// To start a thread allocates, and takes locks of the C library, which frees with some of them held
-// (the memory of a thread that has ended). So a release only notes that the keeper is wanted. The
-// free of somebody else starts it when all is done, or else an allocation that does not find its
-// block in the cache.
-
-// The caller holds the process's lock.
-static void note_keeper(void) {
-    if (pw_keeper_is_due(NULL)) {
-        pw_process.keeper_runs = false; // not yet
-        __atomic_store_n(&pw_process.general.keeper_wanted, true, __ATOMIC_RELAXED);
-    }
-}
+// A release only notes that the keeper is wanted (keeper.h). The free of somebody else than the C
+// library starts it when all is done, or else an allocation that does not find its block in the
+// cache.
 
 static void start_wanted_keeper(void) {
     bool *wanted = &pw_process.general.keeper_wanted;
@@ -32,7 +23,7 @@ static void start_wanted_keeper(void) {
         !pw_process_enter()) {
         return;
     }
-    bool is_due = pw_keeper_is_due(NULL);
+    bool is_due = pw_keeper_claim();
     pw_process_leave();
     if (is_due) {
         pw_keeper_start();
@@ -93,7 +84,7 @@ static void release_pages(void *context, struct pw_extent *extent, uint32_t abse
     pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, segments_returned, 1);
     pw_arena_release(&pw_process.arena, extent, state_of(extent, absent));
-    note_keeper();
+    pw_keeper_is_due(NULL); // noted
     pw_process_leave();
 }
 

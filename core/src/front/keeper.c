@@ -92,13 +92,27 @@ static bool start_thread(void) {
     return started;
 }
 
+static bool is_wanted(void) {
+    return !pw_process.keeper_runs && !pw_process.keeper_failed &&
+           pw_process.options.decay_seconds > 0 &&
+           pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES;
+}
+
+bool pw_keeper_claim(void) {
+    bool claimed = is_wanted();
+    pw_process.keeper_runs |= claimed; // nobody else starts it
+    return claimed;
+}
+
 bool pw_keeper_is_due(const void *site) {
-    bool due = !pw_process.keeper_runs && !pw_process.keeper_failed &&
-               pw_process.options.decay_seconds > 0 &&
-               pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES &&
-               !pw_module_is_c_library(site, false);
-    pw_process.keeper_runs |= due; // nobody else starts it
-    return due;
+    if (!is_wanted()) {
+        return false;
+    }
+    if (pw_gate.general) {
+        __atomic_store_n(&pw_process.general.keeper_wanted, true, __ATOMIC_RELAXED);
+        return false;
+    }
+    return !pw_module_is_c_library(site, false) && pw_keeper_claim();
 }
 
 void pw_keeper_start(void) {

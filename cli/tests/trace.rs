@@ -297,7 +297,14 @@ fn learning_from_another_kind_of_recording_is_explained() {
     );
 }
 
-/// `./x` recorded, with an interrupt so many milliseconds after it has made the file `ended`.
+/// Has it a child that has not ended? One that has and was not waited for yet counts as well.
+fn has_children(pid: u32) -> bool {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    fs::read_to_string(path).is_ok_and(|children| !children.trim().is_empty())
+}
+
+/// `./x` recorded, with an interrupt so many milliseconds after it has ended: while it runs, an
+/// interrupt is the program's own.
 fn interrupted_recording(bench: &Bench, milliseconds: u64) -> Output {
     let _ = fs::remove_file(bench.path("x.trace"));
     let _ = fs::remove_file(bench.path("ended"));
@@ -307,8 +314,8 @@ fn interrupted_recording(bench: &Bench, milliseconds: u64) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !bench.path("ended").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    while !bench.path("ended").exists() || has_children(child.id()) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
@@ -335,7 +342,7 @@ fn an_interrupt_while_the_trace_is_made_keeps_the_recording() {
     assert!(built.unwrap().success());
     // On a busy machine the trace may be complete before the interrupt is sent: then sooner.
     let output = (0..6)
-        .map(|attempt| interrupted_recording(&bench, 50 >> attempt))
+        .map(|attempt| interrupted_recording(&bench, 20 >> attempt))
         .find(|_| !bench.path("x.trace").exists())
         .expect("an interrupt while the trace is made");
     assert_eq!(output.status.signal(), Some(2), "{}", errors(&output));

@@ -214,6 +214,14 @@ static void every_copy_that_began_ends(void **state) {
     assert_int_equal(sum_of_lifetimes().born_sum, before.born_sum);
 }
 
+// What the random steps taught of hundreds of sizes: one of them may have the entry of another.
+static int forget(void **state) {
+    (void)state;
+    assert_int_equal(sum_of_lifetimes().alive, 0);
+    memset(&pw_process.predictor, 0, sizeof pw_process.predictor);
+    return 0;
+}
+
 // --- what a block is when it ends ----------------------------------------------
 
 // It gave up what it shared, and is a source now.
@@ -287,7 +295,8 @@ static void neither_does_one_that_is_filled_with_zero(void **state) {
     pw_free(block);
 }
 
-#define WATCHED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define WATCHED(test)  cmocka_unit_test_setup_teardown(test, start, stop)
+#define UNTAUGHT(test) cmocka_unit_test_setup(test, forget)
 
 int main(void) {
     CHECK(pw_start("modules=all,decay=0")); // no keeper: faults are planned without a lock
@@ -303,9 +312,9 @@ int main(void) {
         cmocka_unit_test(sources_of_brief_copies_are_not_published),
         cmocka_unit_test(sources_of_copies_that_live_on_are),
         cmocka_unit_test(every_copy_that_began_ends),
-        cmocka_unit_test(a_copy_that_was_overwritten_is_none_any_more),
+        UNTAUGHT(a_copy_that_was_overwritten_is_none_any_more),
         cmocka_unit_test(fixed_pages_that_cannot_be_replaced_are_put_aside),
-        cmocka_unit_test(a_size_that_is_shared_gets_no_pages_beforehand),
+        UNTAUGHT(a_size_that_is_shared_gets_no_pages_beforehand),
         cmocka_unit_test(neither_does_one_that_is_filled_with_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

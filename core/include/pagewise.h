@@ -155,7 +155,8 @@ PW_API bool pw_is_preloaded(void);
 
 // Like malloc, calloc, aligned_alloc, realloc, free and malloc_usable_size. Blocks under the
 // threshold come from the C library; blocks of either origin may be passed to pw_resize and
-// pw_free. NULL and errno ENOMEM when there is no memory.
+// pw_free. NULL and errno ENOMEM when there is no memory, EINVAL for an alignment that is no power
+// of two.
 PW_API void *pw_allocate(size_t size);
 PW_API void *pw_allocate_zeroed(size_t count, size_t size);
 PW_API void *pw_allocate_aligned(size_t alignment, size_t size);
@@ -351,7 +352,7 @@ PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);
 // or
 //   the machine is exhausted, EINVAL for an argument that can never work; the heap is as before.
 //   All others cannot fail. errno is kept otherwise.
-// - Alignment: 16 bytes; of blocks of 1 to 8 bytes, 8.
+// - Alignment: 16 bytes; of blocks of up to 8 bytes, 8.
 // - Memory comes from the kernel in chunks of 4 MB of address space, cut into segments
 // (section 3.2).
 //   A page takes physical memory from the first block that is put on it. Address space is what

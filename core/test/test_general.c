@@ -435,6 +435,43 @@ static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     }
 }
 
+static void a_large_block_that_shrinks_stays_ours(void **state) {
+    (void)state;
+    for (size_t smaller = 33 * KB; smaller < MB / 2; smaller *= 2) {
+        char *block = memset(pw_allocate(MB), 3, MB);
+        size_t threshold = pw_gate.threshold;
+        pw_gate.threshold = SIZE_MAX; // switched off: what is served goes on being served
+        block = pw_resize(block, smaller);
+        pw_gate.threshold = threshold;
+        assert_true(pw_gate_contains(block));
+        assert_int_equal(block[0] + block[smaller - 1], 6);
+        pw_free(block);
+    }
+}
+
+static void an_alignment_that_is_none_is_refused(void **state) {
+    (void)state;
+    for (size_t size = 100; size < 4 * MB; size *= 50) {
+        errno = 0;
+        assert_null(pw_allocate_aligned(24, size));
+        assert_int_equal(errno, EINVAL);
+        assert_null(pw_allocate_aligned(0, size));
+    }
+}
+
+// Blocks of the arena would reach a free that asks tables that were never made.
+static void what_left_all_to_the_c_library_is_not_switched_on(void **state) {
+    (void)state;
+    bool general = pw_gate.general, serves_all = pw_gate.serves_all;
+    pw_gate.general = false;
+    pw_gate.serves_all = true;
+    const char *said = pw_heap_switch_on("policy=auto");
+    pw_gate.general = general;
+    pw_gate.serves_all = serves_all;
+    assert_non_null(said);
+    assert_non_null(strstr(said, "policy=plain"));
+}
+
 static void the_keeper_is_started_by_an_allocation(void **state) {
     (void)state;
     check_start_of_keeper(MANY, 1024, false);
@@ -754,6 +791,9 @@ int main(void) {
         TEST(idle_pages_go_back_by_themselves),
         TEST(a_trim_tells_of_both_its_looks),
         TEST(blocks_that_are_given_back_are_no_longer_in_the_cache),
+        TEST(a_large_block_that_shrinks_stays_ours),
+        TEST(an_alignment_that_is_none_is_refused),
+        TEST(what_left_all_to_the_c_library_is_not_switched_on),
         TEST(the_keeper_is_started_by_an_allocation),
         TEST(the_keeper_is_started_by_a_free),
         TEST(blocks_may_be_released_by_other_threads),

@@ -4,6 +4,7 @@
 // the concurrency contract: bytes next to a copied range may be written at any time, by a thread or
 // by a system call, and no store is lost.
 #include "front/process.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "pagewise.h"
 #include "support.h"
@@ -486,6 +487,43 @@ static void many_threads_end(void *options) {
     check_all_given_back();
 }
 
+// --- cancellation --------------------------------------------------------------
+
+static char *cancelled_source, *cancelled_copy;
+static atomic_int cancelled_steps;
+
+// With a cancellation pending, none of what malloc, memcpy and memset promise not to be ends it.
+static void *work_on_though_cancelled(void *unused) {
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    size_t size = (size_t)20 << 20;
+    memset(cancelled_source, 1, size);
+    pw_copy(cancelled_copy, cancelled_source, size); // publishes
+    cancelled_steps++;
+    cancelled_copy[5 * PAGE] = 2;
+    pw_copy(cancelled_source, cancelled_copy, size); // looks at the page map
+    cancelled_steps++;
+    pw_zero(cancelled_copy, size);
+    pw_free(cancelled_copy);
+    pw_free(cancelled_source);
+    cancelled_steps++;
+    pthread_testcancel();
+    return unused;
+}
+
+static void cancelled_thread(void *options) {
+    pw_os_fault_plan(PW_SITE_PAGEMAP_SCAN, ENOTTY, 1, 1); // an older kernel: it is read
+    CHECK(pw_start(options));
+    cancelled_source = pw_allocate((size_t)20 << 20);
+    cancelled_copy = pw_allocate((size_t)20 << 20);
+    pthread_t thread;
+    void *result = NULL;
+    CHECK(pthread_create(&thread, NULL, work_on_though_cancelled, NULL) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(cancelled_steps == 3 && result == PTHREAD_CANCELED);
+    CHECK(pw_process_enter()); // nobody has taken the lock along
+    pw_process_leave();
+}
+
 // --- a child that does without us ----------------------------------------------
 
 static bool entered;
@@ -589,6 +627,11 @@ static void an_idle_program_gives_its_pool_back(void **state) {
     in_a_child(idle_program, NULL);
 }
 
+static void a_cancelled_thread_goes_on_to_the_next_point(void **state) {
+    (void)state;
+    in_a_child(cancelled_thread, "modules=all,mmapcopy=off");
+}
+
 static void an_orphan_forks(void **state) {
     (void)state;
     in_a_child(forks_of_an_orphan, standard);
@@ -611,6 +654,7 @@ int main(void) {
         cmocka_unit_test(no_read_beside_a_copy_is_lost),
         cmocka_unit_test(an_idle_program_gives_its_pool_back),
         cmocka_unit_test(a_pool_that_is_to_stay_stays),
+        cmocka_unit_test(a_cancelled_thread_goes_on_to_the_next_point),
         cmocka_unit_test(an_orphan_forks),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(copies_work_in_a_raw_fork),

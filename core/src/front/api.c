@@ -46,7 +46,11 @@ void *pw_allocate_zeroed(size_t count, size_t size) {
 }
 
 void *pw_allocate_aligned(size_t alignment, size_t size) {
-    if (pw_gate.general && alignment && (alignment & (alignment - 1)) == 0) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (pw_gate.general) {
         return pw_general_memalign(alignment, size);
     }
     void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
@@ -92,7 +96,7 @@ size_t pw_usable_size(const void *block) {
     if (pw_gate.general) {
         return pw_general_usable(block);
     }
-    return pw_owns(block) ? pw_block_usable(block) : malloc_usable_size((void *)(uintptr_t)block);
+    return pw_owns(block) ? pw_block_usable(block) : pw_os_c_usable_size(block);
 }
 
 bool pw_owns(const void *address) {

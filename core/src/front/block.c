@@ -437,7 +437,9 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     if (data) {
         return data;
     }
-    void *moved = size >= pw_gate.threshold ? pw_block_allocate(size, 1, false, site) : NULL;
+    void *moved = pw_gate.general || size >= pw_gate.threshold
+                      ? pw_block_allocate(size, 1, false, site)
+                      : NULL;
     if (!moved) {
         moved = pw_c_malloc(size);
     }

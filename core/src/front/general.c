@@ -157,7 +157,11 @@ bool pw_general_open(const struct pw_options *options) {
 
 void *pw_general_refill(unsigned class_number) {
     start_wanted_keeper();
-    void *block = pw_gate.general ? pw_cache_refill(&pw_process.general, class_number) : NULL;
+    // To start a thread may have allocated a block of this class, and filled the cache with others.
+    void *block = pw_gate.general ? pw_cache_pop(class_number) : NULL;
+    if (!block && pw_gate.general) {
+        block = pw_cache_refill(&pw_process.general, class_number);
+    }
     if (block) {
         return block;
     }

@@ -17,6 +17,7 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 // This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
 // allocate and free meanwhile.
 static __thread bool forking __attribute__((tls_model("initial-exec")));
+static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
 
 static void notice_fork(void) {
     pw_process.pid = pw_os_pid();
@@ -59,6 +60,7 @@ bool pw_process_enter(void) {
         return false;
     }
     inside = true;
+    cancel_state = pw_os_cancel_hold();
     if (!forking) {
         pthread_mutex_lock(&pw_process.lock);
     }
@@ -75,6 +77,7 @@ void pw_process_leave(void) {
         pthread_mutex_unlock(&pw_process.lock);
     }
     inside = false;
+    pw_os_cancel_restore(cancel_state);
 }
 
 // A fork in another thread must not catch our tables half-changed.
@@ -279,6 +282,10 @@ const char *pw_heap_switch_on(const char *text) {
     pw_options_read(&options, text, PW_POLICY_AUTO, refuse);
     if (*refused) {
         return refused;
+    }
+    if (pw_gate.serves_all && !pw_gate.general) {
+        return "all memory is the C library's since the program's start (policy=plain, or no "
+               "address space), and stays so";
     }
     if (!has_arena(options.policy)) {
         return "this policy works from a program's start only: pagewise run --policy";

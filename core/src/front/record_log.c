@@ -114,7 +114,7 @@ static bool begin_process(void) {
     pw_log.lanes = 0;
     pw_log.lock = 0;
     pw_log.module_count = 0;
-    pw_log.file = PW_OS_NO_FILE;
+    pw_os_close(&pw_log.file); // the parent's
     if (!create_file()) {
         return false;
     }
@@ -263,7 +263,7 @@ static struct pw_lane *find_lane(void) {
     return lane;
 }
 
-static struct pw_lane *enter(void) {
+static struct pw_lane *begin_thread(void) {
     if (!enter_process()) {
         return NULL;
     }
@@ -283,6 +283,14 @@ static struct pw_lane *enter(void) {
     if (pw_log_room(lane, 2)) {
         pw_log_other(lane, PW_KIND_THREAD, 0, &thread, 1);
     }
+    return lane;
+}
+
+// This thread's first event, or the process's.
+static struct pw_lane *enter(void) {
+    int cancel = pw_os_cancel_hold();
+    struct pw_lane *lane = begin_thread();
+    pw_os_cancel_restore(cancel);
     return lane;
 }
 

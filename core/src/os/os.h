@@ -291,10 +291,17 @@ struct pw_os_file pw_os_pressure_open(void);
 // Sleep up to `milliseconds`; true when pressure was reported.
 bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds);
 
-// Block the signals of this thread that can wait; returns the state to restore. Publishing must not
-// be left half-way by a handler that jumps out.
+// Some of the calls we make are cancellation points, which malloc and memcpy are not: a thread that
+// was cancelled must not end in the middle of our work, or out of an allocation. Returns the state
+// to restore.
+int pw_os_cancel_hold(void);
+void pw_os_cancel_restore(int saved);
+
+// Block the signals of this thread that can wait, and cancellation; returns the state to restore.
+// Publishing must not be left half-way by a handler that jumps out.
 struct pw_os_signals {
     unsigned long mask[16];
+    int cancel;
 };
 void pw_os_signals_block(struct pw_os_signals *saved);
 void pw_os_signals_restore(const struct pw_os_signals *saved);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -274,6 +275,16 @@ bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds) {
     return pressed;
 }
 
+int pw_os_cancel_hold(void) {
+    int saved = PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+    return saved;
+}
+
+void pw_os_cancel_restore(int saved) {
+    pthread_setcancelstate(saved, NULL);
+}
+
 void pw_os_signals_block(struct pw_os_signals *saved) {
     // What an instruction raises cannot wait: blocked, it would end the program.
     static const int immediate[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -284,8 +295,10 @@ void pw_os_signals_block(struct pw_os_signals *saved) {
         sigdelset(&most, immediate[i]);
     }
     pthread_sigmask(SIG_SETMASK, &most, (sigset_t *)saved->mask);
+    saved->cancel = pw_os_cancel_hold();
 }
 
 void pw_os_signals_restore(const struct pw_os_signals *saved) {
     pthread_sigmask(SIG_SETMASK, (const sigset_t *)saved->mask, NULL);
+    pw_os_cancel_restore(saved->cancel);
 }

@@ -159,8 +159,17 @@ pub fn check_options(options: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A name that is none is said, and is none: whoever wrote it meant something else than the default.
 fn choose_policy(asked: Option<Policy>, inherited_options: &str) -> Policy {
-    let inherited = option_value(inherited_options, "policy").and_then(|name| name.parse().ok());
+    let inherited = option_value(inherited_options, "policy").and_then(|name| {
+        let known = name.parse().ok();
+        if known.is_none() && asked.is_none() {
+            tell(&format!(
+                "PAGEWISE_OPTIONS has no such policy: {name}; running under auto. pagewise run --help lists them"
+            ));
+        }
+        known
+    });
     asked.or(inherited).unwrap_or(Policy::Auto)
 }
 

@@ -146,6 +146,27 @@ fn a_policy_in_the_environment_counts_where_none_is_given() {
 }
 
 #[test]
+fn a_misspelt_policy_in_the_environment_is_said() {
+    let run = |arguments: &[&str]| {
+        let output = pagewise()
+            .arg("run")
+            .args(arguments)
+            .args(["--", "true"])
+            .env("PAGEWISE_OPTIONS", "policy=plian")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        errors(&output)
+    };
+    let said = run(&["--quiet"]);
+    assert!(
+        said.contains("no such policy: plian") && said.contains("--help"),
+        "{said}"
+    );
+    assert!(!run(&["--policy", "share"]).contains("plian"));
+}
+
+#[test]
 fn the_json_file_is_one_configuration_with_statistics() {
     let found = figures(&[], &["sleep", "0.3"]);
     assert_eq!(found["schema"], 1);

@@ -308,12 +308,14 @@ fn has_children(pid: u32) -> bool {
 fn interrupted_recording(bench: &Bench, milliseconds: u64) -> Output {
     let _ = fs::remove_file(bench.path("x.trace"));
     let _ = fs::remove_file(bench.path("ended"));
-    let child = bench
-        .pagewise()
+    let mut command = bench.pagewise();
+    command
         .args(["trace", "record", "-o", "x.trace", "--", "./x"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    // In a script's background interrupts are ignored, and so they would be by what is started here.
+    // SAFETY: the default action runs no code of ours.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+    let child = command.spawn().unwrap();
     while !bench.path("ended").exists() || has_children(child.id()) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
@@ -416,6 +418,44 @@ fn a_sample_estimates_the_whole() {
     let estimate = figures["allocated_bytes"].as_f64().unwrap();
     assert!((estimate / 854.1e6 - 1.0).abs() < 0.03, "{estimate}");
     assert_eq!(figures["properties"]["sample-bytes"], "20000");
+}
+
+/// A block for which one record stands for thousands has lived no longer for that, nor a large one for its size.
+#[test]
+fn a_lifetime_is_what_was_allocated_meanwhile() {
+    let bench = new_bench();
+    for head in ["", "property sample-bytes 100000\n"] {
+        let events = "allocate 1 0 64 0\nfree 1\nallocate 2 0 5000000 0\nfree 2\n";
+        bench.trace_named("brief", &format!("{head}{events}"));
+        let said = text(&bench.run(&["stat", "brief.trace"]));
+        assert!(said.contains("to 1 kB 100.0 %"), "{said}");
+    }
+}
+
+/// Whether blocks die by frees is seen in the trace where it does not say so.
+#[test]
+fn a_trace_with_frees_is_simulated_by_them() {
+    let bench = new_bench();
+    let mut lines = String::new();
+    for object in 1..=3000 {
+        lines.push_str(&format!("allocate {object} 0 1000 0\n"));
+    }
+    for object in 1..=3000 {
+        lines.push_str(&format!("free {object}\n"));
+    }
+    bench.trace_named("x", &lines);
+    let said = text(&bench.run(&["simulate", "--once", "--heap", "2000000", "x.trace"]));
+    assert!(
+        said.contains("6,000") && said.contains("No event is impossible"),
+        "{said}"
+    );
+    bench.trace_named("x", &format!("property sample-bytes 100000\n{lines}"));
+    let output = bench.run(&["simulate", "--once", "x.trace"]);
+    assert!(
+        errors(&output).contains("is a sample"),
+        "{}",
+        errors(&output)
+    );
 }
 
 #[test]

@@ -52,8 +52,16 @@ pub fn write_batch(
         }
         if matches!(occurrence.event, Event::Free { .. }) && occurrence.thread != said.thread {
             writeln!(out, "thread {}", occurrence.thread)?;
+            said.thread = occurrence.thread;
         }
-        said.thread = occurrence.thread;
+        // Their lines name the thread; those of other events do not.
+        if let Event::Allocate { thread, .. }
+        | Event::AddRoot { thread, .. }
+        | Event::RemoveRoot { thread, .. }
+        | Event::Jump { thread, .. } = occurrence.event
+        {
+            said.thread = *thread;
+        }
         match occurrence.manner {
             Some(Manner::Resized) => writeln!(out, "resized")?,
             Some(Manner::Aligned(power)) => writeln!(out, "aligned {}", 1_u64 << (power & 63))?,

@@ -428,6 +428,18 @@ fn text_and_binary_say_the_same() {
     }
 }
 
+/// An assignment's line names no thread: the free behind it needs a line that does.
+#[test]
+fn a_free_after_an_assignment_keeps_its_thread() {
+    let lines =
+        "pagewise-trace 1\nallocate 1 0 8 0\nallocate 2 0 8 0\nthread 1\nassign 1 0 2\nfree 1\n";
+    let bytes = text::read(lines.as_bytes(), Vec::new(), Options::default()).unwrap();
+    let mut again = Vec::new();
+    text::write(&mut open(&bytes).unwrap(), &mut again).unwrap();
+    let again = String::from_utf8(again).unwrap();
+    assert!(again.contains("thread 1\nfree 1\n"), "{again}");
+}
+
 #[test]
 fn the_documents_example_is_a_trace() {
     let document = include_str!("../../docs/reference/trace-format.md");

@@ -144,9 +144,10 @@ impl Heap {
 
     pub fn allocate(&mut self, object: ObjectId, site: SiteId, size: u64, address: u64) {
         let bytes = size as f64 * self.weight(size);
-        let born = self.allocated;
         self.allocated += bytes;
         self.live_bytes += bytes;
+        // Its own bytes, which may stand for many allocations, are not of its lifetime.
+        let born = self.allocated;
         self.blocks.insert(
             object,
             Block {

@@ -40,13 +40,23 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
         .map(Destination::open)
         .transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    check(&trace, &arguments.file)?;
+    input::refuse_sample(
+        &trace,
+        &arguments.file,
+        "pages cannot be computed",
+        "nothing was changed",
+    )?;
     let half = trace.event_count() / 2;
     let (training, numbers) = match &arguments.train {
         None => (load(&mut trace, &arguments.file, half)?, None),
         Some(path) => {
             let mut other = input::open(path)?;
-            check(&other, path)?;
+            input::refuse_sample(
+                &other,
+                path,
+                "pages cannot be computed",
+                "nothing was changed",
+            )?;
             kinship::check(
                 (path, other.properties()),
                 (&arguments.file, trace.properties()),
@@ -90,17 +100,6 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
     });
     publish(&text(&outcome, arguments), json, &figures)?;
     Ok(Ending::Exit(0))
-}
-
-fn check(trace: &TraceReader<File>, path: &Path) -> Result<(), Failure> {
-    if trace.properties().number("sample-bytes").unwrap_or(0) == 0 {
-        return Ok(());
-    }
-    Err(Failure::new(
-        format!("{} is a sample: pages cannot be computed", path.display()),
-        "recording it again without --sample",
-    )
-    .kept("nothing was changed"))
 }
 
 fn without_frees(path: &Path) -> Failure {

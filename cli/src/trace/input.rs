@@ -26,6 +26,23 @@ pub fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
     Ok(trace)
 }
 
+/// Of a sample only sums are known: not which block lay where, nor what was live with it.
+pub fn refuse_sample(
+    trace: &TraceReader<File>,
+    path: &Path,
+    why: &str,
+    kept: &str,
+) -> Result<(), Failure> {
+    if trace.properties().number("sample-bytes").unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{} is a sample: {why}", path.display()),
+        "recording it again without --sample",
+    )
+    .kept(kept))
+}
+
 pub fn unreadable(path: &Path, error: &Error) -> Failure {
     let file = path.display();
     let next = match error {

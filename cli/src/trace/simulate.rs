@@ -45,11 +45,32 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<Ending> {
     }
 }
 
-fn heap_of(arguments: &SimulateArguments, trace: &TraceReader) -> HeapOptions {
-    let frees = trace
-        .properties()
-        .get("events")
-        .is_some_and(|events| events.split(' ').any(|event| event == "free"));
+/// Does the trace say itself whether it has frees?
+fn told_frees(trace: &TraceReader) -> Option<bool> {
+    let events = trace.properties().get("events")?;
+    Some(events.split(' ').any(|event| event == "free"))
+}
+
+fn is_free(event: &Event) -> bool {
+    matches!(event, Event::Free { .. })
+}
+
+/// Afterwards the trace is at its begin.
+fn find_free(trace: &mut TraceReader, file: &Path) -> Result<bool, Failure> {
+    let mut found = false;
+    while !found {
+        let unreadable = |error| input::unreadable(file, &error);
+        let Some(batch) = trace.next_batch().map_err(unreadable)? else {
+            break;
+        };
+        found = batch.events.iter().any(is_free);
+    }
+    trace.rewind();
+    Ok(found)
+}
+
+/// Whose objects die by `frees` have no collector.
+fn heap_of(arguments: &SimulateArguments, frees: bool) -> HeapOptions {
     let base = if frees {
         HeapOptions::native()
     } else {
@@ -110,10 +131,25 @@ fn once(arguments: &SimulateArguments) -> Result<Ending> {
     Ok(Ending::Exit(u8::from(failed)))
 }
 
+fn open(file: &Path) -> Result<TraceReader, Failure> {
+    let trace = input::open(file)?;
+    input::refuse_sample(
+        &trace,
+        file,
+        "its heap would not be the program's",
+        "the trace is unchanged",
+    )?;
+    Ok(trace)
+}
+
 fn replay(arguments: &SimulateArguments, file: &Path) -> Result<Replayed> {
-    let mut trace = input::open(file)?;
+    let mut trace = open(file)?;
+    let frees = match told_frees(&trace) {
+        Some(told) => told,
+        None => find_free(&mut trace, file)?,
+    };
     let mut heap =
-        Simulator::new(heap_of(arguments, &trace), NoGroups).map_err(|error| stopped(&error))?;
+        Simulator::new(heap_of(arguments, frees), NoGroups).map_err(|error| stopped(&error))?;
     let bar = progress::bar("replaying", trace.event_count());
     let mut end = None;
     // Of the replay alone: reading the file, and other programs' turns on the processor, are not counted.
@@ -221,7 +257,7 @@ struct Loaded {
 }
 
 fn load(file: &Path, count: usize) -> Result<Loaded> {
-    let mut trace = input::open(file)?;
+    let mut trace = open(file)?;
     let mut events = Vec::new();
     while events.len() < count {
         let unreadable = |error| input::unreadable(file, &error);
@@ -347,7 +383,10 @@ fn run(
     training: Option<&Loaded>,
 ) -> Result<experiment::Report> {
     let mut options = ExperimentOptions {
-        heap: heap_of(arguments, &testing.trace),
+        heap: heap_of(
+            arguments,
+            told_frees(&testing.trace).unwrap_or_else(|| testing.events.iter().any(is_free)),
+        ),
         repeat: RepeatOptions {
             block: arguments.block,
             repetitions: arguments.repetitions,

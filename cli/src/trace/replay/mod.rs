@@ -47,7 +47,12 @@ pub fn replay(arguments: &ReplayArguments) -> Result<Ending> {
         .transpose()?;
     let picture = arguments.plot.as_deref().map(Output::open).transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    check(&trace, &arguments.file)?;
+    input::refuse_sample(
+        &trace,
+        &arguments.file,
+        "it cannot be replayed",
+        "nothing was replayed",
+    )?;
     let memory = available_memory();
     let needs = needs(&mut trace, &arguments.file, memory)?;
     check_needs(&needs, &arguments.file, memory)?;
@@ -97,17 +102,6 @@ fn allocators(asked: &[Allocator]) -> Result<Vec<Allocator>, Failure> {
         }
     }
     Ok(chosen)
-}
-
-fn check(trace: &TraceReader<fs::File>, path: &Path) -> Result<(), Failure> {
-    if trace.properties().number("sample-bytes").unwrap_or(0) == 0 {
-        return Ok(());
-    }
-    Err(Failure::new(
-        format!("{} is a sample: it cannot be replayed", path.display()),
-        "recording it again without --sample",
-    )
-    .kept("nothing was replayed"))
 }
 
 fn needs(trace: &mut TraceReader<fs::File>, path: &Path, memory: u64) -> Result<Needs, Failure> {

@@ -89,6 +89,11 @@ impl Program {
         }
     }
 
+    fn needs_thread(&mut self, thread: ThreadId) {
+        let threads = self.needs.threads.max(thread.saturating_add(1));
+        self.needs.threads = threads.min(MOST_THREADS);
+    }
+
     fn allocate(
         &mut self,
         object: ObjectId,
@@ -96,11 +101,7 @@ impl Program {
         thread: ThreadId,
         manner: Option<Manner>,
     ) -> Operation {
-        self.needs.threads = self
-            .needs
-            .threads
-            .max(thread.saturating_add(1))
-            .min(MOST_THREADS);
+        self.needs_thread(thread);
         let before = self.resized.remove(&thread);
         let slot = before.map_or_else(|| self.new_slot(), |before| before.slot);
         self.live_bytes -= before.map_or(0, |before| self.counted(before.size));
@@ -135,6 +136,7 @@ impl Program {
         };
         self.needs.frees += 1;
         let thread = thread.unwrap_or(block.thread);
+        self.needs_thread(thread);
         // Two at once in one thread there cannot be: the second is then an ordinary free.
         if manner == Some(Manner::Resized) && !self.resized.contains_key(&thread) {
             self.resized.insert(thread, block);

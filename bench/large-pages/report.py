@@ -320,8 +320,8 @@ def write(store, scale, path):
         "# Large pages: the slides' tables, and where pages matter today", "",
         "Written by `make bench-large-pages`; the workloads are in `bench/large-pages/workload.R`. *ours* is `pagewise_on()` and *ism* "
         "is `ISM(TRUE)`, inside a session; *hugetlb=1* and *=2* are glibc's tunable `glibc.malloc.hugetlb`; "
-        f"*{ALWAYS}* is transparent huge pages for every program. Ratios are to plain R in the same rounds, with bootstrap 95 % "
-        "intervals over paired rounds; below 1 is better. CPU time is of the measured part, memory the peak of the whole process in physical pages. *A/A* is plain R to plain R.", "",
+        f"*{ALWAYS}* is transparent huge pages for every program. Ratios are to plain R in the same rounds, with 95 % "
+        "intervals over paired rounds (of fewer than ten, Student's t, which is wide); below 1 is better. CPU time is of the measured part, memory the peak of the whole process in physical pages. *A/A* is plain R to plain R.", "",
     ]
     if scale != 1:
         lines += [f"**A trial: sizes are divided by {scale:g}. The figures say nothing about the bars.**", ""]

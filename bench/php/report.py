@@ -308,8 +308,8 @@ def write(path, store, sites, stack, note):
     lines = [
         "# PHP on the transaction heap, measured", "",
         f"Written by `bench/php/run report` (`make bench-php`) from {len(results)} measurements of one build by `bench/php/run serve`, `cores`, `sizes` and `count`. "
-        "In a round all configurations' servers are started, and serve a few requests in turn, again and again. Ratios have 95 % intervals by bootstrap over rounds "
-        "(none where there was one). *native again* is the control, the same configuration a second "
+        "In a round all configurations' servers are started, and serve a few requests in turn, again and again. Ratios have 95 % intervals over rounds "
+        "(of fewer than ten, Student's t, which is wide; none where there was one). *native again* is the control, the same configuration a second "
         f"time. `-`: not measured yet. {rounds(served)}", "",
         *(f"- {what}: {said}" for facts in machines for what, said in facts.items() if what != "PHP"),
         f"- PHP {versions}, opcache on; php-fpm behind nginx; Debian's MediaWiki (sqlite), WordPress and phpMyAdmin (MariaDB), DokuWiki, components of "

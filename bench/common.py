@@ -1,6 +1,7 @@
 """What the benchmark harnesses share: the environment of a run, the machine, and the verdict on a bar."""
 
 import hashlib
+import math
 import os
 import platform
 import socket
@@ -77,7 +78,9 @@ def verdict(measured, control, bar):
     if measured["low"] > bar:
         return "missed"
     # A bar tighter than what plain against plain shows: the machine cannot tell.
-    noise = max(abs(control["low"] - 1), abs(control["high"] - 1)) if control else float("inf")
+    noise = max(abs(control["low"] - 1), abs(control["high"] - 1)) if control else math.inf
+    if not math.isfinite(noise):
+        noise = math.inf
     if measured["high"] <= bar:
         if 1 - noise < bar < 1 + noise and measured["high"] > 1 - noise:
             return "undecided"

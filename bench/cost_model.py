@@ -11,6 +11,7 @@ is taken than the run spent in the kernel.
 """
 
 import json
+import math
 import os
 import subprocess
 
@@ -35,8 +36,10 @@ def events(record):
 
 
 def modelled_cpu(record, costs, bare_touch):
-    """CPU seconds of a run; `costs` is the session's, microseconds. Where it was not calibrated: what was measured."""
-    here = (costs or {}).get("touch_us", 0)
+    """CPU seconds of a run; `costs` is the session's, microseconds. Not a number where that was not calibrated."""
+    if not costs:
+        return math.nan
+    here = costs["touch_us"]
     if here <= bare_touch:
         return record["cpu_seconds"]
     counted = events(record)

@@ -63,7 +63,7 @@ class Results:
     def ratio(self, workload, configuration, value):
         """A Ratio to plain R of `value` of a run, or None where there are no pairs or nothing that a clock can tell."""
         pairs = [(value(a), value(b)) for a, b in self.pairs(workload, configuration)]
-        if not pairs or mean([b for _, b in pairs]) <= LEAST_SECONDS:
+        if not pairs or not mean([b for _, b in pairs]) > LEAST_SECONDS:  # nor is what is no number
             return None
         return Ratio(pairs, stream=WORKLOADS.index(workload))
 

@@ -1,7 +1,10 @@
 """The papers' figures as SVG. Without matplotlib (Debian: python3-matplotlib) the page has its tables alone, and says so."""
 
+import math
+
 from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, matplotlib, plt, save
 
+TOLD = {"peak": "peak", "wall": "time"}
 COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
 
 
@@ -10,7 +13,7 @@ def _bars(axes, names, series, ceiling=None):
     width = 0.8 / len(series)
     for index, (label, colour, values) in enumerate(series):
         at = [i + (index - (len(series) - 1) / 2) * width for i in range(len(names))]
-        axes.bar(at, [100 * v if v is not None else 0 for v in values], width, label=label, color=colour)
+        axes.bar(at, [math.nan if v is None else 100 * v for v in values], width, label=label, color=colour)
     axes.axhline(100, color="black", linewidth=0.6)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
     axes.grid(axis="y", linewidth=0.3)
@@ -103,15 +106,15 @@ def thresholds(folder, scale, points, paper):
     figure, axes = plt.subplots(figsize=(5, 2.8))
     sizes = list(dict.fromkeys(size for _, size, _ in points))
     for policy in dict.fromkeys(policy for policy, _, _ in points):
-        for measure, style in (("peak", "-"), ("cpu", "--")):
+        for measure, style in (("peak", "-"), ("wall", "--")):
             known = [(sizes.index(size), 100 * value) for (p, size, m), value in points.items() if (p, m) == (policy, measure)]
-            axes.plot(*zip(*sorted(known)), style, marker="o", markersize=3, color=COLOURS[policy], label=f"{policy}: {measure}")
-    for measure, marker in (("peak", "D"), ("cpu", "s")):
+            axes.plot(*zip(*sorted(known)), style, marker="o", markersize=3, color=COLOURS[policy], label=f"{policy}: {TOLD[measure]}")
+    for measure, marker in (("peak", "D"), ("wall", "s")):
         told = [(sizes.index(size), 100 * ratio) for (size, m), ratio in paper.items() if m == measure and size in sizes]
-        axes.plot(*zip(*told), marker, markersize=4, color="black", markerfacecolor="white", label=f"DLS'14: {measure}")
+        axes.plot(*zip(*told), marker, markersize=4, color="black", markerfacecolor="white", label=f"DLS'14: {TOLD[measure]}")
     axes.axhline(100, color="black", linewidth=0.6)
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set_xlabel("size threshold")
     axes.set_ylabel("% of plain R")
     axes.legend()
-    return save(figure, folder, f"figure-11-{scale}", "The size threshold: peak memory and CPU time relative to plain R")
+    return save(figure, folder, f"figure-11-{scale}", "The size threshold: peak memory and running time relative to plain R")

@@ -7,21 +7,15 @@ import os
 import cost_model
 import papers
 import pictures
-from common import verdict
+from claims import AT_LEAST, BEST, MISSING, Claims
 from intervals import Ratio, mean
-from results import ENOUGH_ROUNDS, STRICTEST_CPU, Results
+from results import STRICTEST_CPU, Results
 from swap import CONFIGURATIONS as SWAP_CONFIGURATIONS
 from swap import LIMITS, scales
 from workloads import (CALLS_CONFIGURATIONS, CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MISSING = "not measured yet"
-WORST_CPU = 1.03
 SAC_MEAN = "geometric mean"
-SEVERITY = ("met", "undecided", "missed")
-# What a claim must rest on besides rounds: which benchmarks a mean is over.
-AT_LEAST = {"small": tuple(WORKLOADS), "full": ("lssvm", "lda", "gbm", "glmnet", "rpart", "logreg"), "tiny": tuple(WORKLOADS)}
-BEST = "lssvm"
 # DLS'14 does not say which four have figure 10's shapes at our sizes; these are its own four, and lssvm.
 FIGURE_10 = ("glmnet", "gbm", "randomForest", "naiveBayes", "lssvm")
 FIGURE_10_FIRST = 4
@@ -78,12 +72,10 @@ def table(heading, rows):
 class Page:
     def __init__(self, store, by_scale, folder):
         self.store, self.by_scale, self.folder = store, by_scale, folder
-        self.verdicts, self.modelled = [], []
+        self.verdicts = []
 
     def summary(self):
-        here, there = ({word: said.count(word) for word in ("met", "missed", "undecided", MISSING)} for said in (self.verdicts, self.modelled))
-        of = lambda counted: ", ".join(f"{count} {word}" for word, count in counted.items())  # noqa: E731
-        return f"{of(here)}; at a bare machine's costs {of(there)}"
+        return ", ".join(f"{self.verdicts.count(word)} {word}" for word in ("met", "missed", "undecided", MISSING))
 
     def lines(self):
         out = [
@@ -120,85 +112,29 @@ class Page:
     # Must be shown
 
     def _claims(self, scale, results):
-        rows = []
-
-        def judge(found, control, bar, is_of_all=True):
-            if not found:
-                return MISSING
-            is_enough = found["rounds"] >= ENOUGH_ROUNDS[scale] and math.isfinite(found["mean"]) and is_of_all
-            return verdict(found, control, bar) if is_enough else "undecided"
-
-        def row(title, paper, bar, aim, measured, control, said, second, said_there):
-            self.verdicts.append(said)
-            self.modelled.append(said_there)
-            rows.append([title, paper, bar, aim, interval(measured), interval(control) if control else "-", f"**{said}**", second])
-
-        def over_all(title, paper, bar, aim, measure, to=PLAIN, modelled=None):
-            def of(what):
-                is_of_all = all(results.ratio(name, TREATED, what, to) for name in AT_LEAST[scale])
-                found, control = results.geometric_mean(TREATED, what, to)[0], results.geometric_mean(CONTROL, what)[0]
-                return found, control, judge(found, control, bar, is_of_all)
-            found, control, said = of(measure)
-            there, _, said_there = of(modelled) if modelled else (None, None, said)
-            second = f"{interval(there)}: {said_there}" if there else "as measured" if found else "-"
-            row(title, paper, bar, aim, found, control, said, second, said_there)
-
-        over_all("geometric mean of peak memory above the baseline", ".864", .80, ".72", "peak above")
-        over_all("geometric mean of average memory above the baseline", ".820 DLS, .646 SAC", .65, ".55", "average above")
-        over_all("the same, to `direct` in the same rounds", ".865 (.646/.747)", .90, "", "average above", "direct")
-        over_all("geometric mean of CPU time", "1.053 DLS, 1.036 SAC", .97, ".90", "cpu", modelled=STRICTEST_CPU)
-        here, there = (self._worst(results, scale, measure, judge) for measure in ("cpu", STRICTEST_CPU))
-        row(f"worst CPU time of any benchmark{': ' + here[0] if here[0] else ''}", "1.169", WORST_CPU, "1.00", *here[1:],
-            f"{there[0]} {interval(there[1])}: {there[3]}" if there[0] else "-", there[3])
-        found, control = (results.interval("lssvm", one, "peak above") for one in (TREATED, CONTROL))
-        said = judge(found, control, .46)
-        row("lssvm: peak memory above the baseline", ".462 (whole tree)", .46, ".40", found, control, said, "as measured" if found else "-", said)
-        speed = self._speed_up("lssvm", scale)
-        said = MISSING if not speed else "undecided" if speed["rounds"] < min(3, ENOUGH_ROUNDS[scale]) else \
-            "met" if speed["low"] >= 5.2 else "missed" if speed["high"] < 5.2 else "undecided"
-        self.verdicts.append(said)
-        rows.append(["lssvm: speed-up where plain swaps", "5.2", "at least 5.2", "10", interval(speed, 2), "-", f"**{said}**", "-"])
-        for title, measure, modelled in (("average memory above the baseline", "average above", None), ("CPU time, ksmd's included", "cpu", STRICTEST_CPU)):
-            over_all(f"geometric mean of {title}, to `ksm`", "below 1", 1.0, "on every benchmark" + self._on_every(results, measure), measure, "ksm", modelled)
-        measured = [name for name in WORKLOADS if results.ratio(name, TREATED, "peak")]
-        return [f"## Must be shown, scale {scale}", "",
-                f"{len(measured)} of {len(WORKLOADS)} benchmarks measured. *met*: the whole interval is at or below the bar, and not where the bar is no further from 1 than the A/A interval reaches "
-                f"and the measured one begins there as well; *missed*: the whole interval is above it; both with {ENOUGH_ROUNDS[scale]} rounds or more and, for means and the worst case, over {len(AT_LEAST[scale])} benchmarks at least. "
-                "Everything else is *undecided*. The last column is what the ratio would be "
-                f"where the first touch of a page costs {cost_model.STRICTEST} us, as on a fast bare machine.", "",
-                *self._chosen_benchmarks(scale, results),
-                *table(["figure", "papers", "must be at most", "aim", "measured", "A/A", "verdict", "at a bare machine's costs"], rows)]
+        claims = Claims(scale, results, self._speed_up(BEST, scale), self._swap_troubles(BEST, scale))
+        self.verdicts += claims.verdicts()
+        rows = [[row.title, row.paper, row.bar, row.aim, interval(row.measured.found, row.digits), interval(row.measured.control) if row.measured.control else "-",
+                 self._at_bare_costs(row), f"**{row.said}**"] for row in claims.rows]
+        return [f"## Must be shown, scale {scale}", "", claims.rules(), "", *self._chosen_benchmarks(claims),
+                *table(["figure", "papers", "must be at most", "aim", "measured", "A/A", "at a bare machine's costs", "verdict"], rows)]
 
     @staticmethod
-    def _chosen_benchmarks(scale, results):
-        """Where the means are not over all: which, and what they are without the one that gains most."""
-        names = AT_LEAST[scale]
-        if len(names) == len(WORKLOADS) or not all(results.ratio(name, TREATED, "peak above") for name in names):
+    def _at_bare_costs(row):
+        if not row.measured.found:
+            return "-"
+        if not row.modelled:
+            return row.otherwise
+        name = f"{row.modelled.name} " if row.modelled.name else ""
+        return f"{name}{interval(row.modelled.found)}" + (f": {row.modelled.said}" if row.modelled.found else "")
+
+    @staticmethod
+    def _chosen_benchmarks(claims):
+        figures = "; ".join(f"{title} {interval(found)}" for title, found in claims.chosen())
+        if not figures:
             return []
-        figures = [f"{title} {interval(results.geometric_mean(TREATED, measure, to, without=(BEST,))[0])}" for title, measure, to in (
-            ("peak above the baseline", "peak above", PLAIN), ("average above it", "average above", PLAIN), ("the same to `ksm`", "average above", "ksm"), ("CPU time", "cpu", PLAIN))]
-        return [f"The benchmarks are {', '.join(names)}: which were to be run at this scale was settled before any was. None of those that save no peak at the other scale is among them, and {BEST}, "
-                f"which saves most, is. Without {BEST}, geometric means: {'; '.join(figures)}.", ""]
-
-    @staticmethod
-    def _worst(results, scale, measure, judge):
-        """(benchmark, its ratio, its A/A, the verdict over all): of the worst verdict, and there the highest ratio."""
-        is_of_all = all(results.ratio(name, TREATED, measure) for name in AT_LEAST[scale])
-        known = []
-        for name in WORKLOADS:
-            found, control = (results.interval(name, one, measure) for one in (TREATED, CONTROL))
-            if found:
-                said = judge(found, control, WORST_CPU, is_of_all)
-                known.append((SEVERITY.index(said), found["mean"], name, found, control, said))
-        if not known:
-            return None, None, None, MISSING
-        _, _, name, found, control, said = max(known, key=lambda one: one[:2])
-        return name, found, control, said
-
-    @staticmethod
-    def _on_every(results, measure):
-        known = [ratio.value for name in WORKLOADS if (ratio := results.ratio(name, TREATED, measure, "ksm"))]
-        return f" (is on {sum(value < 1 for value in known)} of {len(known)})" if known else ""
+        return [f"The benchmarks are {', '.join(AT_LEAST[claims.scale])}: which were to be run at this scale was settled before any was. None of those that save no peak at the other scale is among them, and {BEST}, "
+                f"which saves most, is. Without {BEST}, geometric means: {figures}.", ""]
 
     # Tables 3 and 4, figure 9
 
@@ -211,17 +147,18 @@ class Page:
             peak, average = field("peak_bytes"), field("average_bytes")
             ratios = [results.interval(name, TREATED, measure) for measure in ("peak", "average")]
             found = results.statistic(name, TREATED, "zero_pages_found")
-            rows.append([name, megabytes(peak[0]), megabytes(peak[1]), self._gain(ratios[0]), f"{100 * gains[0]:.1f}",
-                         megabytes(average[0]), megabytes(average[1]), self._gain(ratios[1]), f"{100 * gains[1]:.1f}",
+            rows.append([name, megabytes(peak[0]), megabytes(peak[1]), self._gain(ratios[0]), _from_to(*paper[:2]), f"{100 * gains[0]:.1f}",
+                         megabytes(average[0]), megabytes(average[1]), self._gain(ratios[1]), _from_to(*paper[2:4]), f"{100 * gains[1]:.1f}",
                          MISSING if found is None else round(found), paper[4]])
             bars.append((name, *(ratio and ratio["mean"] for ratio in ratios), paper[1] / paper[0], paper[3] / paper[2]))
         means = [results.geometric_mean(TREATED, measure)[0] for measure in ("peak", "average")]
-        rows.append(["**geometric mean**", "", "", self._gain(means[0]), f"{100 * (1 - papers.DLS_MEANS['peak']):.1f}", "", "", self._gain(means[1]),
-                     f"{100 * (1 - papers.DLS_MEANS['average']):.1f}", "", ""])
+        rows.append(["**geometric mean**", "", "", self._gain(means[0]), "", f"{100 * (1 - papers.DLS_MEANS['peak']):.1f}", "", "", self._gain(means[1]),
+                     "", f"{100 * (1 - papers.DLS_MEANS['average']):.1f}", "", ""])
         picture = pictures.figure_9(self.folder, scale, bars)
         return ["### Memory (DLS table 3, figure 9)", "",
-                "MB of physical memory of the whole process tree; gain in percent, the paper's beside it; zero pages are those that the content check found.", "",
-                *table(["benchmark", "plain peak", "auto peak", "gain %", "DLS %", "plain average", "auto average", "gain %", "DLS %",
+                "MB of physical memory of the whole process tree, DLS's of what R's allocator had; gain in percent, DLS's from its printed MB (its own last digit may be another); "
+                "zero pages are those that the content check found.", "",
+                *table(["benchmark", "plain peak", "auto peak", "gain %", "DLS peak", "DLS %", "plain average", "auto average", "gain %", "DLS average", "DLS %",
                         "zero pages found", "DLS"], rows), *picture]
 
     @staticmethod
@@ -236,19 +173,19 @@ class Page:
             ratio = results.interval(name, TREATED, "wall")
             scans = results.statistic(name, TREATED, "zero_scans")
             rows.append([name, *(MISSING if one is None else f"{one:.1f}" for one in wall),
-                         MISSING if ratio is None else f"{100 * (ratio['mean'] - 1):+.1f}", f"{100 * (paper[6] / paper[5] - 1):+.1f}",
+                         MISSING if ratio is None else f"{100 * (ratio['mean'] - 1):+.1f}", _from_to(*paper[5:7]), f"{100 * (paper[6] / paper[5] - 1):+.1f}",
                          interval(results.interval(name, TREATED, "cpu")), interval(results.interval(name, CONTROL, "cpu")),
                          *(interval(results.interval(name, TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH),
                          MISSING if scans is None else round(scans), paper[7]])
         of = lambda one, measure: results.geometric_mean(one, measure)[0]  # noqa: E731
         wall = of(TREATED, "wall")
         rows.append(["**geometric mean**", "", "", MISSING if wall is None else f"{100 * (wall['mean'] - 1):+.1f}",
-                     f"{100 * (papers.DLS_MEANS['time'] - 1):+.1f}", interval(of(TREATED, "cpu")), interval(of(CONTROL, "cpu")),
+                     "", f"{100 * (papers.DLS_MEANS['time'] - 1):+.1f}", interval(of(TREATED, "cpu")), interval(of(CONTROL, "cpu")),
                      *(interval(of(TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH), "", ""])
         bare = [f"CPU where a fault costs {bare:.2f} us" for bare in cost_model.BARE_TOUCH]
         return ["### Time (DLS table 4)", "",
-                "Seconds of wall time, loss in percent and the paper's beside it; CPU time as ratios, measured and by the cost model.", "",
-                *table(["benchmark", "plain s", "auto s", "loss %", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows)]
+                "Seconds of wall time, loss in percent and DLS's beside it, from its printed seconds; CPU time as ratios, measured and by the cost model.", "",
+                *table(["benchmark", "plain s", "auto s", "loss %", "DLS s", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows)]
 
     # Above the baseline
 
@@ -318,21 +255,24 @@ class Page:
     # Figures 10 and 11
 
     def _over_time(self, scale, results):
-        curves = [(name, *found) for name in WORKLOADS if (found := results.curves(name))]
+        curves = [(name, *found) for name in WORKLOADS if (found := results.curves(name))]  # (name, plain's, auto's, mark)
         chosen = [curve for curve in curves if curve[0] in FIGURE_10]
         chosen = sorted(chosen, key=lambda curve: FIGURE_10.index(curve[0]))
         chosen += [curve for curve in curves if curve not in chosen][:max(0, FIGURE_10_FIRST - len(chosen))]
         if not chosen:
             return ["### Memory over time (DLS figure 10)", "", MISSING, ""]
         rows = []
-        for name, plain, treated, is_one_round in chosen:
-            rows.append([name + ("" if is_one_round else " *"), *(f"{max(one['peak_mb']):.0f}" for one in (plain, treated)),
+        for name, plain, treated, mark in chosen:
+            paper = papers.DLS[name]
+            rows.append([name + mark, *(f"{max(one['peak_mb']):.0f}" for one in (plain, treated)),
                          *(f"{mean(one['peak_mb']):.0f}" for one in (plain, treated)),
-                         *(f"{one['step_seconds'] * len(one['peak_mb']):.1f}" for one in (plain, treated))])
+                         *(f"{one['step_seconds'] * len(one['peak_mb']):.1f}" for one in (plain, treated)), _from_to(*paper[:2]), _from_to(*paper[2:4])])
+        marks = {"†": f" †: of library {', '.join(sorted({curve[2]['library'] for curve in chosen if '†' in curve[3]}))}.",
+                 "*": " *: the two are of different rounds, perhaps days; their seconds do not compare."}
         return ["### Memory over time (DLS figure 10)", "",
-                "One run of each, by the same sampler; each point is the highest memory within 1/240 of the run. MB and seconds."
-                + ("" if all(curve[3] for curve in chosen) else " *: the two are of different rounds, perhaps days; their seconds do not compare."), "",
-                *table(["benchmark", "plain peak", "auto peak", "plain average", "auto average", "plain s", "auto s"], rows),
+                "One run of each, by the same sampler; each point is the highest memory within 1/240 of the run. MB and seconds; DLS's are those of its table 3."
+                + "".join(text for mark, text in marks.items() if any(mark in curve[3] for curve in chosen)), "",
+                *table(["benchmark", "plain peak", "auto peak", "plain average", "auto average", "plain s", "auto s", "DLS peak", "DLS average"], rows),
                 *pictures.over_time(self.folder, scale, [curve[:3] for curve in chosen])]
 
     def _thresholds(self, scale, results):
@@ -362,10 +302,14 @@ class Page:
                 if record["script"] == self._script(workload) and record["library"] == newest["library"]
                 and self.store.alike(record, newest) and not record.get("differs")]
 
-    def _differing_swap(self, workload, scale):
-        newest = newest_of(self.store, workload, scale)
-        return sorted({record["configuration"] for record in self.store.of_kind("swap", workload=workload, scale=scale, differs=True)
-                       if record["library"] == newest["library"] and record["script"] == self._script(workload)})
+    def _swap_troubles(self, workload, scale):
+        """As Results.troubles()."""
+        own = dict(scales(scale))[workload]
+        newest = newest_of(self.store, workload, own)
+        runs = [(record, "output") for record in self.store.of_kind("swap", workload=workload, scale=own, differs=True)]
+        runs += [(record, "failed") for record in self.store.of_kind("failed", workload=workload, scale=own) if record.get("memory")]
+        return sorted({(record["configuration"], what) for record, what in runs
+                       if newest and record["library"] == newest["library"] and record["script"] == self._script(workload)})
 
     def _script(self, workload):
         return next(iter(self.by_scale.values())).scripts[workload]
@@ -388,7 +332,7 @@ class Page:
                     stopped = any("stopped_after_seconds" in run for run in runs)
                     paper = papers.DLS_TABLE_5[workload, memory]
                     theirs = [f"{value:.0f}" for value in paper[one == TREATED:6:2]] if one in (PLAIN, TREATED) else [""] * 3
-                    rows.append([workload, memory, average("limit_bytes", 1e6), one, average("peak_bytes", 1e6), average("average_bytes", 1e6),
+                    rows.append([workload, memory, average("limit_bytes", 1e6), one, len(runs), average("peak_bytes", 1e6), average("average_bytes", 1e6),
                                  average("swap_bytes", 1e6), ("more than " if stopped else "") + (f"{mean([_seconds(r) for r in runs]):.1f}" if runs else MISSING),
                                  average("swapped_in"), average("swapped_out"), "1" if one == PLAIN else interval(speed, 2),
                                  "" if one != TREATED else f"{paper[6]} [{paper[7]}, {paper[8]}]", *theirs])
@@ -400,7 +344,7 @@ class Page:
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
                 f"({parts}); *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
                 "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short.", "",
-                *table(["benchmark", "memory", "limit MB", "configuration", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
+                *table(["benchmark", "memory", "limit MB", "configuration", "rounds", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
                         "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows),
                 *self._price_of_swapping(scale)]
 
@@ -468,12 +412,18 @@ class Page:
             names = [f"{name} ({ratio.value:.2f})" for name in WORKLOADS
                      if (ratio := results.ratio(name, TREATED, measure)) and ratio.value > bar]
             facts.append(f"- {title}: {', '.join(names) or 'nowhere'}.")
-        unequal = [f"{name} ({', '.join(found)})" for name in WORKLOADS if (found := results.differing(name))]
-        unequal += [f"{name} (table 5: {', '.join(found)})" for name, own in scales(results.scale) if (found := self._differing_swap(name, own))]
-        facts.append(f"- Runs whose output differed from the others', and which count in no figure: {'; '.join(unequal) or 'none'}.")
-        falls = {name: count for name in WORKLOADS for run in results.of(name, TREATED)
-                 for count in [{k: v for k, v in (run.get("statistics") or {}).items() if k.startswith("fallback_")}] if count}
-        facts.append("- Fall-backs taken under auto: " + ("; ".join(f"{name}: {', '.join(sorted(counts))}" for name, counts in falls.items()) or "none") + ".")
+        for title, what in (("whose output differed from the others'", "output"), ("that failed", "failed")):
+            of = lambda troubles, what=what: ", ".join(one for one, kind in troubles if kind == what)  # noqa: E731
+            found = [f"{name} ({names})" for name in WORKLOADS if (names := of(results.troubles(name)))]
+            found += [f"{name} (table 5: {names})" for name, _ in scales(results.scale) if (names := of(self._swap_troubles(name, results.scale)))]
+            facts.append(f"- Runs {title}, and which count in no figure: {'; '.join(found) or 'none'}.")
+        falls = collections.defaultdict(dict)
+        for name in WORKLOADS:
+            runs = results.of(name, TREATED)
+            for field in sorted({field for run in runs for field in (run.get("statistics") or {}) if field.startswith("fallback_")}):
+                falls[field][name] = results.statistic(name, TREATED, field)
+        told = [f"`{field}`: " + ", ".join(f"{name} {count:.1f}" for name, count in counts.items()) for field, counts in falls.items()]
+        facts.append(f"- Fall-backs taken under auto, in the mean of a run: {'; '.join(told) or 'none'}.")
         with open(os.path.join(HERE, "limits.md"), encoding="utf-8") as file:
             text = file.read().rstrip().splitlines()
         return ["### Where Pagewise does not help", "", *facts, "", *text, ""]
@@ -491,9 +441,9 @@ class Page:
             dates = sorted(run["when"][:10] for run in results.runs)
             loads = [run["load"] for run in results.runs]
             missed = sum(run["missed_samples"] for run in results.runs)
-            processors = collections.Counter(self.store.processor_of(runs[PLAIN]) for runs in results.rounds.values() if PLAIN in runs)
+            processors = collections.Counter(self.store.processor_of(runs[PLAIN]) for runs in results.rounds.values() if {PLAIN, TREATED} <= runs.keys())
             rows = [(what, text) for what, text in facts.items() if what != "processor"]
-            rows += [("rounds of a benchmark, by processor", "; ".join(f"{name}: {count}" for name, count in processors.most_common()))]
+            rows += [("rounds of a benchmark with `auto`, by processor", "; ".join(f"{name}: {count}" for name, count in processors.most_common()))]
             for key in ("touch_us", "copy_us", "huge_us", "write_us", "call_us"):
                 values = [session["costs"][key] for session in used if session.get("costs")]
                 if values:
@@ -504,6 +454,7 @@ class Page:
                 rounds = {len(results.pairs(name, configuration)) for name in results.workloads} - {0}
                 range_of = " to ".join(str(count) for count in sorted({min(rounds), max(rounds)})) if rounds else "no"
                 rows.append((configuration, f"commit {commits}, library {library}, {range_of} rounds a benchmark"))
+            rows += self._where_besides(scale, results)
             rows += [("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
                      ("load average before a run", f"{min(loads):.2f} to {max(loads):.2f}"),
                      ("samples", f"{sum(run['samples'] for run in results.runs)}, and {missed} missed; sampler "
@@ -512,6 +463,26 @@ class Page:
                 rows.append(("left out", f"{results.outdated} runs of earlier versions of the workloads"))
             out += [f"Scale {scale}:", "", *table(["", ""], rows)]
         return out
+
+    def _where_besides(self, scale, results):
+        """Of what is not made of rounds of configurations: table 5, and system calls."""
+        rows = []
+        for workload, own in scales(scale):
+            runs = [run for memory in ("enough", "short") for one in SWAP_CONFIGURATIONS for run in self._swap(workload, own, memory, one)]
+            if runs:
+                rows.append((f"table 5, {workload}", _build(runs) + f", {len({run['round'] for run in runs})} rounds"))
+        calls = [record for record in self.store.of_kind("calls", scale=scale) if record["library"] and record["library"] == results.library.get(record["configuration"])]
+        return rows + ([("system calls", _build(calls))] if calls else [])
+
+
+def _from_to(plain, treated):
+    """The paper's figures, as they are printed."""
+    return f"{plain} → {treated}"
+
+
+def _build(records):
+    said = lambda what: ", ".join(sorted({record[what] for record in records}))  # noqa: E731
+    return f"commit {said('commit')}, library {said('library')}"
 
 
 def _seconds(record):

@@ -23,6 +23,8 @@ MEASURES = {
 # What a claim must rest on. Tiny runs show that the harness works, nothing else.
 ENOUGH_ROUNDS = {"small": 10, "full": 3, "tiny": math.inf}
 STRICTEST_CPU = f"cpu at {cost_model.STRICTEST:.2f}"
+# The model's figure, and it with what a page costs at the least and at the most of all sittings: a calibration is no better than that.
+MODEL_BOUNDS = {STRICTEST_CPU: None, f"{STRICTEST_CPU} by the least": min, f"{STRICTEST_CPU} by the greatest": max}
 
 
 class Results:
@@ -86,8 +88,16 @@ class Results:
         runs = self.baselines[workload]
         return mean([record["peak_bytes"] for record in runs]) if runs else None
 
-    def costs(self, record):
+    def _costs(self, record):
         return self.store.sessions.get(record["session"], {}).get("costs")
+
+    def _costs_by(self, bound):
+        """A function that tells what pages cost in a record's sitting; with a bound, in the one of all where they cost that."""
+        if not bound:
+            return self._costs
+        known = [costs for name in dict.fromkeys(record["session"] for record in self.runs) if (costs := self.store.sessions.get(name, {}).get("costs"))]
+        chosen = bound(known, key=lambda costs: costs["touch_us"], default=None)
+        return lambda record: self._costs(record) and chosen
 
     @functools.lru_cache(maxsize=None)
     def ratio(self, workload, configuration, measure, to=PLAIN):
@@ -96,8 +106,10 @@ class Results:
         baseline = self.baseline(workload) if measure.endswith("above") else 0.0
         if not pairs or baseline is None:
             return None
-        value = MEASURES[measure]
-        values = [tuple(value(record, self.costs(record)) for record in pair) for pair in pairs]
+        value, costs = MEASURES[measure.partition(" by the ")[0]], self._costs_by(MODEL_BOUNDS.get(measure))
+        values = [tuple(value(record, costs(record)) for record in pair) for pair in pairs]
+        if not all(math.isfinite(one) for pair in values for one in pair):
+            return None  # modelled, and not calibrated
         return Ratio(values, baseline, stream=list(WORKLOADS).index(workload))
 
     def interval(self, workload, configuration, measure, to=PLAIN):
@@ -118,23 +130,27 @@ class Results:
     def statistic(self, workload, configuration, name):
         return self.mean_of(workload, configuration, lambda record: (record.get("statistics") or {}).get(name, 0))
 
-    def differing(self, workload):
-        """Configurations of which a run had another output than the others: it is kept, and counts in no figure."""
-        return sorted({record["configuration"] for record in self.store.of_kind("run", scale=self.scale, workload=workload)
-                       if record.get("differs") and record["script"] == self.scripts[workload]
-                       and record["library"] in (None, self.library.get(record["configuration"]))
+    def troubles(self, workload):
+        """(configuration, what) of runs that count in no figure, and are kept: "failed", or "output" where it was another than the others'."""
+        runs = [(record, "output") for record in self.store.of_kind("run", scale=self.scale, workload=workload) if record.get("differs")]
+        runs += [(record, "failed") for record in self.store.of_kind("failed", scale=self.scale, workload=workload, memory=None)]
+        return sorted({(record["configuration"], what) for record, what in runs if record["script"] == self.scripts[workload]
+                       and record["library"] in (None, self.library.get(record["configuration"], record["library"]))
                        and self.store.machine_of(record) == self.machine})
 
     def curves(self, workload):
-        """Memory over time: (plain's, auto's, are they of one round). The newest of one round where there are such, else the
-        newest of each; None where there are none."""
-        plain, treated = ([record for record in self.store.of_kind("curve", scale=self.scale, workload=workload, configuration=one)
-                           if record["script"] == self.scripts[workload] and record["library"] == self.library.get(one)
-                           and self.store.machine_of(record) == self.machine] for one in (PLAIN, TREATED))
-        if not plain or not treated:
-            return None
-        pairs = [(one, other, True) for one in plain for other in treated if one.get("round") and one["round"] == other.get("round")]
-        return pairs[-1] if pairs else (plain[-1], treated[-1], False)
+        """Memory over time: (plain's, auto's, mark). The newest of one round: of the library that counts, else of another one
+        (" †"); where there is no such round, the newest of each (" *"). None where there are none."""
+        known = [record for record in self.store.of_kind("curve", scale=self.scale, workload=workload)
+                 if record["script"] == self.scripts[workload] and self.store.machine_of(record) == self.machine]
+        plain, treated = ([record for record in known if record["configuration"] == one] for one in (PLAIN, TREATED))
+        pairs = [(one, other) for one in plain for other in treated if one.get("round") and one["round"] == other.get("round")]
+        own = self.library.get(TREATED)
+        for mark, found in (("", [pair for pair in pairs if pair[1]["library"] == own]), (" †", pairs),
+                            (" *", list(zip(plain[-1:], [record for record in treated if record["library"] == own][-1:])))):
+            if found:
+                return *found[-1], mark
+        return None
 
 
 def _newest_with_enough(records, enough):

@@ -295,3 +295,44 @@ fn an_interrupted_comparison_ends_with_no_figures() {
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+/// Root only: the settings are the whole machine's.
+#[test]
+fn page_merging_is_put_back_after_an_interrupt() {
+    let names = ["run", "pages_to_scan", "sleep_millisecs"];
+    let settings = || {
+        names.map(|name| {
+            fs::read_to_string(format!("/sys/kernel/mm/ksm/{name}")).unwrap_or_default()
+        })
+    };
+    let before = settings();
+    if !common::is_root() || before[0] != "0\n" {
+        return;
+    }
+    hear_signals();
+    let cases = [
+        (["run", "--policy=ksm-aggressive"], libc::SIGINT),
+        (["compare", "--with=ksm-aggressive,plain"], libc::SIGTERM),
+    ];
+    for (arguments, signal) in cases {
+        let mut child = pagewise()
+            .args(arguments)
+            .args(["--quiet", "--", "sleep", "20"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while settings()[0] != "1\n" {
+            assert!(
+                Instant::now() < deadline,
+                "page merging was never switched on"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        send(child.id() as i32, signal);
+        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        assert_eq!(settings(), before, "after {arguments:?}");
+    }
+    assert!(!std::path::Path::new("/run/pagewise-ksm.json").exists());
+}

@@ -221,13 +221,18 @@ static void write_object(struct sharing *sharing, SEXP x) {
 
 static SEXP build(struct sharing *sharing, SEXP x);
 
-static bool attributes_differ(struct sharing *sharing, SEXP x) {
-    for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
-        if (build(sharing, CAR(at)) != CAR(at)) {
-            return true;
-        }
+// Each attribute is built once: to look at them first and build them after would take twice as long
+// for every level that attributes are nested. x's own, where nothing in them is shared.
+static SEXP built_attributes(struct sharing *sharing, SEXP x) {
+    SEXP attributes = PROTECT(Rf_shallow_duplicate(ATTRIB(x)));
+    bool differ = false;
+    for (SEXP at = attributes; at != R_NilValue; at = CDR(at)) {
+        SEXP made = build(sharing, CAR(at));
+        differ = differ || made != CAR(at);
+        SETCAR(at, made);
     }
-    return false;
+    UNPROTECT(1);
+    return differ ? attributes : ATTRIB(x);
 }
 
 // The object has a list of attributes of its own by now.
@@ -256,17 +261,18 @@ static SEXP build_vector(struct sharing *sharing, uint32_t number, SEXP x) {
     return made;
 }
 
-// x itself, where nothing in it is shared.
-static SEXP build(struct sharing *sharing, SEXP x) {
-    x = settled(sharing, x);
-    uint32_t number = share_map_get(&sharing->numbers, x, NOT_WRITTEN);
-    if (number != NOT_WRITTEN) {
-        return build_vector(sharing, number, x);
+// Of data that is not shared itself, whose attributes may be.
+static SEXP build_small(struct sharing *sharing, SEXP x) {
+    SEXP attributes = PROTECT(built_attributes(sharing, x));
+    if (attributes != ATTRIB(x)) {
+        x = Rf_shallow_duplicate(x);
+        SET_ATTRIB(x, attributes);
     }
-    bool whole = is_list(x) || TYPEOF(x) == S4SXP;
-    if (!whole && (!is_data(x) || !attributes_differ(sharing, x))) {
-        return x;
-    }
+    UNPROTECT(1);
+    return x;
+}
+
+static SEXP build_list(struct sharing *sharing, SEXP x) {
     SEXP copy = PROTECT(Rf_shallow_duplicate(x));
     for (R_xlen_t i = 0; is_list(x) && i < XLENGTH(x); i++) {
         SET_VECTOR_ELT(copy, i, build(sharing, VECTOR_ELT(x, i)));
@@ -274,6 +280,19 @@ static SEXP build(struct sharing *sharing, SEXP x) {
     build_attributes(sharing, copy);
     UNPROTECT(1);
     return copy;
+}
+
+// x itself, where nothing in it is shared.
+static SEXP build(struct sharing *sharing, SEXP x) {
+    x = settled(sharing, x);
+    uint32_t number = share_map_get(&sharing->numbers, x, NOT_WRITTEN);
+    if (number != NOT_WRITTEN) {
+        return build_vector(sharing, number, x);
+    }
+    if (is_list(x) || TYPEOF(x) == S4SXP) {
+        return build_list(sharing, x);
+    }
+    return is_data(x) ? build_small(sharing, x) : x;
 }
 
 SEXP pagewise_share(SEXP x) {

@@ -12,12 +12,12 @@
 //! [`format::TraceReader::rewind`] starts over, [`format::TraceReader::event_count`] is for progress bars.
 //! Tests make traces most easily from text, with [`text::read`].
 
-pub mod bootstrap;
 pub mod event;
 pub mod experiment;
 pub mod format;
 pub mod grouping;
 pub mod heap;
+pub mod interval;
 pub mod metis;
 pub mod metrics;
 pub mod text;

@@ -98,6 +98,16 @@ test_that("S4 objects and attributes share what they hold", {
   expect_equal(sent(share(formula)), formula, ignore_attr = TRUE)
 })
 
+test_that("attributes of attributes take no longer for each level than for the first", {
+  nested <- structure(1:3, of = runif(1e4))
+  for (level in 1:30) nested <- structure(1:3, of = nested, level = level)
+  expect_lt(system.time(shared <- share(nested))[["elapsed"]], 5) # twice as long a level: 40 s
+  expect_lt(wire(shared), 6000)
+  expect_identical(sent(shared), nested)
+  small <- structure(1:3, of = structure(1, of = "nothing to share"))
+  expect_identical(share(small), small)
+})
+
 test_that("strings keep their encodings, and NA, and changes", {
   latin <- "caf\xe9"
   Encoding(latin) <- "latin1"

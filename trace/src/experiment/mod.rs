@@ -7,7 +7,6 @@ mod selection;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{Interval, of_mean};
 use crate::event::Event;
 use crate::grouping::chunks::{ChunkOptions, Chunks};
 use crate::grouping::ends::Ends;
@@ -16,6 +15,7 @@ use crate::grouping::{Grouping, learn};
 use crate::heap::free_space::Direction;
 use crate::heap::simulator::Malformed;
 use crate::heap::{HeapOptions, NoGroups, Placement, Simulator, Stopped};
+use crate::interval::{Interval, of_mean};
 use crate::metis::{Control, Metis, MetisOptions, Plan};
 use crate::metrics::{Averages, Collection, Series};
 use crate::workload::blocks::{EARLIER, blocks, joined};

@@ -7,11 +7,11 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{Interval, of_mean};
 use crate::event::SiteId;
 use crate::heap::free_space::{Direction, FreeSpace};
 use crate::heap::objects::{Objects, Slot};
 use crate::heap::placement::{GLOBAL, NoGroups, Phase, Place, Placement, Request};
+use crate::interval::{Interval, of_mean};
 use crate::metis::Plan;
 
 use super::chunks::{ChunkOptions, Chunks};

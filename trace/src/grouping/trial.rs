@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{Interval, of_mean};
 use crate::event::{Event, SiteId};
 use crate::heap::{HeapOptions, Stopped};
+use crate::interval::{Interval, of_mean};
 use crate::metis::{MetisOptions, Plan};
 
 use super::Grouping;

@@ -93,7 +93,7 @@ fn a_real_difference_is_claimed_with_its_reason() {
         "if [ -n \"$PAGEWISE_OPTIONS\" ]; then m=8; else m=64; fi; exec \"$0\" anonymous $m";
     let program = common::footprint().to_str().unwrap();
     let compared = compare(
-        &["--runs", "2", "--with", "plain,plain,auto"],
+        &["--runs", "3", "--with", "plain,plain,auto"],
         &["sh", "-c", script, program],
     );
     let said = text(&compared.output);

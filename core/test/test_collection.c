@@ -32,8 +32,8 @@ static uint64_t skipped(void) {
 // As R calls it with gc.time(TRUE): at the start and at the end.
 static void collect(void) {
     pw_free(pw_allocate(1 << 20));
-    pw_collection_getrusage(NULL);
-    pw_collection_getrusage(NULL);
+    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(NULL, 0);
 }
 
 static uint64_t ends(void) {
@@ -44,14 +44,29 @@ static uint64_t ends(void) {
 static void a_start_is_no_end(void **state) {
     (void)state;
     void *block = pw_allocate(1 << 20);
-    pw_collection_getrusage(NULL);
+    pw_collection_getrusage(NULL, 0);
     uint64_t before = ends();
     pw_free(block);
     pw_free(pw_allocate(1 << 20));
-    pw_collection_getrusage(NULL);
+    pw_collection_getrusage(NULL, 0);
     assert_int_equal(ends(), before);
-    pw_collection_getrusage(NULL);
+    pw_collection_getrusage(NULL, 0);
     assert_int_equal(ends(), before + 1);
+}
+
+// R collects for small objects alone as well; mlr's naiveBayes mostly does.
+static void nor_after_small_blocks_alone(void **state) {
+    (void)state;
+    collect();
+    uint64_t before = ends();
+    pw_collection_getrusage(NULL, 4096);
+    assert_int_equal(ends(), before);
+    pw_collection_getrusage(NULL, 4096);
+    assert_int_equal(ends(), before + 1);
+    pw_collection_getrusage(NULL, 0); // the count was reset
+    assert_int_equal(ends(), before + 1);
+    pw_collection_getrusage(NULL, 0);
+    assert_int_equal(ends(), before + 2);
 }
 
 static bool keeper_works(void) {
@@ -234,6 +249,7 @@ int main(void) {
     CHECK(pw_start("modules=all,collect=getrusage"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_is_no_end),
+        cmocka_unit_test(nor_after_small_blocks_alone),
         cmocka_unit_test(a_lone_thread_searches),
         cmocka_unit_test(a_signals_store_is_kept),
         cmocka_unit_test(a_blas_that_allocates_starts_no_search),

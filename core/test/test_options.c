@@ -44,6 +44,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_int_equal(options.collect, PW_COLLECT_AUTO);
         assert_int_equal(options.modules, PW_MODULES_R);
         assert_true(options.pool);
+        assert_true(options.early);
         assert_true(options.huge);
         assert_true(options.mmapcopy);
         assert_false(options.verbose);
@@ -61,6 +62,7 @@ static void policies_set_what_they_mean(void **state) {
     assert_int_equal(share.share, PW_SHARE_ALWAYS);
     assert_int_equal(share.zero, PW_ZERO_ALWAYS);
     assert_false(share.pool);
+    assert_false(share.early);
     struct pw_options huge = read_options("policy=huge");
     assert_int_equal(huge.share, PW_SHARE_OFF);
     assert_true(huge.huge);
@@ -92,7 +94,7 @@ static void every_documented_value_is_taken(void **state) {
         "verbose=0",        "verbose=1",         "huge=always",    "huge-min=1M",
         "huge-max=4G",      "pages=transparent", "pages=ordinary", "pages=hugetlb",
         "pages=hugetlb-1g", "lock=on",           "lock=off",       "mmapcopy=on",
-        "mmapcopy=off"};
+        "mmapcopy=off",     "early=on",          "early=off"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         read_options(good[i]);
         if (warnings) {

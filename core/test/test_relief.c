@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Collections asked of R when memory is short: when, how often, and of whom.
+#include "front/collection.h"
 #include "front/process.h"
 #include "front/relief.h"
 #include "os/fault.h"
@@ -115,6 +116,10 @@ void *Rf_allocVector3(size_t size) {
     return NULL;
 }
 
+static bool comes_first_of_allocator(size_t size) {
+    return pw_relief_comes_first(size, (const void *)(pw_process.allocator + 1));
+}
+
 static void *vector(size_t size) {
     attempts[0] = attempts[1] = NULL;
     return Rf_allocVector3(size);
@@ -169,6 +174,77 @@ static void others_never_see_a_failure(void **state) {
     pw_os_fault_clear();
 }
 
+// --- before R would begin one ----------------------------------------------------
+
+static void *garbage;
+static bool collector_is_seen;
+
+// As R's memory.c: malloc, else collect garbage and try again.
+static void *vector_of_a_collector(size_t size) {
+    if (comes_first_of_allocator(size)) {
+        if (collector_is_seen) {
+            pw_collection_getrusage(NULL, 0);
+        }
+        pw_free(garbage);
+        garbage = NULL;
+        if (collector_is_seen) {
+            pw_collection_getrusage(NULL, 0);
+        }
+        assert_false(comes_first_of_allocator(size)); // not twice in a row
+    }
+    return pw_allocate(size);
+}
+
+static void make_garbage(bool seen) {
+    pw_process.early =
+        (struct pw_early){.until = pw_os_thread_cpu_ns(), .running = 1000000000, .hopes = 1};
+    pw_process.getrusage_works = true;
+    collector_is_seen = seen;
+    garbage = pw_allocate(200 << 20);
+    pw_collection_getrusage(NULL, 0); // nothing was allocated since: neither start nor end is clear
+}
+
+static void garbage_is_collected_before_r_would(void **state) {
+    (void)state;
+    make_garbage(true);
+    uint64_t before = asked(), seen = PW_READ(&pw_process.stats, collections_seen);
+    uint64_t bytes = PW_READ(&pw_process.stats, collections_asked_bytes);
+    void *block = vector_of_a_collector(8 << 20);
+    assert_non_null(block);
+    assert_null(garbage);
+    assert_int_equal(asked(), before + 1);
+    assert_in_range(PW_READ(&pw_process.stats, collections_asked_bytes) - bytes, 200 << 20,
+                    201 << 20);
+    assert_int_equal(PW_READ(&pw_process.stats, collections_seen), seen + 1);
+    pw_free(block);
+}
+
+static void an_end_that_was_not_seen_blocks_nobody(void **state) {
+    (void)state;
+    make_garbage(false);
+    uint64_t before = asked();
+    void *block = vector_of_a_collector(8 << 20);
+    assert_null(garbage);
+    assert_int_equal(asked(), before + 1);
+    assert_false(pw_process.early.asked);
+    pw_free(block);
+}
+
+static void where_it_is_off_or_blind_r_is_left_alone(void **state) {
+    (void)state;
+    make_garbage(true);
+    pw_process.options.early = false;
+    void *block = vector_of_a_collector(8 << 20);
+    assert_non_null(garbage);
+    pw_process.options.early = true;
+    pw_process.getrusage_works = false; // no collection is seen, so none can be timed
+    void *other = vector_of_a_collector(8 << 20);
+    assert_non_null(garbage);
+    pw_free(garbage);
+    pw_free(block);
+    pw_free(other);
+}
+
 static void room_is_what_the_machine_says(void **state) {
     (void)state;
     struct pw_os_room room = pw_os_memory_room();
@@ -178,7 +254,7 @@ static void room_is_what_the_machine_says(void **state) {
 }
 
 int main(void) {
-    CHECK(pw_start("policy=auto"));
+    CHECK(pw_start("policy=auto,modules=all"));
     pw_relief_find_allocator();
     CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
@@ -193,6 +269,9 @@ int main(void) {
         cmocka_unit_test(with_room_nobody_waits),
         cmocka_unit_test(switched_off_nobody_is_asked),
         cmocka_unit_test(others_never_see_a_failure),
+        cmocka_unit_test(garbage_is_collected_before_r_would),
+        cmocka_unit_test(an_end_that_was_not_seen_blocks_nobody),
+        cmocka_unit_test(where_it_is_off_or_blind_r_is_left_alone),
         cmocka_unit_test(room_is_what_the_machine_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

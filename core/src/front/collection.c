@@ -66,8 +66,8 @@ PW_API void pw_collection_find_runtime(void) {
     if (polled_events) {
         pw_process_found_r();
     }
-    bool of_use =
-        pw_process.options.zero != PW_ZERO_OFF || pw_process.options.relieve != PW_RELIEVE_OFF;
+    bool of_use = pw_process.options.zero != PW_ZERO_OFF || pw_process.options.early ||
+                  pw_process.options.relieve != PW_RELIEVE_OFF;
     if (of_use && polled_events && pw_process.options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
@@ -133,14 +133,21 @@ size_t pw_collection_noticed(void) {
 }
 
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
-void pw_collection_getrusage(const void *site) {
+void pw_collection_getrusage(const void *site, size_t small_bytes) {
     if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||
         !pw_process_enter()) {
         return;
     }
-    bool is_end = pw_process.allocated_since == 0;
+    bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes == small_bytes;
     pw_process.allocated_since = 0;
+    pw_process.small_bytes = small_bytes;
+    if (!is_end && pw_process.options.early) {
+        pw_relief_collection_began();
+    }
     if (is_end) {
+        if (pw_process.options.early) {
+            pw_relief_collection_ended();
+        }
         collect(threads_are_quiet());
     }
     pw_process_leave();

@@ -9,8 +9,9 @@
 // Once every module is loaded: is this R?
 PW_API void pw_collection_find_runtime(void);
 
-// getrusage was called from `site`.
-PW_API void pw_collection_getrusage(const void *site);
+// getrusage was called from `site`. `small_bytes`, of blocks that are not managed, is another
+// number than at the call before if such a block was allocated in between.
+PW_API void pw_collection_getrusage(const void *site, size_t small_bytes);
 
 // A managed block was released, or one of `size` bytes is about to be allocated for `site`: the
 // moment to notice that a collection has ended, and to look for zeros before the peak rises.

@@ -307,7 +307,7 @@ FAMILY_API int FAMILY(pthread_create)(pthread_t *restrict thread,
 
 FAMILY_API int FAMILY(getrusage)(__rusage_who_t who, struct rusage *usage) {
     if (who == RUSAGE_SELF) {
-        pw_collection_getrusage(SITE);
+        pw_collection_getrusage(SITE, small_bytes);
     }
     return NEXT(getrusage)(who, usage);
 }

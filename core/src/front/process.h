@@ -10,6 +10,7 @@
 #include "huge/huge.h"
 #include "pagewise.h"
 #include "policy/copy.h"
+#include "policy/early.h"
 #include "policy/huge.h"
 #include "policy/options.h"
 #include "policy/relief.h"
@@ -33,9 +34,11 @@ struct pw_process {
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
     struct pw_relief relief;
+    struct pw_early early;
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
+    bool was_refused;      // R's last request, for a collection to come first
 
     struct pw_general general; // policy general
     pthread_key_t thread_end;  // of a thread with a cache
@@ -45,6 +48,7 @@ struct pw_process {
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t freed_since;     // managed blocks freed since the last collection end
     uint64_t allocated_since; // managed blocks allocated since the last getrusage
+    size_t small_bytes;       // of other blocks, as it was said then
     bool getrusage_works;     // the collector announces itself: no guessing from bursts
     unsigned quiet_threads;   // running threads known not to touch blocks by themselves
     bool keeper_runs;         // the thread that returns idle pages

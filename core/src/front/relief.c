@@ -22,13 +22,14 @@ static uint64_t live_pages(void) {
     return pw_process.arena.live_pages + pw_process.arena.foreign_pages;
 }
 
-static void end(void) {
-    uint64_t freed = pw_relief_ended(&pw_process.relief, live_pages(), pw_os_monotonic_ns());
+static void count_asked(uint64_t freed) {
     PW_COUNT(&pw_process.stats, collections_asked, 1);
     PW_COUNT(&pw_process.stats, collections_asked_bytes, freed * PW_PAGE);
 }
 
-static bool ask(uint64_t request) {
+// --- when memory is short ----------------------------------------------------
+
+static bool ask_when_short(uint64_t request) {
     struct pw_relief *relief = &pw_process.relief;
     uint64_t live = live_pages() + request;
     uint64_t now = pw_os_now_ms();
@@ -46,6 +47,48 @@ static bool ask(uint64_t request) {
     return (is_short || always) && pw_relief_ask(relief, live_pages(), swap, pw_os_monotonic_ns());
 }
 
+// --- where collections are cheap ---------------------------------------------
+
+static bool ask_early(uint64_t request) {
+    struct pw_early *early = &pw_process.early;
+    return pw_process.options.early && pw_process.getrusage_works &&
+           pw_early_is_due(early, live_pages() + request) &&
+           pw_early_ask(early, live_pages(), pw_os_thread_cpu_ns());
+}
+
+void pw_relief_collection_began(void) {
+    pw_early_began(&pw_process.early, live_pages(), pw_os_thread_cpu_ns());
+}
+
+void pw_relief_collection_ended(void) {
+    bool asked = pw_process.early.asked;
+    uint64_t freed = pw_early_ended(&pw_process.early, live_pages(), pw_os_thread_cpu_ns());
+    if (asked) {
+        count_asked(freed);
+    }
+}
+
+// --- requests ------------------------------------------------------------------
+
+static void attempt_again(void) {
+    pw_process.was_refused = false;
+    if (pw_process.relief.asked_at != 0) {
+        count_asked(pw_relief_ended(&pw_process.relief, live_pages(), pw_os_monotonic_ns()));
+    }
+    if (pw_process.early.asked) { // its end was not seen
+        pw_relief_collection_ended();
+    }
+}
+
+static bool ask(uint64_t request) {
+    if (!ask_when_short(request) && !ask_early(request)) {
+        return false;
+    }
+    pw_process.was_refused = true;
+    pw_process.allocated_since++; // the collection's start is not taken for an end
+    return true;
+}
+
 bool pw_relief_comes_first(size_t size, const void *site) {
     if ((uintptr_t)site - pw_process.allocator >= pw_process.allocator_size ||
         size < SMALLEST_REQUEST || size > PTRDIFF_MAX - PW_PAGE || !pw_is_on() ||
@@ -53,8 +96,8 @@ bool pw_relief_comes_first(size_t size, const void *site) {
         return false;
     }
     bool first = false;
-    if (pw_process.relief.asked_at != 0) {
-        end();
+    if (pw_process.was_refused) {
+        attempt_again();
     } else {
         first = ask(pw_pages_for(size));
     }

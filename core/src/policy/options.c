@@ -106,6 +106,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         options->share = PW_SHARE_LAZY;
         options->zero = PW_ZERO_BACKOFF;
         options->relieve = PW_RELIEVE_SHORT;
+        options->early = true;
         options->huge = PW_HUGE_ON;
         options->pool = true;
         break;
@@ -148,6 +149,7 @@ static const struct option known_options[] = {
     {.name = "pool", .kind = KIND_SWITCH, .offset = AT(pool), .words = switches},
     {.name = "relieve", .kind = KIND_WORD, .offset = AT(relieve), .words = relieve_modes},
     {.name = "huge", .kind = KIND_WORD, .offset = AT(huge), .words = huge_modes},
+    {.name = "early", .kind = KIND_SWITCH, .offset = AT(early), .words = switches},
     {"huge-min", KIND_SIZE, AT(huge_min), NULL, SMALLEST_THRESHOLD, SIZE_MAX},
     {"huge-max", KIND_SIZE, AT(huge_max), NULL, SMALLEST_THRESHOLD, SIZE_MAX},
     {.name = "pages", .kind = KIND_WORD, .offset = AT(pages), .words = page_sources},

@@ -39,7 +39,7 @@ struct pw_options {
     int huge;                  // enum pw_huge_mode
     int pages;                 // enum pw_page_source, of large blocks
     size_t huge_min, huge_max; // bytes; 0: by mode
-    bool pool, lock, mmapcopy, verbose;
+    bool pool, lock, mmapcopy, early, verbose;
     unsigned slack_percent, decay_seconds, brief_ms;
     char statistics[256]; // folder; empty: none
 };

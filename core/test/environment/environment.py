@@ -449,8 +449,15 @@ cat(s > 0, "\\n")
 """
 
 
+# The same with work between the vectors, so that collections take little of the time.
+FEW = """set.seed(1); x <- numeric(6e7); rm(x); y <- runif(1e6); s <- 0
+for (i in 1:40) s <- s + sum(sort(y * i))
+cat(format(s, digits = 15), sum(y), "\\n")
+"""
+
+
 def relief(bench):
-    """R is made to collect its garbage before a limit kills it."""
+    """R is made to collect its garbage before a limit kills it, and where that costs little."""
     if not shutil.which("Rscript"):
         raise Skip("there is no Rscript")
     command = ["Rscript", "--vanilla", "-e", GARBAGE]
@@ -463,6 +470,14 @@ def relief(bench):
         has_swap = len(file.readlines()) > 1
     if without[0] == 0 and not has_swap:
         raise Failure(f"this limit does not need any relief: {without}")
+    # Where collections are few, R is asked for one before it would begin one; what it computes is the same.
+    command = ["Rscript", "--vanilla", "-e", FEW]
+    without = bench.run(command, "policy=auto,early=off")
+    early = bench.run(command, "policy=auto")
+    if early[:2] != without[:2] or early[0] != 0 or without[3]["collections_asked"]:
+        raise Failure(f"early collections changed more than memory: {without} {early}")
+    if early[3]["collections_asked_bytes"] < 100 << 20:
+        raise Failure(f"not asked early: {early[3]}")
     # What cannot be had is asked for as well, and was not garbage.
     command = ["Rscript", "--vanilla", "-e", "tryCatch(numeric(1e12), error = function(e) cat(conditionMessage(e)))"]
     status, output, _, sums = bench.run(command, "policy=auto")

@@ -343,7 +343,7 @@ class Page:
         return [title, "",
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
                 f"({parts}); *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
-                "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short.", "",
+                "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short (where collections are cheap it asks all the same).", "",
                 *table(["benchmark", "memory", "limit MB", "configuration", "rounds", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
                         "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows),
                 *self._price_of_swapping(scale)]

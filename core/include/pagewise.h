@@ -94,7 +94,7 @@ extern "C" {
     X(fallback_discard, "pages could not be given back")                                           \
     X(fallback_table, "our tables are full")                                                       \
     X(fallback_keeper, "background keeper could not be started: no timed decay")                   \
-    X(collections_asked, "collections asked of the runtime because memory was short")              \
+    X(collections_asked, "collections asked of the runtime: memory was short, or they were cheap") \
     X(collections_asked_bytes, "memory that these gave back")                                      \
     X(hugetlb_bytes, "pages of live blocks taken from the hugetlb pool")                           \
     X(fallback_hugetlb, "the hugetlb pool could not serve a block: other pages were used")         \

@@ -197,7 +197,7 @@ static void *vector_of_a_collector(size_t size) {
 
 static void make_garbage(bool seen) {
     pw_process.early =
-        (struct pw_early){.until = pw_os_thread_cpu_ns(), .running = 1000000000, .hopes = 1};
+        (struct pw_early){.until = pw_os_thread_cpu_ns(), .running = 1000000000, .vain_left = 1};
     pw_process.getrusage_works = true;
     collector_is_seen = seen;
     garbage = pw_allocate(200 << 20);
@@ -209,7 +209,7 @@ static void garbage_is_collected_before_r_would(void **state) {
     make_garbage(true);
     uint64_t before = asked(), seen = PW_READ(&pw_process.stats, collections_seen);
     uint64_t bytes = PW_READ(&pw_process.stats, collections_asked_bytes);
-    void *block = vector_of_a_collector(8 << 20);
+    void *block = vector_of_a_collector(100 << 20);
     assert_non_null(block);
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
@@ -227,6 +227,34 @@ static void an_end_that_was_not_seen_blocks_nobody(void **state) {
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
     assert_false(pw_process.early.asked);
+    pw_free(block);
+}
+
+// What was learnt is of the parent's clock; and a full collection writes to every object, which a
+// child shares with its parent until then.
+static void a_child_begins_anew(void **state) {
+    (void)state;
+    make_garbage(true);
+    pid_t child = fork();
+    if (child == 0) {
+        void *block = vector_of_a_collector(100 << 20);
+        CHECK(block && garbage);
+        CHECK(pw_process.early.vain_left == 0);
+        _exit(0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    pw_free(garbage);
+}
+
+static void so_do_other_options(void **state) {
+    (void)state;
+    make_garbage(true);
+    assert_null(pw_heap_switch_on("policy=auto,modules=all"));
+    void *block = vector_of_a_collector(100 << 20);
+    assert_non_null(garbage);
+    pw_free(garbage);
     pw_free(block);
 }
 
@@ -271,6 +299,8 @@ int main(void) {
         cmocka_unit_test(others_never_see_a_failure),
         cmocka_unit_test(garbage_is_collected_before_r_would),
         cmocka_unit_test(an_end_that_was_not_seen_blocks_nobody),
+        cmocka_unit_test(a_child_begins_anew),
+        cmocka_unit_test(so_do_other_options),
         cmocka_unit_test(where_it_is_off_or_blind_r_is_left_alone),
         cmocka_unit_test(room_is_what_the_machine_says),
     };

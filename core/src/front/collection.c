@@ -138,17 +138,14 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
         !pw_process_enter()) {
         return;
     }
-    bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes == small_bytes;
+    bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes_then == small_bytes;
     pw_process.allocated_since = 0;
-    pw_process.small_bytes = small_bytes;
-    if (!is_end && pw_process.options.early) {
-        pw_relief_collection_began();
-    }
+    pw_process.small_bytes_then = small_bytes;
     if (is_end) {
-        if (pw_process.options.early) {
-            pw_relief_collection_ended();
-        }
+        pw_relief_collection_ended();
         collect(threads_are_quiet());
+    } else {
+        pw_relief_collection_began();
     }
     pw_process_leave();
 }

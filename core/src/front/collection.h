@@ -9,8 +9,8 @@
 // Once every module is loaded: is this R?
 PW_API void pw_collection_find_runtime(void);
 
-// getrusage was called from `site`. `small_bytes`, of blocks that are not managed, is another
-// number than at the call before if such a block was allocated in between.
+// getrusage was called from `site`. `small_bytes` grows with each block that is not managed, and
+// begins anew now and then: where it is what it was at the call before, hardly any was allocated.
 PW_API void pw_collection_getrusage(const void *site, size_t small_bytes);
 
 // A managed block was released, or one of `size` bytes is about to be allocated for `site`: the

@@ -76,7 +76,9 @@ FAMILY_API void *FAMILY(malloc)(size_t size) {
             return block;
         }
     }
-    if (UNLIKELY(count_small(size)) && pw_relief_comes_first(size, SITE)) {
+    // A block that could not be ours was asked for above already.
+    if (UNLIKELY(count_small(size)) && size < pw_gate.threshold &&
+        pw_relief_comes_first(size, SITE)) {
         small_bytes = FOREIGN_STEP; // to see the second attempt
         return refuse();
     }

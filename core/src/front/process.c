@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "front/process.h"
 #include "front/general.h"
+#include "front/relief.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ static void notice_fork(void) {
     __atomic_store_n(&pw_process.quiet_threads, 0, __ATOMIC_RELAXED); // threads count themselves
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
+    pw_relief_forget();
 }
 
 static bool is_new_process(void) {
@@ -272,6 +274,7 @@ static bool change_options(struct pw_options *options) {
     }
     memcpy(options->statistics, pw_process.options.statistics, sizeof options->statistics);
     pw_process.options = *options;
+    pw_relief_forget();
     pw_stats_name(&pw_process.stats, pw_policy_name(options->policy));
     return true;
 }

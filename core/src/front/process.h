@@ -38,7 +38,7 @@ struct pw_process {
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
-    bool was_refused;      // R's last request, for a collection to come first
+    bool was_refused;      // its last request failed for a collection to come first
 
     struct pw_general general; // policy general
     pthread_key_t thread_end;  // of a thread with a cache
@@ -48,7 +48,7 @@ struct pw_process {
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t freed_since;     // managed blocks freed since the last collection end
     uint64_t allocated_since; // managed blocks allocated since the last getrusage
-    size_t small_bytes;       // of other blocks, as it was said then
+    size_t small_bytes_then;  // of other blocks, as it was said at that getrusage
     bool getrusage_works;     // the collector announces itself: no guessing from bursts
     unsigned quiet_threads;   // running threads known not to touch blocks by themselves
     bool keeper_runs;         // the thread that returns idle pages

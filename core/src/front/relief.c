@@ -51,16 +51,23 @@ static bool ask_when_short(uint64_t request) {
 
 static bool ask_early(uint64_t request) {
     struct pw_early *early = &pw_process.early;
-    return pw_process.options.early && pw_process.getrusage_works &&
+    const struct pw_options *options = &pw_process.options;
+    return options->early && options->collect != PW_COLLECT_BURST && pw_process.getrusage_works &&
            pw_early_is_due(early, live_pages() + request) &&
            pw_early_ask(early, live_pages(), pw_os_thread_cpu_ns());
 }
 
 void pw_relief_collection_began(void) {
+    if (!pw_process.options.early) {
+        return;
+    }
     pw_early_began(&pw_process.early, live_pages(), pw_os_thread_cpu_ns());
 }
 
 void pw_relief_collection_ended(void) {
+    if (!pw_process.options.early) {
+        return;
+    }
     bool asked = pw_process.early.asked;
     uint64_t freed = pw_early_ended(&pw_process.early, live_pages(), pw_os_thread_cpu_ns());
     if (asked) {
@@ -87,6 +94,11 @@ static bool ask(uint64_t request) {
     pw_process.was_refused = true;
     pw_process.allocated_since++; // the collection's start is not taken for an end
     return true;
+}
+
+void pw_relief_forget(void) {
+    pw_process.early = (struct pw_early){0};
+    pw_process.was_refused = false;
 }
 
 bool pw_relief_comes_first(size_t size, const void *site) {

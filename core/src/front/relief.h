@@ -4,10 +4,9 @@
 // they cost next to nothing (policy/early.h).
 //
 // R's allocator of vectors, Rf_allocVector3 in R's memory.c, has always collected garbage and tried
-// again when malloc fails ("cannot allocate vector" comes only after the second time): a full
+// again when malloc fails ("cannot allocate vector" comes only after the second time). So a
 // collection is asked for by a malloc that fails once, for that allocator and for nobody else. A
-// minor one is asked for by R_gc_torture, which makes R's next allocation begin one. A collection
-// may happen in any allocation of a vector: what R code computes does not change.
+// collection may happen in any allocation of a vector: what R code computes does not change.
 #ifndef PW_FRONT_RELIEF_H
 #define PW_FRONT_RELIEF_H
 
@@ -19,6 +18,9 @@ void pw_relief_find_allocator(void);
 // R's collector is at its start, at its end. With the process's lock.
 void pw_relief_collection_began(void);
 void pw_relief_collection_ended(void);
+
+// What was learnt of collections is of another process, or of other options.
+void pw_relief_forget(void);
 
 // Is a request for `size` bytes from `site` to fail, for a collection to come first? Never twice in
 // a row. Looks at memory only when the program has grown since the last collection.

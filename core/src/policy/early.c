@@ -5,7 +5,7 @@
 #define GARBAGE_PERCENT  50u             // of what the last full collections left
 #define LEAST_GARBAGE    (64 * MEGABYTE) // R itself begins with that
 #define MUCH_PART        4u              // of what was live before
-#define MOST_HOPES       3u
+#define MOST_IN_VAIN     3u              // in a row
 #define LOOK_STEP        (2 * MEGABYTE)
 #define COLLECTING_PART  8u // of the time of late: not asked where collections take more
 #define MILLISECOND      ((uint64_t)1000000)
@@ -16,13 +16,13 @@
 // What lives varies in the course of a computation, hence the higher one of two.
 static uint64_t ceiling(const struct pw_early *early) {
     uint64_t latest = early->floors[0], earlier = early->floors[1];
-    uint64_t floor = latest > earlier ? latest : earlier;
-    uint64_t part = floor * GARBAGE_PERCENT / 100;
-    return floor + (part > LEAST_GARBAGE ? part : LEAST_GARBAGE);
+    uint64_t lives = latest > earlier ? latest : earlier;
+    uint64_t part = lives * GARBAGE_PERCENT / 100;
+    return lives + (part > LEAST_GARBAGE ? part : LEAST_GARBAGE);
 }
 
 bool pw_early_is_due(struct pw_early *early, uint64_t live) {
-    if (early->asked || early->hopes == 0 || live <= ceiling(early) ||
+    if (early->asked || early->vain_left == 0 || live <= ceiling(early) ||
         live < early->looked_at + LOOK_STEP) {
         return false;
     }
@@ -35,16 +35,21 @@ static uint64_t since(uint64_t then, uint64_t now) {
     return now > then ? now - then : 0;
 }
 
-bool pw_early_ask(struct pw_early *early, uint64_t live, uint64_t now) {
-    uint64_t running = early->running + since(early->until, now);
-    early->asked = early->collecting + early->full_took <= running / COLLECTING_PART;
-    early->before = live;
-    return early->asked;
+void pw_early_began(struct pw_early *early, uint64_t live, uint64_t now) {
+    if (!early->asked) { // else it began where it was asked for
+        early->began = now ? now : 1;
+        early->began_with = live;
+    }
 }
 
-void pw_early_began(struct pw_early *early, uint64_t live, uint64_t now) {
-    early->began_with = live;
-    early->began = now ? now : 1;
+bool pw_early_ask(struct pw_early *early, uint64_t live, uint64_t now) {
+    uint64_t running = early->running + since(early->until, now);
+    if (early->collecting + early->full_took > running / COLLECTING_PART) {
+        return false;
+    }
+    pw_early_began(early, live, now);
+    early->asked = true;
+    return true;
 }
 
 // R tells by nothing but the time that it takes what kind of collection it was.
@@ -57,9 +62,9 @@ static bool was_full(const struct pw_early *early, uint64_t took) {
 static void judge(struct pw_early *early, uint64_t live) {
     bool found_much = early->began && live < early->began_with - early->began_with / MUCH_PART;
     if (found_much) {
-        early->hopes = MOST_HOPES;
-    } else if (early->asked && early->hopes > 0) {
-        early->hopes--;
+        early->vain_left = MOST_IN_VAIN;
+    } else if (early->asked && early->vain_left > 0) {
+        early->vain_left--;
     }
 }
 
@@ -75,9 +80,10 @@ static void count_time(struct pw_early *early, uint64_t took, uint64_t now) {
 }
 
 uint64_t pw_early_ended(struct pw_early *early, uint64_t live, uint64_t now) {
-    uint64_t took = early->began ? since(early->began, now) : 0;
-    took = took > LONGEST_BELIEVED ? LONGEST_BELIEVED : took;
-    uint64_t freed = early->asked && early->before > live ? early->before - live : 0;
+    bool was_seen = early->began != 0;
+    uint64_t took = was_seen ? since(early->began, now) : 0;
+    took = took > LONGEST_BELIEVED && !early->asked ? LONGEST_BELIEVED : took;
+    uint64_t freed = early->asked && early->began_with > live ? early->began_with - live : 0;
     if (was_full(early, took)) {
         early->floors[1] = early->floors[0];
         early->floors[0] = live;
@@ -85,8 +91,11 @@ uint64_t pw_early_ended(struct pw_early *early, uint64_t live, uint64_t now) {
     early->full_took = early->asked ? took : early->full_took;
     judge(early, live);
     count_time(early, took, now);
-    early->began = 0;
     early->asked = false;
+    early->began = 0;
+    if (!was_seen) { // it may have been the start of one for small objects alone
+        pw_early_began(early, live, now);
+    }
     early->looked_at = live;
     return freed;
 }

@@ -16,9 +16,8 @@
 struct pw_early {
     uint64_t floors[2];  // live memory after the last two full collections, the latest first
     uint64_t looked_at;  // live memory when one was last considered
-    uint64_t before;     // live memory when the one under way was asked for
     bool asked;          // one is under way
-    unsigned hopes;      // so many may be in vain
+    unsigned vain_left;  // so many more may be in vain
     uint64_t began;      // when the one under way began; 0: none is known to be
     uint64_t began_with; // and the live memory then
     uint64_t full_took;  // the last full one that was asked for

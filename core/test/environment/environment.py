@@ -479,10 +479,15 @@ def relief(bench):
     if early[3]["collections_asked_bytes"] < 100 << 20:
         raise Failure(f"not asked early: {early[3]}")
     # What cannot be had is asked for as well, and was not garbage.
-    command = ["Rscript", "--vanilla", "-e", "tryCatch(numeric(1e12), error = function(e) cat(conditionMessage(e)))"]
-    status, output, _, sums = bench.run(command, "policy=auto")
+    too_much = "tryCatch(numeric(1e12), error = function(e) cat(conditionMessage(e)))"
+    status, output, _, sums = bench.run(["Rscript", "--vanilla", "-e", too_much], "policy=auto")
     if status != 0 or not output.startswith(b"cannot allocate") or sums["collections_asked_bytes"] > 1 << 30:
         raise Failure(f"8 TB: {status} {output} {sums['collections_asked_bytes']}")
+    # Once for each vector, though the second attempt fails as well: after much garbage and some work it would be asked for.
+    worked = f"x <- numeric(6e7); rm(x); invisible(gc()); s <- 0; for (i in 1:1e8) s <- s + i; {too_much}; y <- numeric(1e5)"
+    sums = bench.run(["Rscript", "--vanilla", "-e", worked], "policy=auto,relieve=off")[3]
+    if sums["collections_asked"] != 1:
+        raise Failure(f"8 TB: R was asked {sums['collections_asked']} times for one vector")
 
 
 def swap(bench):

@@ -71,7 +71,9 @@ static void nothing_is_asked_for_where_there_was_no_garbage(void **state) {
     struct pw_early early = {0};
     collection_in_vain(&early, 10 * SECOND, 20 * MS, 200 * MEGABYTE);
     assert_false(asks(&early, 400 * MEGABYTE, 11 * SECOND)); // R is reading data
-    collection(&early, 12 * SECOND, 1 * MS, 200 * MEGABYTE);
+    collection(&early, 12 * SECOND, 1 * MS, 200 * MEGABYTE); // a minor one: it was young
+    assert_false(asks(&early, 400 * MEGABYTE, 12 * SECOND + 500 * MS));
+    collection(&early, 12 * SECOND + 600 * MS, 20 * MS, 200 * MEGABYTE);
     assert_true(asks(&early, 301 * MEGABYTE, 13 * SECOND));
     collection(&early, 13 * SECOND, 20 * MS, 280 * MEGABYTE);
     assert_true(asks(&early, 421 * MEGABYTE, 15 * SECOND));
@@ -80,7 +82,7 @@ static void nothing_is_asked_for_where_there_was_no_garbage(void **state) {
     assert_true(asks(&early, 601 * MEGABYTE, 18 * SECOND));
     collection(&early, 18 * SECOND, 20 * MS, 580 * MEGABYTE);
     assert_false(asks(&early, 900 * MEGABYTE, 20 * SECOND)); // three were in vain
-    collection(&early, 21 * SECOND, 1 * MS, 300 * MEGABYTE);
+    collection(&early, 21 * SECOND, 20 * MS, 300 * MEGABYTE);
     assert_true(asks(&early, 900 * MEGABYTE, 22 * SECOND));
 }
 

@@ -57,8 +57,8 @@ static bool was_full(const struct pw_early *early, uint64_t took) {
     return early->asked || took > (early->full_took ? early->full_took / 2 : FULL_AT_LEAST);
 }
 
-// R takes a full collection in vain as a reason to let its heap grow. So none is asked for until
-// R's own have found much, nor after some in a row that were in vain.
+// After a full collection. R takes one in vain as a reason to let its heap grow. So none is asked
+// for until R's own full ones have found much, nor after some in a row that were in vain.
 static void judge(struct pw_early *early, uint64_t live) {
     bool found_much = early->began && live < early->began_with - early->began_with / MUCH_PART;
     if (found_much) {
@@ -87,9 +87,9 @@ uint64_t pw_early_ended(struct pw_early *early, uint64_t live, uint64_t now) {
     if (was_full(early, took)) {
         early->floors[1] = early->floors[0];
         early->floors[0] = live;
+        judge(early, live);
     }
     early->full_took = early->asked ? took : early->full_took;
-    judge(early, live);
     count_time(early, took, now);
     early->asked = false;
     early->began = 0;

@@ -450,7 +450,7 @@ cat(s > 0, "\\n")
 
 
 # The same with work between the vectors, so that collections take little of the time.
-FEW = """set.seed(1); x <- numeric(6e7); rm(x); y <- runif(1e6); s <- 0
+FEW = """set.seed(1); x <- numeric(6e7); rm(x); invisible(gc()); y <- runif(1e6); s <- 0
 for (i in 1:40) s <- s + sum(sort(y * i))
 cat(format(s, digits = 15), sum(y), "\\n")
 """

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Collections that are asked of R: before more is taken than there is (policy/relief.h), and where
-// they cost next to nothing (policy/early.h).
+// they cost little (policy/early.h).
 //
 // R's allocator of vectors, Rf_allocVector3 in R's memory.c, has always collected garbage and tried
 // again when malloc fails ("cannot allocate vector" comes only after the second time). So a

@@ -30,7 +30,7 @@ bool pw_early_is_due(struct pw_early *early, uint64_t live) {
     return true;
 }
 
-// The clock of a fork's child begins again.
+// A clock may be behind: another thread's, that called getrusage.
 static uint64_t since(uint64_t then, uint64_t now) {
     return now > then ? now - then : 0;
 }

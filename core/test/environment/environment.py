@@ -456,6 +456,13 @@ cat(format(s, digits = 15), sum(y), "\\n")
 """
 
 
+# A finalizer that takes memory, due when R is asked for a collection: between the two attempts at a vector it would take the second one's place.
+FINALIZERS = """held <- NULL; plant <- function() { reg.finalizer(new.env(), function(e) held <<- numeric(2e5)); invisible() }
+for (i in 1:6) { plant(); x <- numeric(3e7); y <- numeric(6e7); rm(x, y) }
+cat(length(held), "\\n")
+"""
+
+
 def relief(bench):
     """R is made to collect its garbage before a limit kills it, and where that costs little."""
     if not shutil.which("Rscript"):
@@ -478,6 +485,9 @@ def relief(bench):
         raise Failure(f"early collections changed more than memory: {without} {early}")
     if early[3]["collections_asked_bytes"] < 100 << 20:
         raise Failure(f"not asked early: {early[3]}")
+    status, output, _, sums = bench.run(["Rscript", "--vanilla", "-e", FINALIZERS], "policy=auto,relieve=always")
+    if (status, output) != (0, b"200000 \n") or not sums["collections_asked"]:
+        raise Failure(f"a vector was lost to a finalizer's: {status} {output} {sums['collections_asked']}")
     # What cannot be had is asked for as well, and was not garbage.
     too_much = "tryCatch(numeric(1e12), error = function(e) cat(conditionMessage(e)))"
     status, output, _, sums = bench.run(["Rscript", "--vanilla", "-e", too_much], "policy=auto")

@@ -203,6 +203,85 @@ static void a_blas_that_allocates_starts_no_search(void **state) {
     pw_free(young);
 }
 
+#define MATRIX       ((size_t)32 << 20)
+#define MOST_VECTORS 2048
+
+static uint64_t reclaimed(void) {
+    return PW_READ(&pw_process.stats, zero_reclaimed_bytes);
+}
+
+// Make vectors that are too small to be searched for, until zeros are given back or there are
+// 512 MB. Returns the bytes of the vectors.
+static size_t fill_until_searched(void) {
+    enum { VECTOR = 256 << 10 };
+    static char *vectors[MOST_VECTORS];
+    uint64_t before = reclaimed();
+    size_t made = 0;
+    while (made < MOST_VECTORS && reclaimed() == before) {
+        vectors[made] = pw_allocate(VECTOR);
+        assert_non_null(vectors[made]);
+        memset(vectors[made++], 1, VECTOR);
+    }
+    for (size_t i = 0; i < made; i++) {
+        pw_free(vectors[i]);
+    }
+    return made * VECTOR;
+}
+
+static char *matrix_of_zeros(void) {
+    char *matrix = pw_allocate(MATRIX);
+    assert_non_null(matrix);
+    for (size_t at = 0; at < MATRIX; at += PW_PAGE) {
+        ((volatile char *)matrix)[at] = 0; // the program's own loop, which we do not see
+    }
+    return matrix;
+}
+
+// More was asked for once, and never written: by that, nothing here is a peak. By what is there,
+// it is, and small vectors make it.
+static void a_new_peak_of_what_is_there_starts_a_search(void **state) {
+    (void)state;
+    pw_free(pw_allocate((size_t)2 << 30));
+    pw_trim();
+    char *matrix = matrix_of_zeros();
+    uint64_t before = reclaimed();
+    fill_until_searched();
+    assert_true(reclaimed() - before > MATRIX / 10 * 9);
+    for (size_t at = 0; at < MATRIX; at++) {
+        assert_int_equal(matrix[at], 0);
+    }
+    pw_free(matrix);
+}
+
+static void below_it_nothing_is_searched(void **state) {
+    (void)state;
+    uint64_t highest = pw_process.highest_resident;
+    pw_process.highest_resident = UINT64_MAX / 2;
+    char *matrix = matrix_of_zeros();
+    assert_int_equal(fill_until_searched(), (size_t)MOST_VECTORS * (256 << 10));
+    pw_free(matrix);
+    pw_process.highest_resident = highest;
+}
+
+// What a search gave back was not needed: the next one comes as early.
+static void the_peak_does_not_creep(void **state) {
+    (void)state;
+    pw_trim();
+    uint64_t highest = 0;
+    for (size_t round = 0; round < 12; round++) {
+        char *matrix = matrix_of_zeros();
+        size_t some = ((size_t)3 << 20) + round * 700000; // the looks come at other moments
+        char *more = pw_allocate(some);
+        memset(more, 1, some);
+        fill_until_searched();
+        pw_free(more);
+        pw_free(matrix);
+        pw_trim();
+        highest = round == 1 ? pw_process.highest_resident : highest;
+    }
+    assert_true(pw_process.highest_resident <= highest + 512);
+}
+
 #define WRITTEN_PAGES 16384u
 
 static volatile char *written;
@@ -256,6 +335,9 @@ int main(void) {
         cmocka_unit_test(beside_another_thread_it_does_not),
         cmocka_unit_test(a_sole_owners_pages_are_given_back_all_the_same),
         cmocka_unit_test(what_was_given_back_is_not_warm),
+        cmocka_unit_test(a_new_peak_of_what_is_there_starts_a_search),
+        cmocka_unit_test(below_it_nothing_is_searched),
+        cmocka_unit_test(the_peak_does_not_creep),
         cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };

@@ -155,6 +155,35 @@ static void what_is_touched_beforehand_is_not_on_top_of_the_pool(void **state) {
     }
 }
 
+// A block that was never written makes no room for warm pages.
+static void what_was_never_written_is_no_reason_to_keep_more(void **state) {
+    (void)state;
+    enum { PIECES = 32 };
+    assert_null(pw_heap_switch_on("policy=auto,modules=all,decay=0,huge=off"));
+    pw_free(pw_allocate((size_t)2 << 30));
+    pw_trim();
+    char *pieces[PIECES];
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = pw_allocate(3 * MB);
+        memset(pieces[i], 1, 3 * MB);
+    }
+    pw_collection_ended();
+    if (!forget_peak()) {
+        skip();
+    }
+    size_t before = peak();
+    for (int i = 0; i < PIECES; i += 2) { // 48 MB, in pieces
+        pw_free(pieces[i]);
+    }
+    char *block = pw_allocate(66 * MB);
+    memset(block, 1, 66 * MB);
+    assert_true(peak() < before + 26 * MB); // 18 more than there was
+    pw_free(block);
+    for (int i = 1; i < PIECES; i += 2) {
+        pw_free(pieces[i]);
+    }
+}
+
 // The whole pages of 2 MB, of 8, that a written block still has after it was filled with zero.
 static int pages_after_zero(const char *options) {
     assert_null(pw_heap_switch_on(options));
@@ -194,6 +223,7 @@ int main(void) {
         cmocka_unit_test(locked_blocks_are_locked_at_any_price),
         cmocka_unit_test(only_what_r_will_fill_is_touched_beforehand),
         cmocka_unit_test(what_is_touched_beforehand_is_not_on_top_of_the_pool),
+        cmocka_unit_test(what_was_never_written_is_no_reason_to_keep_more),
         cmocka_unit_test(only_rs_large_pages_go_when_they_are_filled_with_zero),
         cmocka_unit_test(what_is_off_stays_off),
     };

@@ -660,18 +660,51 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
     return done;
 }
 
-void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
-    uint64_t live = arena->live_pages + arena->foreign_pages + fresh;
-    if (live > arena->highest_pages) {
-        arena->highest_pages = live;
+void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
+    // The program had most when the pool had least, be it between two looks.
+    uint64_t used = resident > arena->warm_low ? resident - arena->warm_low : 0;
+    if (used > arena->highest_used) {
+        arena->highest_used = used;
     }
-    uint64_t allowed = arena->highest_pages + arena->highest_pages * arena->slack_percent / 100 +
-                       ((size_t)1 << 20) / PW_PAGE;
-    if (arena->warm_pages > 0 && live + arena->warm_pages > allowed) {
-        uint64_t purged = pw_arena_purge(arena, live + arena->warm_pages - allowed);
+}
+
+// `pages`, warm ones among them, are to be hardly more than the `highest` that was needed.
+static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages) {
+    uint64_t allowed = highest + highest * arena->slack_percent / 100 + ((size_t)1 << 20) / PW_PAGE;
+    if (arena->warm_pages > 0 && pages > allowed) {
+        uint64_t purged = pw_arena_purge(arena, pages - allowed);
         if (purged) {
             PW_COUNT(arena->stats, purges, 1);
             PW_COUNT(arena->stats, purged_bytes, purged * PW_PAGE);
         }
     }
+}
+
+static void keep_live_rule(struct pw_arena *arena, uint64_t fresh) {
+    uint64_t live = arena->live_pages + arena->foreign_pages + fresh;
+    if (live > arena->highest_pages) {
+        arena->highest_pages = live;
+    }
+    keep_below(arena, arena->highest_pages, live + arena->warm_pages);
+}
+
+// Blocks that are live may never have been written, and zeros in them may have been given back.
+static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh) {
+    if (arena->warm_pages == 0 || arena->fresh_pages < arena->fresh_then + PW_ARENA_LOOK_PAGES) {
+        return;
+    }
+    arena->fresh_then = arena->fresh_pages;
+    uint64_t resident = pw_os_resident_pages();
+    if (resident > arena->warm_pages) { // known, and the pool counts none that never were
+        pw_arena_note_resident(arena, resident);
+        uint64_t used = resident - arena->warm_pages + fresh;
+        keep_below(arena, used > arena->highest_used ? used : arena->highest_used,
+                   resident + fresh);
+    }
+}
+
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
+    arena->fresh_pages += fresh;
+    keep_live_rule(arena, fresh);
+    keep_resident_rule(arena, fresh);
 }

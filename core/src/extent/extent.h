@@ -60,7 +60,9 @@ struct pw_extent {
     uint64_t born; // of a copy whose lifetime is counted: when it was made, ms
 };
 
-#define PW_ARENA_STEP_PAGES 4096u      // grows by 16 MB
+#define PW_ARENA_STEP_PAGES 4096u // grows by 16 MB
+// After so many fresh pages (8 MB) a look at what is there costs little against filling them.
+#define PW_ARENA_LOOK_PAGES 2048u
 #define PW_ARENA_STEPS      (1u << 16) // to 1 TB
 #define PW_EXTENT_CHUNK     1024u      // extents in one table chunk
 #define PW_EXTENT_CHUNKS    1024u      // at most about a million extents
@@ -104,6 +106,9 @@ struct pw_arena {
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
+    uint64_t highest_used; // the same of what was there besides warm pages
+    uint64_t fresh_pages;  // handed out without memory, in all
+    uint64_t fresh_then;   // of these, when what is there was last compared
     uint64_t slack_percent;
     bool has_huge;             // huge pages were advised somewhere
     uint32_t hugetlb_blocks;   // blocks with pages of the hugetlb pool
@@ -172,6 +177,9 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_
 
 // Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
+
+// So many pages of the process were seen to be there, warm ones among them.
+void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
 
 // May a step be taken that raises the number of mappings? Takes the reserve if it is not held. When
 // false, the reason has been counted.

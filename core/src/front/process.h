@@ -43,16 +43,18 @@ struct pw_process {
     struct pw_general general; // policy general
     pthread_key_t thread_end;  // of a thread with a cache
 
-    bool serves_r;            // the program is R, or has it as a library
-    size_t first_break;       // program break at the start
-    uint64_t last_trim_pages; // memory when the C library was last asked to trim
-    uint64_t freed_since;     // managed blocks freed since the last collection end
-    uint64_t allocated_since; // managed blocks allocated since the last getrusage
-    size_t small_bytes_then;  // of other blocks, as it was said at that getrusage
-    bool getrusage_works;     // the collector announces itself: no guessing from bursts
-    unsigned quiet_threads;   // running threads known not to touch blocks by themselves
-    bool keeper_runs;         // the thread that returns idle pages
-    bool keeper_failed;       // it could not be started: not tried again
+    bool serves_r;             // the program is R, or has it as a library
+    size_t first_break;        // program break at the start
+    uint64_t last_trim_pages;  // memory when the C library was last asked to trim
+    uint64_t highest_resident; // pages of the process, at a look
+    uint64_t fresh_then;       // the arena's fresh_pages at the last look
+    uint64_t freed_since;      // managed blocks freed since the last collection end
+    uint64_t allocated_since;  // managed blocks allocated since the last getrusage
+    size_t small_bytes_then;   // of other blocks, as it was said at that getrusage
+    bool getrusage_works;      // the collector announces itself: no guessing from bursts
+    unsigned quiet_threads;    // running threads known not to touch blocks by themselves
+    bool keeper_runs;          // the thread that returns idle pages
+    bool keeper_failed;        // it could not be started: not tried again
 };
 
 extern struct pw_process pw_process;

@@ -9,13 +9,13 @@
 #include <string.h>
 
 const char *const pw_os_site_names[PW_SITE_COUNT] = {
-    "map_new",     "map_blank",    "map_snapshot", "map_table",    "reserve",      "unmap",
-    "move",        "discard",      "advise_huge",  "file_create",  "file_size",    "file_stat",
-    "file_write",  "file_punch",   "statistics",   "pagemap_open", "pagemap_scan", "pagemap_read",
-    "fork_marker", "witness",      "threads",      "pressure",     "keeper",       "peek",
-    "room",        "spool_create", "spool_stat",   "spool_room",   "spool_map",    "spool_keep",
-    "protect",     "hugetlb",      "collapse",     "lock",         "file_seal",    "file_open",
-    "file_read",   "mmapcopy",
+    "map_new",     "map_blank",  "map_snapshot", "map_table",    "reserve",      "unmap",
+    "move",        "discard",    "advise_huge",  "file_create",  "file_size",    "file_stat",
+    "file_write",  "file_punch", "statistics",   "pagemap_open", "pagemap_scan", "pagemap_read",
+    "fork_marker", "witness",    "threads",      "resident",     "pressure",     "keeper",
+    "peek",        "room",       "spool_create", "spool_stat",   "spool_room",   "spool_map",
+    "spool_keep",  "protect",    "hugetlb",      "collapse",     "lock",         "file_seal",
+    "file_open",   "file_read",  "mmapcopy",
 };
 
 static struct {

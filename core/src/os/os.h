@@ -260,8 +260,9 @@ void pw_os_include_files_in_core(void);
 // doubt.
 bool pw_os_is_filtered(void);
 
-unsigned pw_os_thread_count(void); // 0: unknown
-uint64_t pw_os_now_ms(void);       // monotonic
+unsigned pw_os_thread_count(void);   // 0: unknown
+uint64_t pw_os_resident_pages(void); // of this process; 0: unknown. Opens a file
+uint64_t pw_os_now_ms(void);         // monotonic
 uint64_t pw_os_random(void);
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 uint64_t pw_os_boot_name(void); // differs between machines and between their restarts

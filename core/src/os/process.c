@@ -78,6 +78,18 @@ unsigned pw_os_thread_count(void) {
     return known && status.st_nlink > 2 ? (unsigned)status.st_nlink - 2 : 0;
 }
 
+uint64_t pw_os_resident_pages(void) {
+    int saved = errno;
+    char text[128];
+    unsigned long resident = 0;
+    // proc_pid_statm(5): the second number.
+    bool known = !PW_OS_FAULT(PW_SITE_RESIDENT) &&
+                 pw_os_read_text("/proc/self/statm", text, sizeof text) > 0 &&
+                 sscanf(text, "%*u %lu", &resident) == 1;
+    errno = saved;
+    return known ? resident : 0;
+}
+
 uint64_t pw_os_now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

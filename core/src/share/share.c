@@ -27,6 +27,7 @@ void pw_share_after_fork(struct pw_share *share) {
     // The parent's descriptor shows the parent's page tables. It is closed, not used.
     pw_os_close(&share->pagemap.file);
     pw_os_pagemap_open(&share->pagemap);
+    share->scan_missed = false;
     for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
         share->files[i].inherited = true;
     }
@@ -35,10 +36,10 @@ void pw_share_after_fork(struct pw_share *share) {
 static bool pagemap_usable(struct pw_share *share) {
     uint64_t unused;
     char *page = share->arena->base;
-    bool scanned = share->pagemap.scan;
     bool usable =
         pw_os_pagemap_count(&share->pagemap, page, page + PW_PAGE, PW_OS_PRIVATE_PAGES, &unused);
-    if (usable && scanned && !share->pagemap.scan) {
+    if (usable && !share->pagemap.scan && !share->scan_missed) { // a search may have found out
+        share->scan_missed = true;
         PW_COUNT(share->stats, fallback_pagemap_scan, 1);
     }
     return usable;

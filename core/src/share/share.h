@@ -50,6 +50,7 @@ struct pw_share {
     struct pw_arena *arena;
     struct pw_stats *stats;
     struct pw_os_pagemap pagemap;
+    bool scan_missed; // the table is read instead, and that was counted
     struct pw_snapshot_file files[PW_SHARE_EPOCHS];
     struct pw_snapshot *snapshots[PW_SNAPSHOT_CHUNKS];
     uint32_t snapshot_count, free_snapshot;
@@ -134,7 +135,8 @@ static inline void pw_share_count_collection(struct pw_share *share) {
 // in which nothing was found. Returns the bytes given back, as the next two do.
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
 
-// The same between collections, for blocks that have never been searched: long runs only.
+// The same between collections, for blocks of 1 MB and more that have never been searched: long
+// runs only.
 uint64_t pw_share_reclaim_young(struct pw_share *share);
 
 // Collection end: give back snapshot pages that nobody can read any more, because the only owner

@@ -7,6 +7,7 @@
 #include "share/snapshot.h"
 
 #define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
+#define YOUNG_PAGES 256u                   // smaller young blocks wait for the collection
 #define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
 
 // All 4,096 bytes zero? Most pages that are not show it in their first bytes.
@@ -119,7 +120,8 @@ uint64_t pw_share_reclaim_young(struct pw_share *share) {
     pw_os_signals_block(&signals);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young) {
+        if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
+            extent->pages >= YOUNG_PAGES) {
             uint64_t got = reclaim_extent(share, extent, YOUNG_RUN);
             reschedule(extent, share->collections, got);
             freed += got;

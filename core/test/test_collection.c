@@ -5,6 +5,7 @@
 #include "front/c_library.h"
 #include "front/collection.h"
 #include "front/process.h"
+#include "os/fault.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -282,6 +283,16 @@ static void the_peak_does_not_creep(void **state) {
     assert_true(pw_process.highest_resident <= highest + 512);
 }
 
+// A program whose collections are guessed may seem to have thousands in a second.
+static void collections_alone_do_not_ask_the_kernel(void **state) {
+    (void)state;
+    unsigned long before = pw_os_fault_calls(PW_SITE_RESIDENT);
+    for (int i = 0; i < 1000; i++) {
+        collect();
+    }
+    assert_true(pw_os_fault_calls(PW_SITE_RESIDENT) < before + 100);
+}
+
 #define WRITTEN_PAGES 16384u
 
 static volatile char *written;
@@ -338,6 +349,7 @@ int main(void) {
         cmocka_unit_test(a_new_peak_of_what_is_there_starts_a_search),
         cmocka_unit_test(below_it_nothing_is_searched),
         cmocka_unit_test(the_peak_does_not_creep),
+        cmocka_unit_test(collections_alone_do_not_ask_the_kernel),
         cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };

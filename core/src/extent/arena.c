@@ -614,11 +614,20 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
     return done;
 }
 
+void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
+    // The program had most when the pool had least, be it between two looks.
+    uint64_t used = resident > arena->warm_low ? resident - arena->warm_low : 0;
+    if (used > arena->highest_used) {
+        arena->highest_used = used;
+    }
+}
+
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
     uint32_t now = pw_arena_clock();
     if (now - arena->trimmed_at < SHORTEST_CYCLE) {
         return 0;
     }
+    pw_arena_note_resident(arena, pw_os_resident_pages()); // before its low mark is forgotten
     uint64_t unused = arena->warm_low;
     uint64_t done = unused >= SMALLEST_SURPLUS ? pw_arena_purge(arena, unused) : 0;
     arena->trimmed_at = now;
@@ -658,14 +667,6 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
     }
     PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
     return done;
-}
-
-void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
-    // The program had most when the pool had least, be it between two looks.
-    uint64_t used = resident > arena->warm_low ? resident - arena->warm_low : 0;
-    if (used > arena->highest_used) {
-        arena->highest_used = used;
-    }
 }
 
 // `pages`, warm ones among them, are to be hardly more than the `highest` that was needed.

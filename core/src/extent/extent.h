@@ -178,7 +178,7 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_
 // Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
 
-// So many pages of the process were seen to be there, warm ones among them.
+// So many pages of the process were seen to be there, warm ones among them. 0: not known.
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
 
 // May a step be taken that raises the number of mappings? Takes the reserve if it is not held. When

@@ -96,22 +96,6 @@ static bool threads_are_quiet(void) {
     return quiet;
 }
 
-// What the kernel says is there. What is live may be far more: zeros that were given back, copies
-// that share pages (each counts here as soon as it is read).
-static uint64_t resident_pages(void) {
-    const struct pw_arena *arena = &pw_process.arena;
-    uint64_t pages = pw_os_resident_pages();
-    return pages ? pages : arena->live_pages + arena->warm_pages + arena->foreign_pages;
-}
-
-static void note_resident(uint64_t resident) {
-    if (resident > pw_process.highest_resident) {
-        pw_process.highest_resident = resident;
-    }
-    pw_process.fresh_then = pw_process.arena.fresh_pages;
-    pw_arena_note_resident(&pw_process.arena, resident);
-}
-
 static uint64_t collect(bool quiet) {
     uint64_t freed = 0;
     PW_COUNT(&pw_process.stats, collections_seen, 1);
@@ -120,7 +104,6 @@ static uint64_t collect(bool quiet) {
         freed = pw_share_reclaim_zero(&pw_process.share, pw_process.options.zero == PW_ZERO_ALWAYS);
     }
     freed += pw_share_reclaim_sole(&pw_process.share);
-    note_resident(resident_pages());
     if (pw_process.options.decay_seconds > 0) {
         freed += pw_arena_trim_surplus(&pw_process.arena) * PW_PAGE;
     }
@@ -164,6 +147,22 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
         pw_relief_collection_began();
     }
     pw_process_leave();
+}
+
+// What the kernel says is there. What is live may be far more: zeros that were given back, copies
+// that share pages (each counts here as soon as it is read).
+static uint64_t resident_pages(void) {
+    const struct pw_arena *arena = &pw_process.arena;
+    uint64_t pages = pw_os_resident_pages();
+    return pages ? pages : arena->live_pages + arena->warm_pages + arena->foreign_pages;
+}
+
+static void note_resident(uint64_t resident) {
+    if (resident > pw_process.highest_resident) {
+        pw_process.highest_resident = resident;
+    }
+    pw_process.fresh_then = pw_process.arena.fresh_pages;
+    pw_arena_note_resident(&pw_process.arena, resident);
 }
 
 // Pages of a request that the pool will not have.

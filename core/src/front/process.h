@@ -46,7 +46,7 @@ struct pw_process {
     bool serves_r;             // the program is R, or has it as a library
     size_t first_break;        // program break at the start
     uint64_t last_trim_pages;  // memory when the C library was last asked to trim
-    uint64_t highest_resident; // pages of the process, at a look
+    uint64_t highest_resident; // most pages of the process at a look, less what a search found
     uint64_t fresh_then;       // the arena's fresh_pages at the last look
     uint64_t freed_since;      // managed blocks freed since the last collection end
     uint64_t allocated_since;  // managed blocks allocated since the last getrusage

@@ -27,7 +27,25 @@ static struct pw_early after_full_one(uint64_t live) {
 }
 
 static bool asks(struct pw_early *early, uint64_t live, uint64_t now) {
-    return pw_early_is_due(early, live) && pw_early_ask(early, live, now);
+    return pw_early_is_due(early, live, 0) && pw_early_ask(early, live, 0, now);
+}
+
+// Where the process would become larger than it ever was.
+static bool asks_at_peak(struct pw_early *early, uint64_t live, uint64_t request, uint64_t now) {
+    return pw_early_is_due(early, live, request) && !pw_early_ask(early, live, request, now) &&
+           pw_early_ask_at_peak(early, live, now);
+}
+
+// More than a second after the last of those below.
+static const uint64_t LATER = 60300 * (uint64_t)1000000;
+
+// R's own full ones take a fifth of the time, and find half of what was live to be garbage.
+static struct pw_early after_dear_ones(uint64_t live) {
+    struct pw_early early = {0};
+    for (uint64_t now = 50 * SECOND; now < 60 * SECOND; now += SECOND) {
+        collection(&early, now, 200 * MS, live);
+    }
+    return early;
 }
 
 static void garbage_is_half_of_what_lives(void **state) {
@@ -148,9 +166,9 @@ static void who_collects_much_is_left_alone(void **state) {
 static void the_clock_is_read_every_two_megabytes(void **state) {
     (void)state;
     struct pw_early early = after_full_one(200 * MEGABYTE);
-    assert_true(pw_early_is_due(&early, 301 * MEGABYTE));
-    assert_false(pw_early_is_due(&early, 302 * MEGABYTE));
-    assert_true(pw_early_is_due(&early, 303 * MEGABYTE));
+    assert_true(pw_early_is_due(&early, 301 * MEGABYTE, 0));
+    assert_false(pw_early_is_due(&early, 302 * MEGABYTE, 0));
+    assert_true(pw_early_is_due(&early, 303 * MEGABYTE, 0));
 }
 
 // R asks for the time at proc.time() as well: what then looks like a collection of an hour is none.
@@ -189,6 +207,173 @@ static void an_end_without_a_start_may_be_one(void **state) {
     assert_false(asks(&early, 301 * MEGABYTE, now)); // a fifth of the time
 }
 
+static void a_request_is_no_garbage_at_a_peak(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    assert_false(asks_at_peak(&early, 499 * MEGABYTE, 0, LATER));
+    assert_false(asks_at_peak(&early, 499 * MEGABYTE, 90 * MEGABYTE, LATER));
+    assert_true(asks_at_peak(&early, 501 * MEGABYTE, 92 * MEGABYTE, LATER));
+    assert_int_equal(collection(&early, LATER, 200 * MS, 300 * MEGABYTE), 201 * MEGABYTE);
+}
+
+static void a_small_program_may_have_a_new_peak(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(10 * MEGABYTE);
+    assert_false(asks_at_peak(&early, 73 * MEGABYTE, 0, LATER));
+    assert_true(asks_at_peak(&early, 76 * MEGABYTE, 0, LATER));
+}
+
+// Where collections are cheap more garbage is waited for: they are asked for at any time.
+static void the_cheap_rule_goes_first(void **state) {
+    (void)state;
+    struct pw_early early = after_full_one(400 * MEGABYTE);
+    assert_false(asks_at_peak(&early, 599 * MEGABYTE, 0, 60 * SECOND));
+    assert_true(asks(&early, 602 * MEGABYTE, 60 * SECOND));
+}
+
+// Right after a full one there is little that the next could find.
+static void two_at_peaks_are_apart(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    uint64_t last = 59 * SECOND + 200 * MS;
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, last + 990 * MS));
+    assert_true(asks_at_peak(&early, 602 * MEGABYTE, 0, last + 1010 * MS));
+    collection(&early, last + 1010 * MS, 200 * MS, 400 * MEGABYTE);
+    last += 1210 * MS;
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, last + 990 * MS));
+    assert_true(asks_at_peak(&early, 602 * MEGABYTE, 0, last + 1010 * MS));
+}
+
+// Who makes a full one ten times a second needs no more, however short they are.
+static void so_are_short_ones(void **state) {
+    (void)state;
+    struct pw_early early = {0};
+    uint64_t now = 50 * SECOND;
+    for (; now < 60 * SECOND; now += 100 * MS) {
+        collection(&early, now, 20 * MS, 400 * MEGABYTE);
+    }
+    uint64_t last = now - 80 * MS;
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, last + 190 * MS));
+    early.until = last + 490 * MS; // as if others had taken the time since
+    assert_false(asks_at_peak(&early, 602 * MEGABYTE, 0, last + 490 * MS));
+    assert_true(asks_at_peak(&early, 604 * MEGABYTE, 0, last + 510 * MS));
+}
+
+// A program that has lately only read data has made no garbage; one that has long computed may
+// have.
+static void while_data_are_read_nothing_is_asked_for(void **state) {
+    (void)state;
+    struct pw_early early = {0};
+    collection_in_vain(&early, 50 * SECOND, 200 * MS, 400 * MEGABYTE);
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, 51 * SECOND + 600 * MS));
+    assert_true(asks_at_peak(&early, 602 * MEGABYTE, 0, 51 * SECOND + 800 * MS));
+}
+
+// No full one was seen: nothing is known of what lives. So it is in a fork's child.
+static void before_the_first_full_one_nothing_is_asked_for(void **state) {
+    (void)state;
+    struct pw_early early = {0};
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, 100 * SECOND));
+    collection(&early, 100 * SECOND, 1 * MS, 600 * MEGABYTE);
+    assert_false(asks_at_peak(&early, 800 * MEGABYTE, 0, 110 * SECOND));
+}
+
+// A computation in folds has most alive once in each.
+static void at_a_peak_what_lives_is_looked_at_longer(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(600 * MEGABYTE);
+    for (uint64_t now = 60 * SECOND; now < 63 * SECOND; now += SECOND) {
+        collection(&early, now, 200 * MS, 400 * MEGABYTE);
+    }
+    assert_false(asks_at_peak(&early, 740 * MEGABYTE, 0, 63 * SECOND + 300 * MS));
+    collection(&early, 64 * SECOND, 200 * MS, 400 * MEGABYTE);
+    assert_true(asks_at_peak(&early, 740 * MEGABYTE, 0, 65 * SECOND + 300 * MS));
+}
+
+// With large packages those of the middle generation take 20 ms, and a full one 200.
+static void a_longer_one_tells_what_is_full(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    collection_in_vain(&early, 60 * SECOND, 40 * MS, 700 * MEGABYTE);
+    assert_int_equal(early.floors[0], 400 * MEGABYTE);
+    assert_true(asks_at_peak(&early, 703 * MEGABYTE, 0, 62 * SECOND));
+}
+
+// What took a second was none, but R's calls of getrusage elsewhere: it is forgotten.
+static void a_longer_one_is_forgotten(void **state) {
+    (void)state;
+    struct pw_early early = after_full_one(400 * MEGABYTE);
+    collection(&early, 20 * SECOND, 3600 * SECOND, 900 * MEGABYTE);
+    uint64_t now = 4000 * SECOND;
+    for (int i = 0; i < 200; i++, now += SECOND) {
+        collection(&early, now, 1 * MS, 900 * MEGABYTE);
+    }
+    collection(&early, now, 20 * MS, 300 * MEGABYTE);
+    assert_int_equal(early.floors[0], 300 * MEGABYTE);
+}
+
+// Each in vain doubles the garbage that the next one waits for; one of use halves it. The others
+// may still be asked for.
+static void peaks_in_vain_are_waited_out(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    assert_true(asks_at_peak(&early, 520 * MEGABYTE, 0, LATER));
+    collection(&early, LATER, 200 * MS, 400 * MEGABYTE);
+    assert_int_equal(early.vain_left, 3);
+    assert_false(asks_at_peak(&early, 660 * MEGABYTE, 0, 62 * SECOND));
+    assert_true(asks_at_peak(&early, 670 * MEGABYTE, 0, 62 * SECOND));
+    collection(&early, 62 * SECOND, 200 * MS, 400 * MEGABYTE);
+    assert_true(asks_at_peak(&early, 510 * MEGABYTE, 0, 64 * SECOND));
+}
+
+static void however_often_they_are_in_vain(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    for (uint64_t now = 1000 * SECOND, i = 0; i < 80; i++, now += 5 * SECOND) {
+        early.at_peak = early.asked = true;
+        collection(&early, now, 200 * MS, 400 * MEGABYTE);
+        early.at_peak = early.asked = true;
+        early.began_with = 400 * MEGABYTE;
+        early.began = now + SECOND;
+        pw_early_ended(&early, 400 * MEGABYTE, now + SECOND + 200 * MS);
+        early.at_peak = early.asked = true;
+        pw_early_unseen(&early, 400 * MEGABYTE, now + 2 * SECOND);
+    }
+    assert_int_equal(early.peaks_vain, 6);
+}
+
+// However many new peaks: of all the time, a twentieth is spent on them.
+static void peaks_stay_cheap(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    uint64_t now = 60 * SECOND, spent = 0;
+    for (int i = 0; i < 8000; i++, now += 20 * MS) {
+        if (asks_at_peak(&early, 700 * MEGABYTE, 0, now)) {
+            collection(&early, now, 300 * MS, 400 * MEGABYTE);
+            now += 300 * MS;
+            spent += 300 * MS;
+        } else if (i % 50 == 0) { // R collects as well, so that the cheap rule is not in force
+            collection(&early, now, 200 * MS, 400 * MEGABYTE);
+            now += 200 * MS;
+        }
+        early.looked_at = 0; // as if the program had grown
+    }
+    assert_in_range(spent, now / 25, now / 20);
+    assert_int_equal(early.peaks_spent, spent);
+}
+
+// R makes none while it converts a vector: nothing was learnt of what lives.
+static void one_that_was_not_made_says_nothing(void **state) {
+    (void)state;
+    struct pw_early early = after_dear_ones(400 * MEGABYTE);
+    assert_true(asks_at_peak(&early, 600 * MEGABYTE, 0, LATER));
+    assert_int_equal(pw_early_unseen(&early, 599 * MEGABYTE, LATER), MEGABYTE);
+    assert_false(early.asked);
+    assert_int_equal(early.floors[0], 400 * MEGABYTE);
+    assert_int_equal(early.peaks_vain, 1);
+    assert_int_equal(early.vain_left, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_is_half_of_what_lives),
@@ -205,6 +390,20 @@ int main(void) {
         cmocka_unit_test(nobody_collects_for_an_hour),
         cmocka_unit_test(a_childs_clock_is_behind),
         cmocka_unit_test(an_end_without_a_start_may_be_one),
+        cmocka_unit_test(a_request_is_no_garbage_at_a_peak),
+        cmocka_unit_test(a_small_program_may_have_a_new_peak),
+        cmocka_unit_test(the_cheap_rule_goes_first),
+        cmocka_unit_test(two_at_peaks_are_apart),
+        cmocka_unit_test(so_are_short_ones),
+        cmocka_unit_test(while_data_are_read_nothing_is_asked_for),
+        cmocka_unit_test(before_the_first_full_one_nothing_is_asked_for),
+        cmocka_unit_test(at_a_peak_what_lives_is_looked_at_longer),
+        cmocka_unit_test(a_longer_one_tells_what_is_full),
+        cmocka_unit_test(a_longer_one_is_forgotten),
+        cmocka_unit_test(peaks_in_vain_are_waited_out),
+        cmocka_unit_test(however_often_they_are_in_vain),
+        cmocka_unit_test(peaks_stay_cheap),
+        cmocka_unit_test(one_that_was_not_made_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,58 @@ static void garbage_is_collected_before_r_would(void **state) {
     pw_free(block);
 }
 
+// R's own collections take a third of the time: no more are asked for, but before a new peak.
+static void collections_are_dear(uint64_t highest_resident) {
+    make_garbage(true);
+    uint64_t now = pw_os_thread_cpu_ns();
+    while (now < 600000000) { // the last full one is so long ago
+        now = pw_os_thread_cpu_ns();
+    }
+    pw_process.early = (struct pw_early){.floors = {256, 256},
+                                         .last_full = 1,
+                                         .last_took = now / 100,
+                                         .full_took = now / 100,
+                                         .vain_left = 3,
+                                         .running = 900000000,
+                                         .collecting = 300000000,
+                                         .until = now};
+    pw_process.highest_resident = highest_resident;
+}
+
+static void before_a_new_peak_garbage_is_collected(void **state) {
+    (void)state;
+    collections_are_dear(0);
+    uint64_t before = asked();
+    void *block = vector_of_a_collector(100 << 20);
+    assert_null(garbage);
+    assert_int_equal(asked(), before + 1);
+    assert_true(pw_process.early.peaks_spent > 0);
+    pw_free(block);
+}
+
+static void below_the_peak_r_is_left_alone(void **state) {
+    (void)state;
+    collections_are_dear(UINT64_MAX / 2);
+    uint64_t before = asked();
+    void *block = vector_of_a_collector(100 << 20);
+    assert_non_null(garbage);
+    assert_int_equal(asked(), before);
+    pw_process.highest_resident = 0;
+    pw_free(garbage);
+    pw_free(block);
+}
+
+// The kernel may not say what is resident: then what is live and warm is compared.
+static void without_the_kernels_count_it_is_our_own(void **state) {
+    (void)state;
+    pw_os_fault_plan(PW_SITE_RESIDENT, EIO, 1, 1000);
+    collections_are_dear(0);
+    void *block = vector_of_a_collector(100 << 20);
+    pw_os_fault_clear();
+    assert_null(garbage);
+    pw_free(block);
+}
+
 static void an_end_that_was_not_seen_blocks_nobody(void **state) {
     (void)state;
     make_garbage(false);
@@ -227,6 +279,7 @@ static void an_end_that_was_not_seen_blocks_nobody(void **state) {
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
     assert_false(pw_process.early.asked);
+    assert_int_equal(pw_process.early.floors[0], 0); // it may not have been made
     pw_free(block);
 }
 
@@ -298,6 +351,9 @@ int main(void) {
         cmocka_unit_test(switched_off_nobody_is_asked),
         cmocka_unit_test(others_never_see_a_failure),
         cmocka_unit_test(garbage_is_collected_before_r_would),
+        cmocka_unit_test(before_a_new_peak_garbage_is_collected),
+        cmocka_unit_test(below_the_peak_r_is_left_alone),
+        cmocka_unit_test(without_the_kernels_count_it_is_our_own),
         cmocka_unit_test(an_end_that_was_not_seen_blocks_nobody),
         cmocka_unit_test(a_child_begins_anew),
         cmocka_unit_test(so_do_other_options),

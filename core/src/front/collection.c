@@ -9,6 +9,7 @@
 
 #include "front/collection.h"
 #include "front/module.h"
+#include "front/peak.h"
 #include "front/process.h"
 #include "front/relief.h"
 
@@ -149,28 +150,6 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
     pw_process_leave();
 }
 
-// What the kernel says is there. What is live may be far more: zeros that were given back, copies
-// that share pages (each counts here as soon as it is read).
-static uint64_t resident_pages(void) {
-    const struct pw_arena *arena = &pw_process.arena;
-    uint64_t pages = pw_os_resident_pages();
-    return pages ? pages : arena->live_pages + arena->warm_pages + arena->foreign_pages;
-}
-
-static void note_resident(uint64_t resident) {
-    if (resident > pw_process.highest_resident) {
-        pw_process.highest_resident = resident;
-    }
-    pw_process.fresh_then = pw_process.arena.fresh_pages;
-    pw_arena_note_resident(&pw_process.arena, resident);
-}
-
-// Pages of a request that the pool will not have.
-static uint64_t fresh_pages(size_t size) {
-    uint64_t pages = pw_pages_for(size), warm = pw_process.arena.warm_pages;
-    return pages > warm ? pages - warm : 0;
-}
-
 static bool is_time_to_look(uint64_t fresh) {
     return pw_process.arena.fresh_pages - pw_process.fresh_then + fresh >= PW_ARENA_LOOK_PAGES;
 }
@@ -178,12 +157,15 @@ static bool is_time_to_look(uint64_t fresh) {
 // A matrix of zeros that is filled later need not be there in full until the next collection, where
 // the process would become larger than it ever was.
 static void look_before_peak(uint64_t fresh) {
-    uint64_t resident = resident_pages(), freed = 0;
-    bool rises = resident + fresh > pw_process.highest_resident;
-    if (rises && pw_process.options.zero != PW_ZERO_OFF && threads_are_quiet()) {
+    uint64_t resident = pw_peak_resident(), freed = 0;
+    if (pw_peak_rises(resident, fresh) && pw_process.options.zero != PW_ZERO_OFF &&
+        threads_are_quiet()) {
         freed = pw_share_reclaim_young(&pw_process.share) / PW_PAGE;
     }
-    note_resident(resident > freed ? resident - freed : 0);
+    resident = resident > freed ? resident - freed : 0;
+    pw_peak_note(resident);
+    pw_arena_note_resident(&pw_process.arena, resident);
+    pw_process.fresh_then = pw_process.arena.fresh_pages;
 }
 
 void pw_collection_block_freed(void) {
@@ -195,14 +177,14 @@ void pw_collection_block_allocated(size_t size, const void *site) {
     bool guess = pw_process.options.collect == PW_COLLECT_BURST ||
                  (pw_process.options.collect == PW_COLLECT_AUTO && !pw_process.getrusage_works);
     bool ended = guess && pw_process.freed_since >= BURST_BLOCKS;
-    bool look = is_time_to_look(fresh_pages(size));
+    bool look = is_time_to_look(pw_peak_fresh_pages(size));
     // A BLAS may ask for memory while its threads write: they are quiet only while it does not run.
     if ((ended || look) && pw_module_is_safe(site) && !pw_module_is_quiet(site)) {
         if (ended) {
             collect(threads_are_quiet());
         }
         if (look) {
-            look_before_peak(fresh_pages(size));
+            look_before_peak(pw_peak_fresh_pages(size));
         }
     }
     pw_process.freed_since = guess ? 0 : pw_process.freed_since;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "front/relief.h"
+#include "front/peak.h"
 #include "front/process.h"
 
 #include <dlfcn.h>
@@ -47,14 +48,23 @@ static bool ask_when_short(uint64_t request) {
     return (is_short || always) && pw_relief_ask(relief, live_pages(), swap, pw_os_monotonic_ns());
 }
 
-// --- where collections are cheap ---------------------------------------------
+// --- where collections are cheap, or the process would become larger ---------------
 
-static bool ask_early(uint64_t request) {
-    struct pw_early *early = &pw_process.early;
+static bool may_ask_early(void) {
     const struct pw_options *options = &pw_process.options;
-    return options->early && options->collect != PW_COLLECT_BURST && pw_process.getrusage_works &&
-           pw_early_is_due(early, live_pages() + request) &&
-           pw_early_ask(early, live_pages(), pw_os_thread_cpu_ns());
+    return options->early && options->collect != PW_COLLECT_BURST && pw_process.getrusage_works;
+}
+
+static bool ask_early(size_t size) {
+    struct pw_early *early = &pw_process.early;
+    uint64_t live = live_pages(), request = pw_pages_for(size);
+    if (!may_ask_early() || !pw_early_is_due(early, live, request)) {
+        return false;
+    }
+    uint64_t now = pw_os_thread_cpu_ns();
+    return pw_early_ask(early, live, request, now) ||
+           (pw_peak_rises(pw_peak_resident(), pw_peak_fresh_pages(size)) &&
+            pw_early_ask_at_peak(early, live, now));
 }
 
 void pw_relief_collection_began(void) {
@@ -82,13 +92,13 @@ static void attempt_again(void) {
     if (pw_process.relief.asked_at != 0) {
         count_asked(pw_relief_ended(&pw_process.relief, live_pages(), pw_os_monotonic_ns()));
     }
-    if (pw_process.early.asked) { // its end was not seen
-        pw_relief_collection_ended();
+    if (pw_process.early.asked) {
+        count_asked(pw_early_unseen(&pw_process.early, live_pages(), pw_os_thread_cpu_ns()));
     }
 }
 
-static bool ask(uint64_t request) {
-    if (!ask_when_short(request) && !ask_early(request)) {
+static bool ask(size_t size) {
+    if (!ask_when_short(pw_pages_for(size)) && !ask_early(size)) {
         return false;
     }
     pw_process.was_refused = true;
@@ -111,7 +121,7 @@ bool pw_relief_comes_first(size_t size, const void *site) {
     if (pw_process.was_refused) {
         attempt_again();
     } else {
-        first = ask(pw_pages_for(size));
+        first = ask(size);
     }
     pw_process_leave();
     return first;

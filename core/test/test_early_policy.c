@@ -254,9 +254,9 @@ static void so_are_short_ones(void **state) {
     }
     uint64_t last = now - 80 * MS;
     assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, last + 190 * MS));
-    early.until = last + 490 * MS; // as if others had taken the time since
-    assert_false(asks_at_peak(&early, 602 * MEGABYTE, 0, last + 490 * MS));
-    assert_true(asks_at_peak(&early, 604 * MEGABYTE, 0, last + 510 * MS));
+    early.until = last + 890 * MS; // as if others had taken the time since
+    assert_false(asks_at_peak(&early, 602 * MEGABYTE, 0, last + 890 * MS));
+    assert_true(asks_at_peak(&early, 604 * MEGABYTE, 0, last + 910 * MS));
 }
 
 // A program that has lately only read data has made no garbage; one that has long computed may
@@ -265,8 +265,8 @@ static void while_data_are_read_nothing_is_asked_for(void **state) {
     (void)state;
     struct pw_early early = {0};
     collection_in_vain(&early, 50 * SECOND, 200 * MS, 400 * MEGABYTE);
-    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, 51 * SECOND + 600 * MS));
-    assert_true(asks_at_peak(&early, 602 * MEGABYTE, 0, 51 * SECOND + 800 * MS));
+    assert_false(asks_at_peak(&early, 600 * MEGABYTE, 0, 52 * SECOND + 600 * MS));
+    assert_true(asks_at_peak(&early, 602 * MEGABYTE, 0, 52 * SECOND + 800 * MS));
 }
 
 // No full one was seen: nothing is known of what lives. So it is in a fork's child.

@@ -20,8 +20,8 @@
 #define PEAK_GARBAGE_PART 5u  // of what is live
 #define PEAKS_PART        20u // of all time
 #define PEAK_APART        5u  // since the last full one, in times what it took
-#define APART_AT_LEAST    (500 * MILLISECOND)
-#define LONG_AGO          (1500 * MILLISECOND) // what R's last full one found says nothing now
+#define APART_AT_LEAST    (900 * MILLISECOND)
+#define LONG_AGO          (2500 * MILLISECOND) // what R's last full one found says nothing now
 #define MOST_PEAKS_VAIN   6u
 
 static uint64_t higher(uint64_t one, uint64_t other) {

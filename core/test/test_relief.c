@@ -220,10 +220,13 @@ static void garbage_is_collected_before_r_would(void **state) {
 }
 
 // R's own collections take a third of the time: no more are asked for, but before a new peak.
-static void collections_are_dear(uint64_t highest_resident) {
+static void collections_are_dear(uint64_t highest_resident, bool written) {
     make_garbage(true);
+    if (written) {
+        memset(garbage, 1, 200 << 20);
+    }
     uint64_t now = pw_os_thread_cpu_ns();
-    while (now < 1000000000) { // the last full one is so long ago
+    while (now < 1500000000) { // the last full one is so long ago
         now = pw_os_thread_cpu_ns();
     }
     pw_process.early = (struct pw_early){.floors = {256, 256},
@@ -231,15 +234,15 @@ static void collections_are_dear(uint64_t highest_resident) {
                                          .last_took = now / 100,
                                          .full_took = now / 100,
                                          .vain_left = 3,
-                                         .running = 900000000,
-                                         .collecting = 300000000,
+                                         .running = 1500000000,
+                                         .collecting = 500000000,
                                          .until = now};
     pw_process.highest_resident = highest_resident;
 }
 
 static void before_a_new_peak_garbage_is_collected(void **state) {
     (void)state;
-    collections_are_dear(0);
+    collections_are_dear(0, true);
     uint64_t before = asked();
     void *block = vector_of_a_collector(100 << 20);
     assert_null(garbage);
@@ -250,7 +253,7 @@ static void before_a_new_peak_garbage_is_collected(void **state) {
 
 static void below_the_peak_r_is_left_alone(void **state) {
     (void)state;
-    collections_are_dear(UINT64_MAX / 2);
+    collections_are_dear(UINT64_MAX / 2, true);
     uint64_t before = asked();
     void *block = vector_of_a_collector(100 << 20);
     assert_non_null(garbage);
@@ -260,11 +263,23 @@ static void below_the_peak_r_is_left_alone(void **state) {
     pw_free(block);
 }
 
+// Nothing of the garbage was ever written: to collect it would not make the process smaller.
+static void what_is_not_there_is_left_alone(void **state) {
+    (void)state;
+    collections_are_dear(0, false);
+    uint64_t before = asked();
+    void *block = vector_of_a_collector(100 << 20);
+    assert_non_null(garbage);
+    assert_int_equal(asked(), before);
+    pw_free(garbage);
+    pw_free(block);
+}
+
 // The kernel may not say what is resident: then what is live and warm is compared.
 static void without_the_kernels_count_it_is_our_own(void **state) {
     (void)state;
     pw_os_fault_plan(PW_SITE_RESIDENT, EIO, 1, 1000);
-    collections_are_dear(0);
+    collections_are_dear(0, true);
     void *block = vector_of_a_collector(100 << 20);
     pw_os_fault_clear();
     assert_null(garbage);
@@ -351,6 +366,7 @@ int main(void) {
         cmocka_unit_test(switched_off_nobody_is_asked),
         cmocka_unit_test(others_never_see_a_failure),
         cmocka_unit_test(garbage_is_collected_before_r_would),
+        cmocka_unit_test(what_is_not_there_is_left_alone), // before others write the same pages
         cmocka_unit_test(before_a_new_peak_garbage_is_collected),
         cmocka_unit_test(below_the_peak_r_is_left_alone),
         cmocka_unit_test(without_the_kernels_count_it_is_our_own),

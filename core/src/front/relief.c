@@ -55,6 +55,12 @@ static bool may_ask_early(void) {
     return options->early && options->collect != PW_COLLECT_BURST && pw_process.getrusage_works;
 }
 
+static bool ask_before_peak(size_t size, uint64_t live, uint64_t now) {
+    uint64_t resident = pw_peak_resident();
+    return pw_peak_rises(resident, pw_peak_fresh_pages(size)) &&
+           pw_early_ask_at_peak(&pw_process.early, live, resident, now);
+}
+
 static bool ask_early(size_t size) {
     struct pw_early *early = &pw_process.early;
     uint64_t live = live_pages(), request = pw_pages_for(size);
@@ -62,9 +68,7 @@ static bool ask_early(size_t size) {
         return false;
     }
     uint64_t now = pw_os_thread_cpu_ns();
-    return pw_early_ask(early, live, request, now) ||
-           (pw_peak_rises(pw_peak_resident(), pw_peak_fresh_pages(size)) &&
-            pw_early_ask_at_peak(early, live, now));
+    return pw_early_ask(early, live, request, now) || ask_before_peak(size, live, now);
 }
 
 void pw_relief_collection_began(void) {

@@ -17,15 +17,18 @@
 #define LONGEST_BELIEVED (1000 * MILLISECOND) // R asks for the time elsewhere, too
 
 // Before a new peak.
-#define PEAK_GARBAGE_PART 5u  // of what is live
-#define PEAKS_PART        20u // of all time
-#define PEAK_APART        5u  // since the last full one, in times what it took
-#define APART_AT_LEAST    (900 * MILLISECOND)
-#define LONG_AGO          (2500 * MILLISECOND) // what R's last full one found says nothing now
+#define PEAK_GARBAGE_PART 5u                   // of what is live
+#define PEAKS_PART        20u                  // of all time
+#define PEAK_APART        5u                   // since the last full one, in times what it took
+#define APART_AT_LEAST    (1400 * MILLISECOND) // else R's heap grows, where it grew of late
 #define MOST_PEAKS_VAIN   6u
 
 static uint64_t higher(uint64_t one, uint64_t other) {
     return one > other ? one : other;
+}
+
+static uint64_t lower(uint64_t one, uint64_t other) {
+    return one < other ? one : other;
 }
 
 // What lives varies in the course of a computation, hence the highest of the last full ones.
@@ -87,13 +90,13 @@ bool pw_early_ask(struct pw_early *early, uint64_t live, uint64_t request, uint6
            ask(early, live, now, false);
 }
 
-// Where the other rule is in force it is left to that one, which asks for more garbage.
-bool pw_early_ask_at_peak(struct pw_early *early, uint64_t live, uint64_t now) {
+// Where the other rule is in force it is left to that one, which asks for more garbage. Copies that
+// share their pages may all be garbage, and to free them would give back nothing.
+bool pw_early_ask_at_peak(struct pw_early *early, uint64_t live, uint64_t resident, uint64_t now) {
     uint64_t apart = since(early->last_full, now);
     bool in_force = early->vain_left > 0 && is_cheap(early, now);
-    bool likely = early->vain_left > 0 || apart >= LONG_AGO;
     bool affordable = early->peaks_spent + early->last_took <= now / PEAKS_PART;
-    return has_garbage_at_peak(early, live) && !in_force && likely && affordable &&
+    return has_garbage_at_peak(early, lower(live, resident)) && !in_force && affordable &&
            apart >= higher(PEAK_APART * early->last_took, APART_AT_LEAST) &&
            ask(early, live, now, true);
 }

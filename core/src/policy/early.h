@@ -41,8 +41,9 @@ bool pw_early_is_due(struct pw_early *early, uint64_t live, uint64_t request);
 // True: ask now, as it costs little. It is under way then.
 bool pw_early_ask(struct pw_early *early, uint64_t live, uint64_t request, uint64_t now);
 
-// The same, with the request a new peak of what is resident, where it does not cost so little.
-bool pw_early_ask_at_peak(struct pw_early *early, uint64_t live, uint64_t now);
+// The same, where it does not cost so little and the request will make a new peak of what is there.
+// No more garbage counts than `resident` pages hold.
+bool pw_early_ask_at_peak(struct pw_early *early, uint64_t live, uint64_t resident, uint64_t now);
 
 // There was none that could be seen, though it was asked for: `live` pages are there at `now`.
 // R makes none while it converts a vector (R_GCEnabled in its memory.c), or announces none, as

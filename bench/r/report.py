@@ -21,12 +21,12 @@ FIGURE_10 = ("glmnet", "gbm", "randomForest", "naiveBayes", "lssvm")
 FIGURE_10_FIRST = 4
 
 
-def write(store, path):
-    """Writes the page and its pictures; returns a line about it."""
+def write(store, path, library=None):
+    """Writes the page and its pictures, of a library by how its hash begins if one is given; returns a line about it."""
     folder = os.path.join(os.path.dirname(path), "r")
-    by_scale = {scale: Results(store, scale) for scale in ("small", "full")}
+    by_scale = {scale: Results(store, scale, library=library) for scale in ("small", "full")}
     if not by_scale["small"].runs and not by_scale["full"].runs:
-        tiny = Results(store, "tiny")
+        tiny = Results(store, "tiny", library=library)
         by_scale = {"tiny": tiny} if tiny.runs else by_scale
     page = Page(store, by_scale, folder)
     lines = page.lines()

@@ -29,10 +29,10 @@ MODEL_BOUNDS = {STRICTEST_CPU: None, f"{STRICTEST_CPU} by the least": min, f"{ST
 
 class Results:
     """The runs of one scale. A configuration's runs are of one library, on one machine: the newest library that has rounds
-    enough for a claim of every workload that any has; else the one with the most rounds, of equals the newest. All are by one
-    sampler, and each round is of one processor."""
+    enough for a claim of every workload that any has; else the one with the most rounds, of equals the newest; but first that
+    which was asked for by how its hash begins. All are by one sampler, and each round is of one processor."""
 
-    def __init__(self, store, scale, scripts=None):
+    def __init__(self, store, scale, scripts=None, library=None):
         self.store, self.scale = store, scale
         scripts = scripts or {name: workloads.script_hash(name) for name in WORKLOADS}
         runs = [record for record in store.of_kind("run", scale=scale)
@@ -45,7 +45,8 @@ class Results:
         self.library = {}
         for configuration in {record["configuration"] for record in runs if uses_library(record["configuration"])}:
             own = [record for record in runs if record["configuration"] == configuration]
-            self.library[configuration] = _newest_with_enough(own, ENOUGH_ROUNDS[scale]) or _most(own, lambda record: record["library"])
+            asked = _most([record for record in own if library and record["library"].startswith(library)], lambda record: record["library"])
+            self.library[configuration] = asked or _newest_with_enough(own, ENOUGH_ROUNDS[scale]) or _most(own, lambda record: record["library"])
         self.scripts = scripts
         self.runs = [record for record in runs if self._counts(record)]
         self.rounds = collections.defaultdict(dict)  # (workload, round): {configuration: record}

@@ -251,28 +251,27 @@ static void before_a_new_peak_garbage_is_collected(void **state) {
     pw_free(block);
 }
 
-static void below_the_peak_r_is_left_alone(void **state) {
-    (void)state;
-    collections_are_dear(UINT64_MAX / 2, true);
+static void r_is_left_alone(void) {
     uint64_t before = asked();
     void *block = vector_of_a_collector(100 << 20);
     assert_non_null(garbage);
     assert_int_equal(asked(), before);
-    pw_process.highest_resident = 0;
     pw_free(garbage);
     pw_free(block);
+}
+
+static void below_the_peak_r_is_left_alone(void **state) {
+    (void)state;
+    collections_are_dear(UINT64_MAX / 2, true);
+    r_is_left_alone();
+    pw_process.highest_resident = 0;
 }
 
 // Nothing of the garbage was ever written: to collect it would not make the process smaller.
 static void what_is_not_there_is_left_alone(void **state) {
     (void)state;
     collections_are_dear(0, false);
-    uint64_t before = asked();
-    void *block = vector_of_a_collector(100 << 20);
-    assert_non_null(garbage);
-    assert_int_equal(asked(), before);
-    pw_free(garbage);
-    pw_free(block);
+    r_is_left_alone();
 }
 
 // The kernel may not say what is resident: then what is live and warm is compared.

@@ -482,14 +482,45 @@ fn a_program_that_removes_the_folder_does_no_harm() {
     );
 }
 
-/// The real library, where it has been built.
-#[test]
-fn copies_of_an_r_vector_share_their_pages() {
+/// The real library, where it has been built and there is an R to run under it.
+fn library_for_r() -> Option<PathBuf> {
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
     let has_r = Command::new("Rscript").arg("--version").output().is_ok();
-    if !library.exists() || !has_r {
+    (library.exists() && has_r).then_some(library)
+}
+
+/// The README's example makes logical vectors of zeros at each new peak and drops them: to give their pages back
+/// would only make the next vector fault them in again.
+#[test]
+fn the_examples_pages_are_not_given_back_to_be_written_again() {
+    let Some(library) = library_for_r() else {
         return;
-    }
+    };
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/analysis.R");
+    let page_faults = |options: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("x.json");
+        let output = pagewise()
+            .args(["run", "--quiet", "--options", options, "--json"])
+            .args([&json, Path::new("--"), Path::new("Rscript"), &example])
+            .env("PAGEWISE_LIBRARY", &library)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        read_json(&json)["page_faults"]["minor"].as_f64().unwrap()
+    };
+    let (searched, not_searched) = (page_faults("zero=auto"), page_faults("zero=off"));
+    assert!(
+        searched < 1.3 * not_searched,
+        "{searched} page faults, {not_searched} without a search for zeros"
+    );
+}
+
+#[test]
+fn copies_of_an_r_vector_share_their_pages() {
+    let Some(library) = library_for_r() else {
+        return;
+    };
     let script = "x <- runif(5e6); l <- lapply(1:20, function(i) { y <- x; y[i] <- 0; y }); cat(sum(l[[20]]) > 0)";
     let run = |policy: &str| {
         let folder = tempfile::tempdir().unwrap();

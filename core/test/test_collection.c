@@ -238,6 +238,14 @@ static char *matrix_of_zeros(void) {
     return matrix;
 }
 
+// Long enough that to give its zeros back was worth it.
+static void live_on_and_free(char *matrix) {
+    for (int i = 0; i < 4; i++) {
+        collect();
+    }
+    pw_free(matrix);
+}
+
 // More was asked for once, and never written: by that, nothing here is a peak. By what is there,
 // it is, and small vectors make it.
 static void a_new_peak_of_what_is_there_starts_a_search(void **state) {
@@ -276,11 +284,26 @@ static void the_peak_does_not_creep(void **state) {
         memset(more, 1, some);
         fill_until_searched();
         pw_free(more);
-        pw_free(matrix);
+        live_on_and_free(matrix);
         pw_trim();
         highest = round == 1 ? pw_process.highest_resident : highest;
     }
     assert_true(pw_process.highest_resident <= highest + 512);
+}
+
+// R's logical vectors are mostly zeros, and gone with the next collection.
+static void what_is_freed_soon_is_searched_no_more(void **state) {
+    (void)state;
+    uint64_t first = reclaimed(), before = first;
+    for (int i = 0; i < 6; i++) {
+        pw_process.highest_resident = 0; // whatever is made, it is a new peak
+        before = reclaimed();
+        char *short_lived = matrix_of_zeros();
+        fill_until_searched();
+        pw_free(short_lived);
+    }
+    assert_true(before > first);
+    assert_int_equal(reclaimed(), before);
 }
 
 // A program whose collections are guessed may seem to have thousands in a second.
@@ -349,6 +372,7 @@ int main(void) {
         cmocka_unit_test(a_new_peak_of_what_is_there_starts_a_search),
         cmocka_unit_test(below_it_nothing_is_searched),
         cmocka_unit_test(the_peak_does_not_creep),
+        cmocka_unit_test(what_is_freed_soon_is_searched_no_more), // last of these: it is learnt
         cmocka_unit_test(collections_alone_do_not_ask_the_kernel),
         cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),

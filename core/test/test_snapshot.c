@@ -417,8 +417,10 @@ static void young_blocks_give_back_long_runs_only(void **state) {
     block_new(model, block, 300);
     block->extent->zero_young = true;
     block->extent->zero_wait = 4;
-    zero_range(model, block, 10, 31);  // a page short
-    zero_range(model, block, 100, 32); // long enough
+    zero_range(model, block, 10, 31);                           // a page short
+    zero_range(model, block, 100, 32);                          // long enough
+    assert_int_equal(pw_share_reclaim_young(&model->share), 0); // peaks are to leave it alone
+    block->extent->zero_at_peak = true;
     assert_int_equal(pw_share_reclaim_young(&model->share), 32 * PW_PAGE);
     assert_int_equal(pw_share_reclaim_young(&model->share), 0); // it is young no more
     check(model, block);
@@ -427,6 +429,25 @@ static void young_blocks_give_back_long_runs_only(void **state) {
     }
     assert_int_equal(reclaim_zero(model, false), 31 * PW_PAGE);
     check(model, block);
+    model_delete(model);
+}
+
+// A few more pages, found just before the block is freed, say nothing of the many before.
+static void most_of_the_pages_tell_when_they_were_given_back(void **state) {
+    (void)state;
+    struct model *model = model_new(13);
+    struct block *block = &model->blocks[0];
+    block_new(model, block, 300);
+    zero_range(model, block, 10, 100);
+    reclaim_zero(model, true);
+    uint32_t then = block->extent->zero_given_at;
+    zero_range(model, block, 200, 10);
+    reclaim_zero(model, true);
+    assert_int_equal(block->extent->zero_given, 110);
+    assert_int_equal(block->extent->zero_given_at, then);
+    zero_range(model, block, 10, 110);
+    reclaim_zero(model, true);
+    assert_int_equal(block->extent->zero_given_at, model->share.collections);
     model_delete(model);
 }
 
@@ -510,6 +531,7 @@ int main(void) {
         cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
         cmocka_unit_test(zero_reclaim_backs_off),
         cmocka_unit_test(young_blocks_give_back_long_runs_only),
+        cmocka_unit_test(most_of_the_pages_tell_when_they_were_given_back),
         cmocka_unit_test(random_steps_match_the_shadows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,10 +49,37 @@ static void sizes_without_zeros_are_searched_less_often(void **state) {
     assert_int_equal(pw_zero_wait(&learner, pages), shortest);
 }
 
+// At a peak there is no wait that could be longer: two blocks that were not worth it are enough,
+// and a third one is left to the collections, which tell when it has become so again.
+static void peaks_leave_alone_what_is_freed_soon(void **state) {
+    (void)state;
+    struct pw_zero_learner learner = {0};
+    assert_true(pw_zero_at_peak(&learner, pages));
+    pw_zero_report(&learner, pages, zeros, 0, zeros); // freed by the next collection
+    assert_true(pw_zero_at_peak(&learner, pages));
+    pw_zero_report(&learner, pages, zeros, 100, 0); // filled
+    assert_false(pw_zero_at_peak(&learner, pages));
+    assert_true(pw_zero_at_peak(&learner, pages + 1));
+    pw_zero_report(&learner, pages, zeros, 50, zeros);
+    assert_true(pw_zero_at_peak(&learner, pages));
+}
+
+// A search in vain costs next to nothing, and the next matrix may be one of zeros.
+static void peaks_search_what_had_no_zeros(void **state) {
+    (void)state;
+    struct pw_zero_learner learner = {0};
+    for (int i = 0; i < 1000; i++) {
+        pw_zero_report_nothing(&learner, pages);
+    }
+    assert_true(pw_zero_at_peak(&learner, pages));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wasted_work_makes_the_wait_longer),
         cmocka_unit_test(sizes_without_zeros_are_searched_less_often),
+        cmocka_unit_test(peaks_leave_alone_what_is_freed_soon),
+        cmocka_unit_test(peaks_search_what_had_no_zeros),
         cmocka_unit_test(the_wait_is_bounded_and_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ struct pw_extent {
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
     bool untouched;          // no page from warm_pages on has been handed out before
     bool zero_young;         // not searched for zero pages yet
+    bool zero_at_peak;       // may be searched before a new peak, while it is young
     uint16_t zero_wait;      // collections until its first full search
     uint8_t zero_backoff;    // log2 of the collections to skip before the next zero scan
     bool judged;             // the predictor has seen what became of this copy
@@ -40,7 +41,7 @@ struct pw_extent {
     uint32_t huge_pages;  // pages for which huge ones were advised, from its second page on
     uint32_t generation;  // changes whenever the extent becomes another one
     uint32_t zero_given;  // pages that zero reclaim has given back
-    uint32_t zero_given_at; // the last of them at this collection
+    uint32_t zero_given_at; // most of them at this collection
     uint32_t zero_due;      // collection at which the next zero scan is due
     uint32_t stamp;         // of a warm extent: when it was freed, in units of 256 ms
     union {

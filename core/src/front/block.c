@@ -184,6 +184,7 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
     extent->zero_backoff = 0;
     extent->zero_given = 0;
     extent->zero_young = true;
+    extent->zero_at_peak = pw_zero_at_peak(&pw_process.zero_learner, extent->pages);
     extent->zero_wait = (uint16_t)pw_zero_wait(&pw_process.zero_learner, extent->pages);
     extent->zero_due = pw_process.share.collections + pw_zero_first_wait(extent->zero_wait);
     extent->judged = false;

@@ -4,7 +4,6 @@
 #define MEGABYTE         ((uint64_t)256) // in pages
 #define GARBAGE_PERCENT  50u             // of what the last full collections left
 #define LEAST_GARBAGE    (64 * MEGABYTE) // R itself begins with that
-#define FLOORS           2u              // so many last ones are looked at
 #define MUCH_PART        4u              // of what was live before
 #define MOST_IN_VAIN     3u              // in a row
 #define LOOK_STEP        (2 * MEGABYTE)
@@ -31,17 +30,18 @@ static uint64_t lower(uint64_t one, uint64_t other) {
     return one < other ? one : other;
 }
 
-// What lives varies in the course of a computation, hence the highest of the last full ones.
-static uint64_t lives(const struct pw_early *early, unsigned last) {
+// What lives varies in the course of a computation, and one in folds has most alive once in each:
+// hence the highest of the last full ones.
+static uint64_t lives(const struct pw_early *early) {
     uint64_t most = 0;
-    for (unsigned i = 0; i < last; i++) {
+    for (unsigned i = 0; i < PW_EARLY_FLOORS; i++) {
         most = higher(most, early->floors[i]);
     }
     return most;
 }
 
 static bool has_garbage(const struct pw_early *early, uint64_t live, uint64_t request) {
-    uint64_t alive = lives(early, FLOORS);
+    uint64_t alive = lives(early);
     uint64_t least = higher(alive * GARBAGE_PERCENT / 100, LEAST_GARBAGE);
     return early->vain_left > 0 && live + request > alive + least;
 }
@@ -49,7 +49,7 @@ static bool has_garbage(const struct pw_early *early, uint64_t live, uint64_t re
 // The request does not count: it is no garbage, and here there is nothing to spare.
 static bool has_garbage_at_peak(const struct pw_early *early, uint64_t live) {
     uint64_t least = higher(live / PEAK_GARBAGE_PART, LEAST_GARBAGE) << early->peaks_vain;
-    return early->last_full && live > lives(early, PW_EARLY_FLOORS) + least;
+    return early->last_full && live > lives(early) + least;
 }
 
 bool pw_early_is_due(struct pw_early *early, uint64_t live, uint64_t request) {

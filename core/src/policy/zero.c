@@ -4,6 +4,7 @@
 #define SHORTEST_WAIT 4u
 #define HIGHEST_LEVEL 6
 #define FRUITLESS     4u // so many blocks searched in vain double the wait
+#define LEVEL_AT_PEAK 4  // from here on peaks leave blocks alone: two were not worth it
 #define WORTH_KEEPING 4u // collections for which pages must have stayed away
 
 static uint32_t slot(uint32_t pages) {
@@ -13,6 +14,10 @@ static uint32_t slot(uint32_t pages) {
 uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages) {
     unsigned level = learner->level[slot(pages)] + learner->fruitless[slot(pages)] / FRUITLESS;
     return SHORTEST_WAIT << (level > HIGHEST_LEVEL ? HIGHEST_LEVEL : level);
+}
+
+bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages) {
+    return learner->level[slot(pages)] < LEVEL_AT_PEAK;
 }
 
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,

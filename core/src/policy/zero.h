@@ -26,7 +26,11 @@ static inline uint32_t pw_zero_first_wait(uint32_t wait) {
     return wait / 4;
 }
 
-// A block of `pages` pages is freed. `given` pages were given back, the last ones `since`
+// May a new block be searched before a new peak, without any wait? Where blocks of its size are
+// freed by the next collections or filled at once, their zeros were given back for nothing.
+bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages);
+
+// A block of `pages` pages is freed. `given` pages were given back, most of them `since`
 // collections ago, and `absent` of the block's pages are still not backed. Returns whether that was
 // worth it.
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,

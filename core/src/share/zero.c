@@ -101,10 +101,11 @@ static bool is_due(const struct pw_extent *extent, uint32_t collections, bool al
 
 // When to look again: soon where something was found, else less and less often.
 static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t got) {
-    if (got) {
+    uint32_t pages = (uint32_t)(got / PW_PAGE);
+    if (pages) {
         extent->sparse = true;
-        extent->zero_given += (uint32_t)(got / PW_PAGE);
-        extent->zero_given_at = collections;
+        extent->zero_given_at = pages >= extent->zero_given ? collections : extent->zero_given_at;
+        extent->zero_given += pages;
         extent->zero_backoff = 0;
     } else if (!extent->zero_young && extent->zero_backoff < MAX_BACKOFF) {
         extent->zero_backoff++;
@@ -121,7 +122,7 @@ uint64_t pw_share_reclaim_young(struct pw_share *share) {
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
         if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
-            extent->pages >= YOUNG_PAGES) {
+            extent->zero_at_peak && extent->pages >= YOUNG_PAGES) {
             uint64_t got = reclaim_extent(share, extent, YOUNG_RUN);
             reschedule(extent, share->collections, got);
             freed += got;

@@ -417,12 +417,12 @@ static void young_blocks_give_back_long_runs_only(void **state) {
     block_new(model, block, 300);
     block->extent->zero_young = true;
     block->extent->zero_wait = 4;
-    zero_range(model, block, 10, 31);                           // a page short
-    zero_range(model, block, 100, 32);                          // long enough
-    assert_int_equal(pw_share_reclaim_young(&model->share), 0); // peaks are to leave it alone
+    zero_range(model, block, 10, 31);                                  // a page short
+    zero_range(model, block, 100, 32);                                 // long enough
+    assert_int_equal(pw_share_reclaim_young(&model->share, false), 0); // to be left alone
     block->extent->zero_at_peak = true;
-    assert_int_equal(pw_share_reclaim_young(&model->share), 32 * PW_PAGE);
-    assert_int_equal(pw_share_reclaim_young(&model->share), 0); // it is young no more
+    assert_int_equal(pw_share_reclaim_young(&model->share, false), 32 * PW_PAGE);
+    assert_int_equal(pw_share_reclaim_young(&model->share, true), 0); // it is young no more
     check(model, block);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(reclaim_zero(model, false), 0);

@@ -160,7 +160,8 @@ static void look_before_peak(uint64_t fresh) {
     uint64_t resident = pw_peak_resident(), freed = 0;
     if (pw_peak_rises(resident, fresh) && pw_process.options.zero != PW_ZERO_OFF &&
         threads_are_quiet()) {
-        freed = pw_share_reclaim_young(&pw_process.share) / PW_PAGE;
+        bool all = pw_zero_may_waste(&pw_process.zero_learner, pw_os_thread_cpu_ns());
+        freed = pw_share_reclaim_young(&pw_process.share, all) / PW_PAGE;
     }
     resident = resident > freed ? resident - freed : 0;
     pw_peak_note(resident);

@@ -7,6 +7,9 @@
 #define LEVEL_AT_PEAK 4  // from here on peaks leave blocks alone: two were not worth it
 #define WORTH_KEEPING 4u // collections for which pages must have stayed away
 
+#define FAULT_COST  UINT64_C(3000) // ns to give a page back and to have it again
+#define WASTED_PART 100u           // of all time
+
 static uint32_t slot(uint32_t pages) {
     return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;
 }
@@ -20,6 +23,10 @@ bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages) {
     return learner->level[slot(pages)] < LEVEL_AT_PEAK;
 }
 
+bool pw_zero_may_waste(const struct pw_zero_learner *learner, uint64_t now) {
+    return learner->wasted * FAULT_COST <= now / WASTED_PART;
+}
+
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
                     uint64_t absent) {
     uint8_t *level = &learner->level[slot(pages)];
@@ -28,6 +35,7 @@ bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t gi
     if (worth) {
         *level -= *level > 0;
     } else {
+        learner->wasted += given;
         *level = (uint8_t)(*level + 2 > HIGHEST_LEVEL ? HIGHEST_LEVEL : *level + 2);
     }
     return worth;

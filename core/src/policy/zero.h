@@ -15,6 +15,7 @@
 struct pw_zero_learner {
     uint8_t level[PW_ZERO_SIZES];     // log2 of the wait beyond the shortest one, by hashed size
     uint8_t fruitless[PW_ZERO_SIZES]; // blocks in a row in which nothing was found
+    uint64_t wasted;                  // pages given back that was not worth it
 };
 
 // Collections until all zero pages of a block are looked for.
@@ -29,6 +30,11 @@ static inline uint32_t pw_zero_first_wait(uint32_t wait) {
 // May a new block be searched before a new peak, without any wait? Where blocks of its size are
 // freed by the next collections or filled at once, their zeros were given back for nothing.
 bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages);
+
+// May other young blocks be searched then as well? A few large ones that are soon gone can be all
+// that the peak consists of: while what was wasted is little of the time. `now`: CPU time of the
+// thread, ns.
+bool pw_zero_may_waste(const struct pw_zero_learner *learner, uint64_t now);
 
 // A block of `pages` pages is freed. `given` pages were given back, most of them `since`
 // collections ago, and `absent` of the block's pages are still not backed. Returns whether that was

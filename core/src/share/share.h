@@ -135,9 +135,9 @@ static inline void pw_share_count_collection(struct pw_share *share) {
 // in which nothing was found. Returns the bytes given back, as the next two do.
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
 
-// The same between collections, for blocks of 1 MB and more that have never been searched and are
-// marked `zero_at_peak`: long runs only.
-uint64_t pw_share_reclaim_young(struct pw_share *share);
+// The same between collections, for blocks of 1 MB and more that have never been searched, `all` or
+// those marked `zero_at_peak`: long runs only.
+uint64_t pw_share_reclaim_young(struct pw_share *share, bool all);
 
 // Collection end: give back snapshot pages that nobody can read any more, because the only owner
 // has written them or, as a copy of a part, never had them.

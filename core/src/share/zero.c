@@ -115,14 +115,18 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
     extent->zero_young = false;
 }
 
-uint64_t pw_share_reclaim_young(struct pw_share *share) {
+static bool is_for_peaks(const struct pw_extent *extent, bool all) {
+    return extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
+           extent->pages >= YOUNG_PAGES && (all || extent->zero_at_peak);
+}
+
+uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
     uint64_t freed = 0;
     struct pw_os_signals signals;
     pw_os_signals_block(&signals);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
-            extent->zero_at_peak && extent->pages >= YOUNG_PAGES) {
+        if (is_for_peaks(extent, all)) {
             uint64_t got = reclaim_extent(share, extent, YOUNG_RUN);
             reschedule(extent, share->collections, got);
             freed += got;

@@ -432,6 +432,18 @@ static void young_blocks_give_back_long_runs_only(void **state) {
     model_delete(model);
 }
 
+static void all_young_blocks_are_searched_where_that_is_wanted(void **state) {
+    (void)state;
+    struct model *model = model_new(14);
+    struct block *block = &model->blocks[0];
+    block_new(model, block, 300);
+    block->extent->zero_young = true;
+    zero_range(model, block, 100, 32);
+    assert_int_equal(pw_share_reclaim_young(&model->share, true), 32 * PW_PAGE);
+    check(model, block);
+    model_delete(model);
+}
+
 // A few more pages, found just before the block is freed, say nothing of the many before.
 static void most_of_the_pages_tell_when_they_were_given_back(void **state) {
     (void)state;
@@ -531,6 +543,7 @@ int main(void) {
         cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
         cmocka_unit_test(zero_reclaim_backs_off),
         cmocka_unit_test(young_blocks_give_back_long_runs_only),
+        cmocka_unit_test(all_young_blocks_are_searched_where_that_is_wanted),
         cmocka_unit_test(most_of_the_pages_tell_when_they_were_given_back),
         cmocka_unit_test(random_steps_match_the_shadows),
     };

@@ -72,11 +72,22 @@ class Store:
         return [record for record in self.records if record["kind"] == kind
                 and all(record.get(key) == value for key, value in wanted.items())]
 
+    def setting_of(self, record):
+        """What rounds must have in common that one figure is made of: the versions, the kernel, the memory and the number of
+        cores. Not whose processors they are: a figure is made of ratios, each of two runs on the same one."""
+        facts = self.sessions.get(record["session"], {}).get("facts", {})
+        stays = {what: text for what, text in facts.items() if what not in ("Pagewise", "processor", "machine")}
+        return json.dumps({**stays, "size": facts.get("machine", "").partition(", ")[2]}, sort_keys=True)
+
     def machine_of(self, record):
         return self.sessions.get(record["session"], {}).get("machine_id", "unknown")
 
     def processor_of(self, record):
         return self.sessions.get(record["session"], {}).get("facts", {}).get("processor", "not told")
+
+    def make_of(self, record):
+        """Whose processors they are, of any generation."""
+        return self.sessions.get(record["session"], {}).get("facts", {}).get("machine", "not told").partition(", ")[0]
 
     def alike(self, one, other):
         """Measured on the same machine, with a processor of the same generation."""

@@ -82,7 +82,7 @@ class Page:
             "# R: the two papers' evaluations, reproduced", "",
             "Written by `make bench-r`; how it is measured is in [../reference/bench-r.md](../reference/bench-r.md), the programs are in `bench/r/workloads/`. "
             "*DLS* is page-sharing-dls14, *SAC* is mmapcopy-sac16. Ratios are to plain R in the same rounds, with 95 % "
-            "intervals over paired rounds (of fewer than ten, Student's t, which is wide); below 1 is better. *A/A* is plain R to plain R: what differs there is noise.", "",
+            "intervals over paired rounds, each on one processor (of fewer than ten, Student's t, which is wide); below 1 is better. *A/A* is plain R to plain R: what differs there is noise.", "",
             f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.", "",
         ]
         for scale, results in self.by_scale.items():
@@ -219,7 +219,21 @@ class Page:
                 *table(["benchmark", "baseline", "data", "peak", "peak above", "average", "average above"], rows),
                 "Geometric means over the benchmarks measured (their number in brackets):", "",
                 *table(["configuration", "benchmarks", "peak", "peak above", "average", "average above", "CPU",
-                        f"CPU at {cost_model.STRICTEST} us"], means)]
+                        f"CPU at {cost_model.STRICTEST} us"], means),
+                *self._by_make(results)]
+
+    @staticmethod
+    def _by_make(results):
+        """Whether what was measured on one make of processor holds on another one."""
+        rows = []
+        for make, own in results.by_make().items():
+            cells = [own.geometric_mean(one, measure) for one, measure in (
+                (TREATED, "peak above"), (TREATED, "average above"), (TREATED, "cpu"), (CONTROL, "cpu"), (TREATED, STRICTEST_CPU))]
+            counts = sorted({own.ratio(name, TREATED, "peak").rounds for name in own.workloads if own.ratio(name, TREATED, "peak")})
+            rows.append([make, f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} of {cells[0][1]} benchmarks",
+                         *(interval(cell[0]) for cell in cells)])
+        return ["The same of `auto`, by whose processors the rounds were on:", "",
+                *table(["processors", "rounds", "peak above", "average above", "CPU", "A/A, CPU", f"CPU at {cost_model.STRICTEST} us"], rows)] if rows else []
 
     # SAC'16, figures 1 and 2
 
@@ -451,8 +465,10 @@ class Page:
             dates = sorted(run["when"][:10] for run in results.runs)
             loads = [run["load"] for run in results.runs]
             missed = sum(run["missed_samples"] for run in results.runs)
-            processors = collections.Counter(self.store.processor_of(runs[PLAIN]) for runs in results.rounds.values() if {PLAIN, TREATED} <= runs.keys())
-            rows = [(what, text) for what, text in facts.items() if what != "processor"]
+            processors = collections.Counter(", ".join((self.store.make_of(runs[PLAIN]), self.store.processor_of(runs[PLAIN])))
+                                             for runs in results.rounds.values() if {PLAIN, TREATED} <= runs.keys())
+            machines = dict.fromkeys(session["facts"].get("machine", "not told") for session in used)
+            rows = [("machine", "; ".join(machines)), *((what, text) for what, text in facts.items() if what not in ("processor", "machine"))]
             rows += [("rounds of a benchmark with `auto`, by processor", "; ".join(f"{name}: {count}" for name, count in processors.most_common()))]
             for key in ("touch_us", "copy_us", "huge_us", "write_us", "call_us"):
                 values = [session["costs"][key] for session in used if session.get("costs")]

@@ -28,18 +28,19 @@ MODEL_BOUNDS = {STRICTEST_CPU: None, f"{STRICTEST_CPU} by the least": min, f"{ST
 
 
 class Results:
-    """The runs of one scale. A configuration's runs are of one library, on one machine: the newest library that has rounds
+    """The runs of one scale. A configuration's runs are of one library, in one setting: the newest library that has rounds
     enough for a claim of every workload that any has; else the one with the most rounds, of equals the newest; but first that
-    which was asked for by how its hash begins. All are by one sampler, and each round is of one processor."""
+    which was asked for by how its hash begins. All are by one sampler, and each round is of one processor: of one `make`
+    where that is given."""
 
-    def __init__(self, store, scale, scripts=None, library=None):
-        self.store, self.scale = store, scale
+    def __init__(self, store, scale, scripts=None, library=None, make=None):
+        self.store, self.scale, self.asked = store, scale, library
         scripts = scripts or {name: workloads.script_hash(name) for name in WORKLOADS}
         runs = [record for record in store.of_kind("run", scale=scale)
                 if record["workload"] in scripts and record["script"] == scripts[record["workload"]]]
         self.outdated = len(store.of_kind("run", scale=scale)) - len(runs)
-        self.machine = _most(runs, store.machine_of)
-        runs = [record for record in runs if store.machine_of(record) == self.machine]
+        self.setting = _most(runs, store.setting_of)
+        runs = [record for record in runs if store.setting_of(record) == self.setting]
         sampler = _most(runs, lambda record: record["sampler"])  # without root it is another one, which counts shared pages otherwise
         runs = [record for record in runs if record["sampler"] == sampler]
         self.library = {}
@@ -48,7 +49,7 @@ class Results:
             asked = _most([record for record in own if library and record["library"].startswith(library)], lambda record: record["library"])
             self.library[configuration] = asked or _newest_with_enough(own, ENOUGH_ROUNDS[scale]) or _most(own, lambda record: record["library"])
         self.scripts = scripts
-        self.runs = [record for record in runs if self._counts(record)]
+        self.runs = [record for record in runs if self._counts(record) and make in (None, store.make_of(record))]
         self.rounds = collections.defaultdict(dict)  # (workload, round): {configuration: record}
         self.baselines = collections.defaultdict(list)
         for record in self.runs:
@@ -69,6 +70,11 @@ class Results:
     def of(self, workload, configuration, beside=PLAIN):
         """A configuration's runs that have a run of `beside` in their round."""
         return [pair[0] for pair in self.pairs(workload, configuration, beside)]
+
+    def by_make(self):
+        """{whose processors: the Results of the rounds on those}, where `auto` was measured on several."""
+        makes = dict.fromkeys(self.store.make_of(record) for record in self.runs if record["configuration"] == TREATED)
+        return {make: Results(self.store, self.scale, self.scripts, self.asked, make) for make in makes} if len(makes) > 1 else {}
 
     def shown(self, workload, configuration):
         """The runs whose absolute figures the page shows. Plain R's are those beside `auto`'s: other rounds may be of another
@@ -137,13 +143,13 @@ class Results:
         runs += [(record, "failed") for record in self.store.of_kind("failed", scale=self.scale, workload=workload, memory=None)]
         return sorted({(record["configuration"], what) for record, what in runs if record["script"] == self.scripts[workload]
                        and record["library"] in (None, self.library.get(record["configuration"], record["library"]))
-                       and self.store.machine_of(record) == self.machine})
+                       and self.store.setting_of(record) == self.setting})
 
     def curves(self, workload):
         """Memory over time: (plain's, auto's, mark). The newest of one round: of the library that counts, else of another one
         (" †"); where there is no such round, the newest of each (" *"). None where there are none."""
         known = [record for record in self.store.of_kind("curve", scale=self.scale, workload=workload)
-                 if record["script"] == self.scripts[workload] and self.store.machine_of(record) == self.machine]
+                 if record["script"] == self.scripts[workload] and self.store.setting_of(record) == self.setting]
         plain, treated = ([record for record in known if record["configuration"] == one] for one in (PLAIN, TREATED))
         pairs = [(one, other) for one in plain for other in treated if one.get("round") and one["round"] == other.get("round")]
         own = self.library.get(TREATED)

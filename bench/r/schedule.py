@@ -23,12 +23,12 @@ class Plan:
         self.failed = set()
 
     def records(self, workload):
-        """Runs that count: of this script, this library where it matters, on such a machine."""
-        machine = self.store.sessions[self.session]["machine_id"]
+        """Runs that count: of this script, this library where it matters, in such a setting."""
+        setting = self.store.setting_of({"session": self.session})
         return [record for record in self.store.of_kind("run", scale=self.scale, workload=workload)
                 if record["script"] == self.versions["script"][workload]
                 and record["library"] in (None, self.versions["library"])
-                and self.store.machine_of(record) == machine]
+                and self.store.setting_of(record) == setting]
 
     def output_differs(self, record):
         """From those of such a processor: on another one a BLAS computes other digits, plain R's too."""

@@ -450,7 +450,7 @@ cat(s > 0, "\\n")
 
 
 # What a full collection is, is told by its time alone, and of a bare R it takes no longer than a minor one may: 8 ms on a fast processor.
-MANY_OBJECTS = "objects <- as.list(1:2e6)"
+MANY_OBJECTS = "objects <- as.list(1:3e5)"
 
 
 # The same with work between the vectors, so that collections take little of the time.
@@ -498,7 +498,7 @@ def relief(bench):
     if status != 0 or not output.startswith(b"cannot allocate") or sums["collections_asked_bytes"] > 1 << 30:
         raise Failure(f"8 TB: {status} {output} {sums['collections_asked_bytes']}")
     # Once for each vector, though the second attempt fails as well: after much garbage and some work it would be asked for.
-    worked = f"{MANY_OBJECTS}; x <- numeric(6e7); rm(x); invisible(gc()); s <- 0; for (i in 1:1e8) s <- s + i; {too_much}; y <- numeric(1e5)"
+    worked = f"{MANY_OBJECTS}; x <- numeric(6e7); rm(x); invisible(gc()); s <- 0; for (i in 1:2e8) s <- s + i; {too_much}; y <- numeric(1e5)"
     sums = bench.run(["Rscript", "--vanilla", "-e", worked], "policy=auto,relieve=off")[3]
     if sums["collections_asked"] != 1:
         raise Failure(f"8 TB: R was asked {sums['collections_asked']} times for one vector")

@@ -229,8 +229,8 @@ class Page:
         for make, own in results.by_make().items():
             cells = [own.geometric_mean(one, measure) for one, measure in (
                 (TREATED, "peak above"), (TREATED, "average above"), (TREATED, "cpu"), (CONTROL, "cpu"), (TREATED, STRICTEST_CPU))]
-            counts = sorted({own.ratio(name, TREATED, "peak").rounds for name in own.workloads if own.ratio(name, TREATED, "peak")})
-            rows.append([make, f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} of {cells[0][1]} benchmarks",
+            counts = {len(own.pairs(name, TREATED)) for name in own.workloads} - {0}
+            rows.append([make, f"{_span(counts)} of {cells[0][1]} benchmarks",
                          *(interval(cell[0]) for cell in cells)])
         return ["The same of `auto`, by whose processors the rounds were on:", "",
                 *table(["processors", "rounds", "peak above", "average above", "CPU", "A/A, CPU", f"CPU at {cost_model.STRICTEST} us"], rows)] if rows else []
@@ -478,8 +478,7 @@ class Page:
                 runs = [run for run in results.runs if run["configuration"] == configuration]
                 commits = ", ".join(sorted({run["commit"] for run in runs}))
                 rounds = {len(results.pairs(name, configuration)) for name in results.workloads} - {0}
-                range_of = " to ".join(str(count) for count in sorted({min(rounds), max(rounds)})) if rounds else "no"
-                rows.append((configuration, f"commit {commits}, library {library}, {range_of} rounds a benchmark"))
+                rows.append((configuration, f"commit {commits}, library {library}, {_span(rounds)} rounds a benchmark"))
             rows += self._where_besides(scale, results)
             rows += [("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
                      ("load average before a run", f"{min(loads):.2f} to {max(loads):.2f}"),
@@ -499,6 +498,10 @@ class Page:
                 rows.append((f"table 5, {workload}", _build(runs) + f", {len({run['round'] for run in runs})} rounds"))
         calls = [record for record in self.store.of_kind("calls", scale=scale) if record["library"] and record["library"] == results.library.get(record["configuration"])]
         return rows + ([("system calls", _build(calls))] if calls else [])
+
+
+def _span(counts):
+    return " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "no"
 
 
 def _from_to(plain, treated):

@@ -49,7 +49,8 @@ class Results:
             asked = _most([record for record in own if library and record["library"].startswith(library)], lambda record: record["library"])
             self.library[configuration] = asked or _newest_with_enough(own, ENOUGH_ROUNDS[scale]) or _most(own, lambda record: record["library"])
         self.scripts = scripts
-        self.runs = [record for record in runs if self._counts(record) and make in (None, store.make_of(record))]
+        self.runs = [record for record in runs if self._counts(record)
+                     and (make in (None, store.make_of(record)) or record["configuration"] == BASELINE)]  # measured once, on any make
         self.rounds = collections.defaultdict(dict)  # (workload, round): {configuration: record}
         self.baselines = collections.defaultdict(list)
         for record in self.runs:

@@ -449,7 +449,7 @@ cat(s > 0, "\\n")
 """
 
 
-# What a full collection is, is told by its time alone, and of a bare R it takes no longer than a minor one may: 8 ms on a fast processor.
+# What a full collection is, is told by its time alone, and of a bare R it takes no longer than a minor one may: less than 10 ms on a fast processor.
 MANY_OBJECTS = "objects <- as.list(1:3e5)"
 
 

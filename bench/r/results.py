@@ -135,6 +135,17 @@ class Results:
         runs = self.shown(workload, configuration)
         return mean([field(record) for record in runs]) if runs else None
 
+    def outside_the_kernel(self, bare_touch=math.inf):
+        """The part of plain R's CPU time that is not the kernel's, which nobody gets below who saves page faults alone: geometric
+        mean, as measured or where a page's first touch costs so many us. None where that was not calibrated."""
+        parts = []
+        for name in self.workloads:
+            runs = self.shown(name, PLAIN)
+            totals = [record["cpu_seconds"] if bare_touch == math.inf else cost_model.modelled_cpu(record, self._costs(record), bare_touch) for record in runs]
+            if runs:
+                parts.append(mean([(record["cpu_seconds"] - record["system_seconds"]) / total for record, total in zip(runs, totals)]))
+        return math.exp(mean([math.log(part) for part in parts])) if parts and all(part > 0 for part in parts) else None
+
     def statistic(self, workload, configuration, name):
         return self.mean_of(workload, configuration, lambda record: (record.get("statistics") or {}).get(name, 0))
 

@@ -48,13 +48,17 @@ def is_swapped_to(path):
         return any(line.split()[:1] == [os.path.realpath(path)] for line in file)
 
 
+def need_root():
+    if os.geteuid() != 0:
+        raise Unavailable("a swap file needs root: sudo make bench-r PART=table5")
+
+
 class SwapFile:
     def __init__(self, path=os.path.join(ROOT, "build/bench/swapfile"), size=SWAP_BYTES):
         self.path, self.size = path, size
 
     def __enter__(self):
-        if os.geteuid() != 0:
-            raise Unavailable("a swap file needs root: sudo make bench-r PART=table5")
+        need_root()
         self._remove()
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         try:

@@ -123,6 +123,9 @@ static size_t peak(void) {
 }
 
 static bool forget_peak(void) {
+#ifdef __SANITIZE_THREAD__
+    return false; // TSan's shadow of what is written is in the peak, at four times its size
+#endif
     FILE *file = fopen("/proc/self/clear_refs", "w");
     bool done = file && fputs("5", file) >= 0;
     return file && fclose(file) == 0 && done;

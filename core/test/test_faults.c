@@ -402,6 +402,22 @@ static void fail_within_a_publish(void) {
     }
 }
 
+// A call that did a part of its work and then failed.
+static void fail_half_way(void) {
+    static const struct site move = {PW_SITE_MOVE, MOVE, {ENOMEM}},
+                             punch = {PW_SITE_FILE_PUNCH, DISCARD, {EIO}},
+                             discard = {PW_SITE_DISCARD, DISCARD, {EINVAL}},
+                             snapshot = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}};
+    const struct site *stopping[] = {&move, &punch, &discard, &snapshot};
+    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++) {
+        run((struct plan){stopping[i], NULL, -1, 1, 1, 0, NULL});
+        for (unsigned long first = 1; first < 20; first += first) {
+            run((struct plan){stopping[i], NULL, -1, first, 0, 0, NULL});
+            run((struct plan){stopping[i], NULL, -1, first, 3, 0, NULL});
+        }
+    }
+}
+
 static void short_writes(void) {
     static const struct site write = {PW_SITE_FILE_WRITE, WRITE, {ENOSPC}};
     run((struct plan){&write, NULL, -1, 1, 0, 0, NULL});
@@ -474,6 +490,7 @@ int main(int count, char **arguments) {
         }
     }
     if (!only && !brief) {
+        fail_half_way();
         short_writes();
         fail_within_a_publish();
         fail_pairs();

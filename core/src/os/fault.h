@@ -54,7 +54,8 @@ enum pw_os_site {
 extern const char *const pw_os_site_names[PW_SITE_COUNT];
 
 // Which call fails: the `first`-th call (from 1) of `site` and then every `period`-th one (0: only
-// that one, 1: all later ones), with `error`. A negative error makes a write stop half-way.
+// that one, 1: all later ones), with `error`. A negative error makes a call that may stop half-way
+// do so: a write goes on from there, others fail having done a part of their work.
 void pw_os_fault_plan(enum pw_os_site site, int error, unsigned long first, unsigned long period);
 void pw_os_fault_clear(void);
 unsigned long pw_os_fault_calls(enum pw_os_site site);

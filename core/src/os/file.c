@@ -122,10 +122,12 @@ bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {
 }
 
 bool pw_os_punch(int fd, uint64_t offset, size_t size) {
-    int saved = errno;
-    bool done =
-        !PW_OS_FAULT(PW_SITE_FILE_PUNCH) &&
-        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0;
+    const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    int saved = errno, fault = PW_OS_FAULT(PW_SITE_FILE_PUNCH);
+    if (fault < 0) {
+        fallocate(fd, mode, (off_t)offset, (off_t)((size / 2 & ~(PW_PAGE - 1)) + PW_PAGE));
+    }
+    bool done = !fault && fallocate(fd, mode, (off_t)offset, (off_t)size) == 0;
     errno = saved;
     return done;
 }

@@ -4,12 +4,16 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <gnu/lib-names.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -167,20 +171,90 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     return got == MAP_FAILED ? NULL : got;
 }
 
+// Where the mapping that contains `address` ends; 0: not known. (procmap_query in linux/fs.h of Linux
+// 6.11; Debian 12's headers are older than its kernels.)
+static uintptr_t mapping_end(const void *address) {
+    struct {
+        uint64_t size, flags, address, start, end, rest[5];
+        uint32_t name_size, build_id_size;
+        uint64_t name, build_id;
+    } query = {.size = sizeof query, .address = (uintptr_t)address};
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    bool known = fd >= 0 && ioctl(fd, _IOWR('f', 17, query), &query) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return known ? (uintptr_t)query.end : 0;
+}
+
+// Before Linux 6.17 mremap refuses a range of several mappings.
+static bool mremap_is_whole(void) {
+    struct utsname kernel;
+    unsigned major = 0, minor = 0;
+    return uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+           (major < 6 || (major == 6 && minor < 17));
+}
+
+// How much of [from, from + size) one call moves as a whole: what lies in one mapping. 0: not known.
+static size_t part_to_move(const char *from, size_t size) {
+    uintptr_t end = mapping_end(from);
+    if (!end) {
+        return mremap_is_whole() ? size : 0;
+    }
+    return end - (uintptr_t)from < size ? end - (uintptr_t)from : size;
+}
+
+// Mapping by mapping. Returns how many bytes were moved, from the start on.
+static size_t move_parts(char *from, size_t size, char *to) {
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    size_t done = 0;
+    while (done < size) {
+        size_t part = part_to_move(from + done, size - done);
+        if (!part || mremap(from + done, part, part, flags, to + done) != to + done) {
+            break;
+        }
+        done += part;
+    }
+    return done;
+}
+
+static size_t move_with_fault(char *from, size_t size, char *to, int fault) {
+    size_t whole = size / 2 & ~(PW_PAGE - 1);
+    size_t done = fault < 0 ? move_parts(from, whole, to) : 0;
+    munmap(to + done, size - done); // as such a kernel would
+    return done;
+}
+
+static bool is_blank(const char *page) {
+    static const char blank[PW_PAGE];
+    return memcmp(page, blank, PW_PAGE) == 0;
+}
+
+// What was moved lies in `to` alone, and `from` reads zero there.
+static void copy_back(char *from, size_t size, char *to) {
+    for (size_t done = 0; done < size; done += PW_PAGE) {
+        if (!is_blank(to + done)) {
+            pw_os_copy(from + done, to + done, PW_PAGE);
+        }
+    }
+}
+
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
-    if (PW_OS_FAULT(PW_SITE_MOVE)) {
-        munmap(to, size); // as such a kernel would
-        errno = saved;
-        return false;
+    int fault = PW_OS_FAULT(PW_SITE_MOVE);
+    size_t done = fault ? move_with_fault(from, size, to, fault) : move_parts(from, size, to);
+    if (done < size) {
+        copy_back(from, done, to);
     }
-    void *got = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
     errno = saved;
-    return got == to;
+    return done == size;
 }
 
 static bool advise(void *address, size_t size, int advice, int fault) {
     int saved = errno;
+    if (fault < 0) {
+        madvise(address, size / 2 & ~(PW_PAGE - 1), advice);
+    }
     bool done = !fault && madvise(address, size, advice) == 0;
     errno = saved;
     return done;

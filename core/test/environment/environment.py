@@ -225,6 +225,13 @@ def map_count_none(bench):
             raise Failure(f"{need}: {sums['fallback_map']} mappings failed, {sums['copies_shared']} copies were shared")
 
 
+def map_count_grow(bench):
+    """realloc keeps the contents where the kernel moves some of a block's mappings and refuses the next."""
+    few_mappings_allowed()
+    for options in (LAZY, "policy=auto", ALWAYS, LAZY + ",huge=always,huge-min=1M"):
+        bench.work("mappings-grow", counters=["blocks_allocated"], every_options=(options,))
+
+
 def many_copies(bench):
     few_mappings_allowed()
     bench.work("many-copies", counters=["fallback_map_count"], every_options=(ALWAYS, PAPERS))
@@ -764,6 +771,7 @@ CASES = {
     "map-count": map_count,
     "map-count-later": map_count_later,
     "map-count-none": map_count_none,
+    "map-count-grow": map_count_grow,
     "many-copies": many_copies,
     "denied": denied,
     "mmapcopy": mmapcopy,

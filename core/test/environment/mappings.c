@@ -144,6 +144,36 @@ static int case_mappings_none(char **arguments) {
     return 0;
 }
 
+// A block that grows is moved, mapping by mapping, and the kernel may refuse a later one of them.
+static int grow_with_few_left(int left) {
+    size_t size = 9 * MEGABYTE + MEGABYTE / 2, larger = 2 * size + MEGABYTE;
+    unsigned char *block = malloc(size);
+    CHECK(block != NULL);
+    fill(block, size, 7);
+    uint64_t before = sum(block, size);
+    char *area = take_mappings((size_t)left / 2);
+    int protection = PROT_READ;
+    if (left % 2) {
+        mmap(NULL, PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    unsigned char *grown = realloc(block, larger);
+    give_mappings_back(area);
+    return sum(grown ? grown : block, size) == before ? 0 : 1;
+}
+
+static int case_mappings_grow(char **arguments) {
+    (void)arguments;
+    for (int left = 0; left < 16; left++) {
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(grow_with_few_left(left));
+        }
+        wait_well(child);
+        printf("%d mappings left: contents kept\n", left);
+    }
+    return 0;
+}
+
 // --- many needed --------------------------------------------------------------
 
 // More copies of one block than mappings are allowed.
@@ -173,6 +203,7 @@ const struct program_case mapping_cases[] = {
     {"mappings-later", case_mappings_later},
     {"mappings-small", case_mappings_small},
     {"mappings-none", case_mappings_none},
+    {"mappings-grow", case_mappings_grow},
     {"many-copies", case_many_copies},
     {NULL, NULL},
 };

@@ -89,7 +89,7 @@ extern "C" {
     X(fallback_pagemap_scan, "PAGEMAP_SCAN missing: the slower /proc/self/pagemap read instead")   \
     X(fallback_epochs, "sharing paused: too many fork epochs are still in use")                    \
     X(fallback_descriptor, "our descriptor was closed or reused by the program")                   \
-    X(fallback_threads, "zero reclaim skipped: other threads run and cannot be held off")          \
+    X(fallback_threads, "publishing or zero reclaim left out: others may be writing to memory")    \
     X(fallback_move, "pages could not be moved between addresses")                                 \
     X(fallback_discard, "pages could not be given back")                                           \
     X(fallback_table, "our tables are full")                                                       \
@@ -323,8 +323,9 @@ PW_API uint64_t pw_shared_private(const struct pw_shared_part *part, const void 
 // Write the processes that have it open, at most `room`; returns how many there are.
 PW_API size_t pw_shared_holders(const struct pw_shared *shared, uint32_t *pids, size_t room);
 
-// To be called by a thread of the caller's own that never touches blocks, when it begins and before
-// it ends: it then does not stop zero reclaim, which other threads do.
+// To be called by a thread of the caller's own when it begins and before it ends, if it blocks all
+// signals and writes to no block of ours, and to none that malloc gives: copies are then shared and
+// zeros given back beside it, as beside no other thread.
 PW_API void pw_quiet_thread_began(void);
 PW_API void pw_quiet_thread_ends(void);
 

@@ -72,7 +72,7 @@ static void nor_after_small_blocks_alone(void **state) {
 
 static bool keeper_works(void) {
     for (int i = 0; i < 2000; i++) {
-        if (__atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST) == 1) {
+        if (__atomic_load_n(&pw_process.quiet.own, __ATOMIC_SEQ_CST) == 1) {
             return true;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

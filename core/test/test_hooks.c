@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pagewise.h>
 #include <pthread.h>
+#include <semaphore.h>
 
 struct module {
     void *(*allocate)(size_t);
@@ -210,6 +211,66 @@ static void *keep_allocating(void *argument) {
     return NULL;
 }
 
+// --- beside threads -----------------------------------------------------------
+
+static sem_t may_end;
+
+static void *wait_to_end(void *unused) {
+    while (sem_wait(&may_end) != 0) {}
+    return unused;
+}
+
+// Does a copy of a vector that was just written share its pages?
+static bool publishes(const struct module *r) {
+    struct pw_statistics before = {0}, after = {0};
+    void *source = r->allocate(8 * MB), *copy = r->allocate(8 * MB);
+    memset(source, 1, 8 * MB);
+    pw_statistics_read(&before, sizeof before);
+    r->copy(copy, source, 8 * MB);
+    pw_statistics_read(&after, sizeof after);
+    r->release(source);
+    r->release(copy);
+    return after.publishes > before.publishes;
+}
+
+static bool publishes_soon(const struct module *r) {
+    for (int i = 0; i < 1000; i++) { // the kernel counts a thread for a moment after its end
+        if (publishes(r)) {
+            return true;
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+// Threads of a pool are told by who starts them, and threads that nobody knows stop publishing,
+// whether they were there before the switch or came later.
+static void beside_a_thread_that_is_not_known_nothing_is_published(void **state) {
+    (void)state;
+    struct module r = load("libR.so");
+    void *pool = dlopen(path_to("../pools/libgomp.so"), RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(pool);
+    int (*pool_start)(pthread_t *, void *(*)(void *)) =
+        (int (*)(pthread_t *, void *(*)(void *)))dlsym(pool, "pool_start");
+    pthread_t unknown, known;
+    sem_init(&may_end, 0, 0);
+    assert_int_equal(pthread_create(&unknown, NULL, wait_to_end, NULL), 0);
+    assert_true(pw_switch_on("policy=share,modules=all,decay=0", NULL));
+    assert_false(publishes(&r));
+    sem_post(&may_end);
+    pthread_join(unknown, NULL);
+    assert_true(publishes_soon(&r));
+    assert_int_equal(pool_start(&known, wait_to_end), 0);
+    assert_true(publishes_soon(&r));
+    assert_int_equal(pthread_create(&unknown, NULL, wait_to_end, NULL), 0);
+    assert_false(publishes(&r));
+    sem_post(&may_end);
+    sem_post(&may_end);
+    pthread_join(unknown, NULL);
+    pthread_join(known, NULL);
+    pw_switch_off();
+}
+
 static void it_is_switched_while_threads_work(void **state) {
     pthread_t threads[2];
     (void)state;
@@ -309,6 +370,7 @@ int main(int count, char **words) {
         cmocka_unit_test(read_only_tables_are_read_only_again),
         cmocka_unit_test(blocks_outlive_the_switch),
         cmocka_unit_test(others_may_release_and_resize_our_blocks),
+        cmocka_unit_test(beside_a_thread_that_is_not_known_nothing_is_published),
         cmocka_unit_test(it_is_switched_while_threads_work),
         cmocka_unit_test(children_can_switch_as_well),
         cmocka_unit_test(large_pages_survive_forks),

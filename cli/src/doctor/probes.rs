@@ -9,7 +9,7 @@ use crate::measure::page_map;
 use crate::statistics_block::Statistics;
 
 pub fn findings() -> Vec<Finding> {
-    vec![scan(), frame_numbers(), memory_file(), write_faults()]
+    vec![scan(), frame_numbers(), memory_file()]
 }
 
 /// Found, and loaded into a program that does nothing; and what it found there.
@@ -107,21 +107,6 @@ fn memory_file() -> Finding {
     // SAFETY: the descriptor was opened just now and nobody else knows it.
     unsafe { libc::close(file) };
     Finding::new("memfd_create", State::Good, "works", why)
-}
-
-fn write_faults() -> Finding {
-    let why = "finds writes that race with sharing; not needed by most programs";
-    const USER_MODE_ONLY: libc::c_int = 1;
-    // SAFETY: no pointers are passed.
-    let file = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) };
-    if file < 0 {
-        let found = format!("denied: {}", io::Error::last_os_error());
-        return Finding::new("userfaultfd", State::Limited, found, why)
-            .command("sudo sysctl -w vm.unprivileged_userfaultfd=1");
-    }
-    // SAFETY: the descriptor was opened just now and nobody else knows it.
-    unsafe { libc::close(file as libc::c_int) };
-    Finding::new("userfaultfd", State::Good, "works", why)
 }
 
 #[cfg(test)]

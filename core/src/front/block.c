@@ -251,11 +251,15 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
 }
 
 void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
-    enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : pw_module_of(site);
+    struct pw_caller caller = pw_caller_at(site);
+    if (pw_collection_is_moment(size)) {
+        pw_quiet_look(&caller);
+    }
     if (!pw_process_enter()) {
         return NULL;
     }
-    pw_collection_block_allocated(size, site);
+    pw_collection_block_allocated(size, &caller);
+    enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : caller.module;
     struct pw_extent *extent = allocate(size, alignment, zeroed, module);
     char *data = extent ? data_of(extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;

@@ -76,21 +76,9 @@ PW_API void pw_collection_find_runtime(void) {
 
 // --- the end of a collection -------------------------------------------------
 
-void pw_quiet_thread_began(void) {
-    __atomic_fetch_add(&pw_process.quiet_threads, 1, __ATOMIC_SEQ_CST);
-}
-
-void pw_quiet_thread_ends(void) {
-    __atomic_fetch_sub(&pw_process.quiet_threads, 1, __ATOMIC_SEQ_CST);
-}
-
-// Between looking at a page and giving it back, another thread could write to it. Quiet threads,
-// our keeper among them, are counted only while they certainly exist, so that they never stand for
-// another one.
-static bool threads_are_quiet(void) {
-    unsigned known = 1 + __atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST);
-    unsigned threads = pw_os_thread_count();
-    bool quiet = threads > 0 && threads <= known;
+// Between looking at a page and giving it back, nobody may write to it.
+static bool may_search(const struct pw_caller *caller) {
+    bool quiet = pw_is_quiet(caller, NULL);
     if (!quiet) {
         PW_COUNT(&pw_process.stats, fallback_threads, 1);
     }
@@ -124,18 +112,27 @@ size_t pw_collection_ended(void) {
 }
 
 size_t pw_collection_noticed(void) {
+    struct pw_caller outside = {.module = PW_MODULE_RUNTIME};
+    pw_quiet_look(&outside);
     if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t freed = collect(threads_are_quiet());
+    uint64_t freed = collect(may_search(&outside));
     pw_process_leave();
     return freed;
 }
 
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
 void pw_collection_getrusage(const void *site, size_t small_bytes) {
-    if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST || !pw_module_is_safe(site) ||
-        !pw_process_enter()) {
+    if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST) {
+        return;
+    }
+    struct pw_caller caller = pw_caller_at(site);
+    if (caller.module == PW_MODULE_OTHER) {
+        return;
+    }
+    pw_quiet_look(&caller);
+    if (!pw_process_enter()) {
         return;
     }
     bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes_then == small_bytes;
@@ -143,7 +140,7 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
     pw_process.small_bytes_then = small_bytes;
     if (is_end) {
         pw_relief_collection_ended();
-        collect(threads_are_quiet());
+        collect(may_search(&caller));
     } else {
         pw_relief_collection_began();
     }
@@ -156,10 +153,10 @@ static bool is_time_to_look(uint64_t fresh) {
 
 // A matrix of zeros that is filled later need not be there in full until the next collection, where
 // the process would become larger than it ever was.
-static void look_before_peak(uint64_t fresh) {
+static void look_before_peak(const struct pw_caller *caller, uint64_t fresh) {
     uint64_t resident = pw_peak_resident(), freed = 0;
     if (pw_peak_rises(resident, fresh) && pw_process.options.zero != PW_ZERO_OFF &&
-        threads_are_quiet()) {
+        may_search(caller)) {
         bool all = pw_zero_may_waste(&pw_process.zero_learner, pw_os_thread_cpu_ns());
         freed = pw_share_reclaim_young(&pw_process.share, all) / PW_PAGE;
     }
@@ -173,20 +170,31 @@ void pw_collection_block_freed(void) {
     pw_process.freed_since++;
 }
 
-void pw_collection_block_allocated(size_t size, const void *site) {
+static bool guesses(void) {
+    return pw_process.options.collect == PW_COLLECT_BURST ||
+           (pw_process.options.collect == PW_COLLECT_AUTO && !pw_process.getrusage_works);
+}
+
+static bool seems_ended(void) {
+    return guesses() && pw_process.freed_since >= BURST_BLOCKS;
+}
+
+bool pw_collection_is_moment(size_t size) {
+    return seems_ended() || is_time_to_look(pw_peak_fresh_pages(size));
+}
+
+void pw_collection_block_allocated(size_t size, const struct pw_caller *caller) {
+    uint64_t fresh = pw_peak_fresh_pages(size);
     pw_process.allocated_since++;
-    bool guess = pw_process.options.collect == PW_COLLECT_BURST ||
-                 (pw_process.options.collect == PW_COLLECT_AUTO && !pw_process.getrusage_works);
-    bool ended = guess && pw_process.freed_since >= BURST_BLOCKS;
-    bool look = is_time_to_look(pw_peak_fresh_pages(size));
-    // A BLAS may ask for memory while its threads write: they are quiet only while it does not run.
-    if ((ended || look) && pw_module_is_safe(site) && !pw_module_is_quiet(site)) {
+    bool ended = seems_ended(), look = is_time_to_look(fresh);
+    // A BLAS may ask for memory while its threads write.
+    if (caller->looked && caller->module != PW_MODULE_OTHER && !caller->in_blas) {
         if (ended) {
-            collect(threads_are_quiet());
+            collect(may_search(caller));
         }
         if (look) {
-            look_before_peak(pw_peak_fresh_pages(size));
+            look_before_peak(caller, fresh);
         }
     }
-    pw_process.freed_since = guess ? 0 : pw_process.freed_since;
+    pw_process.freed_since = guesses() ? 0 : pw_process.freed_since;
 }

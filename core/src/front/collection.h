@@ -4,7 +4,7 @@
 #ifndef PW_FRONT_COLLECTION_H
 #define PW_FRONT_COLLECTION_H
 
-#include "pagewise.h"
+#include "front/module.h"
 
 // Once every module is loaded: is this R?
 PW_API void pw_collection_find_runtime(void);
@@ -13,10 +13,13 @@ PW_API void pw_collection_find_runtime(void);
 // begins anew now and then: where it is what it was at the call before, hardly any was allocated.
 PW_API void pw_collection_getrusage(const void *site, size_t small_bytes);
 
-// A managed block was released, or one of `size` bytes is about to be allocated for `site`: the
-// moment to notice that a collection has ended, and to look for zeros before the peak rises.
-// Callers hold the heap's lock.
+// Would an allocation of so many bytes be a moment to search? A guess, without the lock.
+bool pw_collection_is_moment(size_t size);
+
+// A managed block was released, or one of `size` bytes is about to be allocated: the moment to
+// notice that a collection has ended, and to look for zeros before the peak rises. Callers hold the
+// heap's lock.
 void pw_collection_block_freed(void);
-void pw_collection_block_allocated(size_t size, const void *site);
+void pw_collection_block_allocated(size_t size, const struct pw_caller *caller);
 
 #endif

@@ -13,6 +13,9 @@ struct copy {
     char *whole;        // destination of the first whole page
     const char *origin; // its source
     bool by_call;       // mmapcopy(2) can make it
+    const void *site;   // who asked for it
+    struct pw_caller caller;
+    const struct pw_os_signals *held; // signals that were blocked before
 };
 
 // Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its
@@ -115,6 +118,16 @@ static bool attach(const struct copy *copy) {
     return true;
 }
 
+// The source's pages are replaced: nobody else may write to them meanwhile. memcpy's own rule is
+// not enough, as a program may well write to what it copies, and only the copy is then undefined.
+static bool may_publish(const struct copy *copy) {
+    bool quiet = pw_is_quiet(&copy->caller, copy->held);
+    if (!quiet) {
+        PW_COUNT(&pw_process.stats, fallback_threads, 1);
+    }
+    return quiet;
+}
+
 static bool publish(struct copy *copy) {
     uint32_t published = pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
@@ -132,16 +145,15 @@ static bool free_destination(struct copy *copy) {
 }
 
 // What the policy needs to know. False: a shape that cannot be shared.
-static bool ask(struct copy *copy, const void *site, bool by_extension,
-                struct pw_copy_question *question) {
+static bool ask(struct copy *copy, struct pw_copy_question *question) {
     struct pw_extent *source = copy->source;
     *question = (struct pw_copy_question){
         .pages = copy->pages,
         .destination_pages = copy->destination->pages,
         .destination_warm = copy->destination->warm_pages,
         .now = pw_os_now_ms(),
-        .site = (uint64_t)(uintptr_t)site,
-        .by_extension = by_extension,
+        .site = (uint64_t)(uintptr_t)copy->site,
+        .by_extension = copy->caller.module == PW_MODULE_EXTENSION,
     };
     if (!source->snapshot) {
         // As cheap as a copy of pages that are published already.
@@ -160,19 +172,22 @@ static bool ask(struct copy *copy, const void *site, bool by_extension,
 
 static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
+    if (publishing && !may_publish(copy)) {
+        return false;
+    }
     bool ready = copy->by_call ? pw_share_ready_to_call(&pw_process.share)
                                : pw_share_ready(&pw_process.share, publishing);
     return ready && free_destination(copy) && (!publishing || publish(copy)) && attach(copy);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
-static bool share_pages(struct copy *copy, const void *site, bool by_extension) {
+static bool share_pages(struct copy *copy) {
     struct pw_stats *stats = &pw_process.stats;
     struct pw_copy_question question;
     struct pw_prediction *prediction = pw_predictor_entry(
-        &pw_process.predictor, copy->destination->pages, (uint64_t)(uintptr_t)site);
+        &pw_process.predictor, copy->destination->pages, (uint64_t)(uintptr_t)copy->site);
     pw_fate_look(prediction);
-    if (!ask(copy, site, by_extension, &question)) {
+    if (!ask(copy, &question)) {
         PW_COUNT(stats, copies_plain_shape, 1);
         return false;
     }
@@ -229,22 +244,25 @@ static void leave(const struct pw_os_signals *signals) {
 }
 
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
-    struct copy copy;
     struct pw_os_signals signals;
     if (pw_process.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
-        !pw_gate_contains(from) || !enter(&signals)) {
+        !pw_gate_contains(from)) {
+        return false;
+    }
+    struct copy copy = {.site = site, .caller = pw_caller_at(site), .held = &signals};
+    pw_quiet_look(&copy.caller);
+    if (!enter(&signals)) {
         return false;
     }
     bool shared = false;
     if (find_pages(&copy, to, from, size)) {
         PW_COUNT(&pw_process.stats, copies_seen, 1);
-        enum pw_module module = pw_module_of(site);
-        bool safe =
-            copy.source->collected && copy.destination->collected && module != PW_MODULE_OTHER;
+        bool safe = copy.source->collected && copy.destination->collected &&
+                    copy.caller.module != PW_MODULE_OTHER;
         if (!safe) {
             PW_COUNT(&pw_process.stats, copies_plain_module, 1);
         }
-        shared = safe && share_pages(&copy, site, module == PW_MODULE_EXTENSION);
+        shared = safe && share_pages(&copy);
     }
     leave(&signals);
     if (shared) {

@@ -18,11 +18,14 @@
 #include "front/foreign.h"
 #include "front/module.h"
 #include "front/process.h"
+#include "front/quiet.h"
 #include "front/relief.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -264,45 +267,25 @@ FAMILY_API void *FAMILY(__memset_chk)(void *to, int value, size_t size, size_t r
 
 // --- threads --------------------------------------------------------------------
 
-struct quiet_start {
-    void *(*start)(void *);
-    void *argument;
-};
-
-static void quiet_thread_ended(void *unused) {
-    (void)unused;
-    pw_quiet_thread_ends();
-}
-
-static void *run_quiet_thread(void *argument) {
-    struct quiet_start start = *(struct quiet_start *)argument;
-    void *result = NULL;
-    __libc_free(argument);
-    pw_quiet_thread_began();
-    pthread_cleanup_push(quiet_thread_ended, NULL);
-    result = start.start(start.argument);
-    pthread_cleanup_pop(1);
-    return result;
-}
-
-// Threads of a BLAS are told apart from others, so that they do not stop zero reclaim.
+// A thread of a pool is told apart from others: it may be known not to write (quiet.h).
 FAMILY_API int FAMILY(pthread_create)(pthread_t *restrict thread,
                                       const pthread_attr_t *restrict attributes,
                                       void *(*start)(void *), void *restrict argument) {
-    struct quiet_start *quiet = pw_module_is_quiet(SITE) ? pw_c_malloc(sizeof *quiet) : NULL;
-    if (quiet) {
-        *quiet = (struct quiet_start){start, argument};
-        start = run_quiet_thread;
-        argument = quiet;
+    return pw_quiet_create(NEXT(pthread_create), thread, attributes, start, argument, SITE);
+}
+
+// A child that shares our memory is none of our threads, and waits for nobody but after vfork.
+FAMILY_API int FAMILY(clone)(int (*start)(void *), void *stack, int flags, void *argument, ...) {
+    va_list rest;
+    va_start(rest, argument);
+    void *parent_id = va_arg(rest, void *);
+    void *storage = va_arg(rest, void *);
+    void *child_id = va_arg(rest, void *);
+    va_end(rest);
+    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {
+        pw_quiet_others_write();
     }
-    int result = NEXT(pthread_create)(thread, attributes, start, argument);
-    if (result == EAGAIN && pw_block_relieve()) { // a stack is a mapping or two
-        result = NEXT(pthread_create)(thread, attributes, start, argument);
-    }
-    if (result != 0) {
-        __libc_free(quiet);
-    }
-    return result;
+    return NEXT(clone)(start, stack, flags, argument, parent_id, storage, child_id);
 }
 
 // --- garbage collections -----------------------------------------------------

@@ -26,6 +26,7 @@ struct module {
     size_t counts[2];
     char *protected_start, *protected_end; // RELRO, as the dynamic linker rounds it
     bool of_runtime;
+    bool is_pool; // and none of R's
 };
 
 static const void *pointer(const struct module *module, ElfW(Addr) value) {
@@ -178,7 +179,8 @@ static bool replace(struct pw_got *got, const struct module *module, void **plac
     // Not bound yet, or bound to the C library; anything else is another tool's.
     bool plain = value == function->original || contains(module->info, value);
     struct pw_got_slot *slot = plain ? slot_of(got, place) : NULL;
-    if (!slot || (function->of_runtime && !module->of_runtime)) {
+    if (!slot || (function->of_runtime && !module->of_runtime) ||
+        (module->is_pool && !function->of_pools)) {
         got->refused += plain && !slot;
         return false;
     }
@@ -240,10 +242,12 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     // The executable has no name in the list; the kernel knows what was started.
     const char *path = *info->dlpi_name ? info->dlpi_name : (const char *)getauxval(AT_EXECFN);
     enum pw_module kind = pw_module_of_path(path ? path : "");
-    if (kind == PW_MODULE_OTHER || !read_module(&module, info)) {
+    bool is_pool = kind == PW_MODULE_OTHER && pw_pool_of_path(path ? path : "") != PW_POOL_NONE;
+    if ((kind == PW_MODULE_OTHER && !is_pool) || !read_module(&module, info)) {
         return 0;
     }
     module.of_runtime = kind == PW_MODULE_RUNTIME;
+    module.is_pool = is_pool;
     walk->changed += change_module(walk->got, &module, walk->act);
     return 0;
 }

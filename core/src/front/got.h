@@ -15,6 +15,7 @@ struct pw_got_function {
     void *replacement;
     void *original;    // the C library's
     bool of_runtime;   // in R itself only
+    bool of_pools;     // in libraries that run pools of threads as well
     bool until_no_use; // stays when the others are put back, while blocks of ours live
 };
 

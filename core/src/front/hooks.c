@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <sys/resource.h>
 
 // --- the functions ---------------------------------------------------------------
@@ -22,6 +24,7 @@ static struct {
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*getrusage)(__rusage_who_t, struct rusage *);
     void *(*dlopen)(const char *, int);
+    int (*clone)(int (*)(void *), void *, int, void *, ...);
 } next;
 
 #define FAMILY(name) hooked_##name
@@ -55,7 +58,8 @@ static struct pw_got_function functions[] = {
     FUNCTION(__memcpy_chk),
     FUNCTION(__memmove_chk),
     FUNCTION(__memset_chk),
-    FUNCTION(pthread_create),
+    {.name = "pthread_create", .replacement = (void *)hooked_pthread_create, .of_pools = true},
+    FUNCTION(clone),
     FUNCTION(getrusage),
     // R loads packages by absolute path. Other callers' search paths would depend on the caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
@@ -74,6 +78,7 @@ static void find_originals(void) {
     next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
                                    void *))dlsym(RTLD_DEFAULT, "pthread_create");
     next.getrusage = (int (*)(__rusage_who_t, struct rusage *))dlsym(RTLD_DEFAULT, "getrusage");
+    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))dlsym(RTLD_DEFAULT, "clone");
     next.dlopen = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
 }
 
@@ -85,36 +90,34 @@ static bool allocator_is_known(void) {
            found.dli_fbase == expected.dli_fbase;
 }
 
+#define POSIX_THREADS 1 // of OpenBLAS: its own, and not OpenMP's
+#define SOFT_PAUSE    1 // omp_pause_soft
+
 // --- switching ---------------------------------------------------------------------
 
 static struct {
     pthread_mutex_t lock;
     struct pw_got got;
-    bool hooked;           // functions are in place
-    bool started;          // the collector was told to announce itself
-    unsigned blas_threads; // counted as quiet
+    bool hooked;  // functions are in place
+    bool started; // the collector was told to announce itself
 } hooks = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-// OpenBLAS ends its threads when a process forks, and starts others at the next call.
-static void before_fork(void) {
-    __atomic_fetch_sub(&pw_process.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
-    hooks.blas_threads = 0;
-}
 
 static void after_fork_child(void) {
     pthread_mutex_init(&hooks.lock, NULL);
 }
 
-// The threads that OpenBLAS started before we were asked for: quiet ones, where the process has no
-// others. In doubt none are counted, and zero reclaim is left out.
-static void count_blas_threads(void) {
+// Threads that a pool started before its pthread_create was replaced are not known. Both pools
+// start theirs anew at the next call; here nobody is in one (quiet.h).
+static void end_unknown_threads(void) {
+    void (*end_blas)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "blas_thread_shutdown_");
     int (*parallel)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_parallel");
-    int (*count)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_num_threads");
-    bool has_own = parallel && count && parallel() == 1; // POSIX threads of its own
-    unsigned threads = has_own ? (unsigned)count() : 1;
-    if (threads > 1 && pw_os_thread_count() == threads) {
-        hooks.blas_threads = threads - 1;
-        __atomic_fetch_add(&pw_process.quiet_threads, hooks.blas_threads, __ATOMIC_SEQ_CST);
+    int (*level)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_level");
+    int (*pause_openmp)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "omp_pause_resource_all");
+    if (end_blas && parallel && parallel() == POSIX_THREADS) {
+        end_blas();
+    }
+    if (level && pause_openmp && level() == 0) {
+        pause_openmp(SOFT_PAUSE);
     }
 }
 
@@ -140,10 +143,10 @@ static const char *hook(void) {
         find_originals();
         hooks.got.functions = functions;
         hooks.got.function_count = FUNCTION_COUNT;
-        pthread_atfork(before_fork, NULL, after_fork_child);
-        count_blas_threads();
+        pthread_atfork(NULL, NULL, after_fork_child);
     }
     pw_got_patch(&hooks.got);
+    end_unknown_threads();
     hooks.hooked = hooks.got.patched > 0;
     return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
 }

@@ -90,20 +90,37 @@ enum pw_module pw_module_of_path(const char *path) {
     return is_runtime(path, name) ? PW_MODULE_RUNTIME : PW_MODULE_OTHER;
 }
 
-enum pw_module pw_module_of(const void *site) {
+const void *pw_module_base(const void *address, const char **path) {
+    const struct link_map *map = module_of(address);
+    *path = map ? map->l_name : NULL;
+    return map;
+}
+
+enum pw_pool pw_pool_of_path(const char *path) {
+    const char *name = base_name(path);
+    if (starts_with(name, "libopenblas") || starts_with(name, "libblis")) {
+        return PW_POOL_BLAS;
+    }
+    if (starts_with(name, "libgomp")) {
+        return PW_POOL_OPENMP;
+    }
+    bool is_cli = strcmp(name, "cli.so") == 0 && is_package_library(path, name);
+    return is_cli ? PW_POOL_TIMER : PW_POOL_NONE;
+}
+
+enum pw_pool pw_pool_at(const void *site) {
+    const char *path = path_of(site);
+    return path ? pw_pool_of_path(path) : PW_POOL_NONE;
+}
+
+// What a pool keeps for itself, its idle threads may write to: not trusted, whatever the user says.
+struct pw_caller pw_caller_at(const void *site) {
     const char *path = path_of(site);
     enum pw_module module = path ? pw_module_of_path(path) : PW_MODULE_OTHER;
-    bool trusted = pw_process.options.modules == PW_MODULES_ALL;
-    return trusted && module == PW_MODULE_OTHER ? PW_MODULE_RUNTIME : module;
-}
-
-bool pw_module_is_safe(const void *site) {
-    return pw_process.options.modules == PW_MODULES_ALL || pw_module_of(site) != PW_MODULE_OTHER;
-}
-
-bool pw_module_is_quiet(const void *site) {
-    const char *path = path_of(site);
-    const char *name = path ? base_name(path) : "";
-    bool is_blas = starts_with(name, "libopenblas") || starts_with(name, "libblis");
-    return is_blas || (path && strcmp(name, "cli.so") == 0 && is_package_library(path, name));
+    enum pw_pool pool = path ? pw_pool_of_path(path) : PW_POOL_NONE;
+    bool is_pool = pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP;
+    if (module == PW_MODULE_OTHER && !is_pool && pw_process.options.modules == PW_MODULES_ALL) {
+        module = PW_MODULE_RUNTIME;
+    }
+    return (struct pw_caller){.module = module, .in_blas = pool == PW_POOL_BLAS};
 }

@@ -12,20 +12,32 @@ enum pw_module {
     PW_MODULE_EXTENSION, // the library of a package
 };
 
-enum pw_module pw_module_of(const void *site);
-
-// The same by the path of a module's file, whatever the user trusts.
+// Of a module's file, whatever the user trusts.
 enum pw_module pw_module_of_path(const char *path);
-
-// R and the libraries of its packages: blocks of theirs may be shared and zero reclaimed.
-bool pw_module_is_safe(const void *site);
 
 // The C library itself, or the dynamic loader. Takes no lock. `otherwise`: the answer for code of
 // no module, and where the C library cannot be asked without a lock (before 2.35).
 bool pw_module_is_c_library(const void *site, bool otherwise);
 
-// A BLAS, whose threads only work while it is being called, or R's package cli, whose only thread
-// counts time for progress bars: loaded with ggplot2, dplyr or mlr, it runs in most sessions.
-PW_API bool pw_module_is_quiet(const void *site);
+// Where the module that contains `address` was loaded, and its path. NULL: in none.
+const void *pw_module_base(const void *address, const char **path);
+
+// A library that runs a pool of threads (quiet.h says what is known of them).
+enum pw_pool {
+    PW_POOL_NONE,
+    PW_POOL_BLAS,   // OpenBLAS with threads of its own, BLIS
+    PW_POOL_OPENMP, // libgomp
+    PW_POOL_TIMER,  // R's package cli: loaded with ggplot2, dplyr or mlr, so in most sessions
+};
+enum pw_pool pw_pool_at(const void *site);
+enum pw_pool pw_pool_of_path(const char *path);
+
+// Who calls, found out before the heap's lock is taken: it may need the dynamic loader's.
+struct pw_caller {
+    enum pw_module module; // by what the user trusts
+    bool in_blas;
+    bool looked; // pw_quiet_look came after
+};
+struct pw_caller pw_caller_at(const void *site);
 
 #endif

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <sys/resource.h>
 
 #define DIRECT_THRESHOLD (8 << 10) // the papers': two pages
@@ -25,6 +27,7 @@ static struct {
     size_t (*malloc_usable_size)(void *);
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*getrusage)(__rusage_who_t, struct rusage *);
+    int (*clone)(int (*)(void *), void *, int, void *, ...);
 } next;
 
 // Policies direct and ksm: the C library itself maps every block of two pages and more.
@@ -107,6 +110,21 @@ static int pthread_create_slowly(pthread_t *thread, const pthread_attr_t *attrib
     next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
                                    void *))find_next("pthread_create");
     return next.pthread_create ? next.pthread_create(thread, attributes, start, argument) : EAGAIN;
+}
+
+static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argument, ...) {
+    va_list rest;
+    va_start(rest, argument);
+    void *parent_id = va_arg(rest, void *);
+    void *storage = va_arg(rest, void *);
+    void *child_id = va_arg(rest, void *);
+    va_end(rest);
+    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))find_next("clone");
+    if (!next.clone) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return next.clone(start, stack, flags, argument, parent_id, storage, child_id);
 }
 
 static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {

@@ -26,7 +26,7 @@ static void notice_fork(void) {
         __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
     }
     pw_process.keeper_runs = pw_process.keeper_failed = false;
-    __atomic_store_n(&pw_process.quiet_threads, 0, __ATOMIC_RELAXED); // threads count themselves
+    pw_quiet_after_fork();
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
     pw_relief_forget();
@@ -82,6 +82,27 @@ void pw_process_leave(void) {
     pw_os_cancel_restore(cancel_state);
 }
 
+// Pages are replaced for it, which must not lose another thread's store: where one could write,
+// blocks stay on the pool's pages, and a fork's child that writes one needs another.
+static void leave_hugetlb(void) {
+    static const struct pw_caller unknown = {.looked = true};
+    if (pw_process.arena.hugetlb_blocks > 0 && pw_is_quiet(&unknown, NULL)) {
+        struct pw_os_signals signals;
+        pw_os_signals_block(&signals);
+        pw_huge_before_fork(&pw_process.arena);
+        pw_os_signals_restore(&signals);
+    }
+}
+
+void pw_process_thread_comes(void) {
+    if (pw_process.huge.hugetlb && pw_process_enter()) {
+        leave_hugetlb();
+        pw_process.quiet.had_others = true;
+        pw_process.huge.hugetlb = 0;
+        pw_process_leave();
+    }
+}
+
 // A fork in another thread must not catch our tables half-changed.
 static void before_fork(void) {
     if (pw_gate.general) {
@@ -92,7 +113,7 @@ static void before_fork(void) {
     if (!inside && !lock_is_orphaned()) {
         pthread_mutex_lock(&pw_process.lock);
         forking = true;
-        pw_huge_before_fork(&pw_process.arena);
+        leave_hugetlb();
     }
 }
 
@@ -184,7 +205,7 @@ static void set_huge(const struct pw_options *options) {
         .always = always,
         .ordinary = options->pages == PW_PAGES_ORDINARY,
         .lock = options->lock,
-        .hugetlb = shifts[options->pages],
+        .hugetlb = pw_process.quiet.had_others ? 0 : shifts[options->pages],
         .smallest = smallest / PW_PAGE,
         .largest = largest / PW_PAGE + 1, // the header page
     };
@@ -239,6 +260,7 @@ bool pw_start(const char *text) {
     pw_os_find_functions();
     pthread_mutex_lock(&pw_process.lock);
     if (!pw_process.started) {
+        pw_quiet_start();
         // secure_getenv: a setuid program takes no orders from its caller's environment.
         start(text ? text : secure_getenv("PAGEWISE_OPTIONS"));
         pw_process.started = true;

@@ -6,6 +6,7 @@
 #define PW_FRONT_PROCESS_H
 
 #include "extent/extent.h"
+#include "front/quiet.h"
 #include "general/general.h"
 #include "huge/huge.h"
 #include "pagewise.h"
@@ -52,7 +53,7 @@ struct pw_process {
     uint64_t allocated_since;  // managed blocks allocated since the last getrusage
     size_t small_bytes_then;   // of other blocks, as it was said at that getrusage
     bool getrusage_works;      // the collector announces itself: no guessing from bursts
-    unsigned quiet_threads;    // running threads known not to touch blocks by themselves
+    struct pw_quiet quiet;     // who else could write to blocks
     bool keeper_runs;          // the thread that returns idle pages
     bool keeper_failed;        // it could not be started: not tried again
 };
@@ -84,6 +85,10 @@ void pw_process_leave(void);
 
 // R is in this process: where no threshold was asked for, its vectors are served from two pages on.
 void pw_process_found_r(void);
+
+// A thread that is not known to be quiet is about to start: blocks leave the hugetlb pool's pages
+// while nobody writes to them, and none comes there any more (pw_huge_before_fork says why).
+void pw_process_thread_comes(void);
 
 // Have forks take the lock. Handlers that were registered earlier are called later before a fork,
 // and must find it free if they wait for other threads.

@@ -171,8 +171,8 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     return got == MAP_FAILED ? NULL : got;
 }
 
-// Where the mapping that contains `address` ends; 0: not known. (procmap_query in linux/fs.h of Linux
-// 6.11; Debian 12's headers are older than its kernels.)
+// Where the mapping that contains `address` ends; 0: not known. (procmap_query in linux/fs.h of
+// Linux 6.11; Debian 12's headers are older than its kernels.)
 static uintptr_t mapping_end(const void *address) {
     struct {
         uint64_t size, flags, address, start, end, rest[5];
@@ -195,7 +195,8 @@ static bool mremap_is_whole(void) {
            (major < 6 || (major == 6 && minor < 17));
 }
 
-// How much of [from, from + size) one call moves as a whole: what lies in one mapping. 0: not known.
+// How much of [from, from + size) one call moves as a whole: what lies in one mapping. 0: not
+// known.
 static size_t part_to_move(const char *from, size_t size) {
     uintptr_t end = mapping_end(from);
     if (!end) {

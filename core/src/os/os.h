@@ -67,8 +67,8 @@ void *pw_os_map_aligned(size_t size, size_t alignment);
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment);
 
 // Move the pages at `from` to `to`, replacing what is mapped there. `from` reads zero afterwards;
-// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole. Each mapping is
-// moved by a call of its own: since Linux 6.17 one call moves several of them one by one and may
+// it is never left unmapped (Linux 5.7), so that a failure further on finds no hole. Each mapping
+// is moved by a call of its own: since Linux 6.17 one call moves several of them one by one and may
 // stop half-way. False: `from` reads as before, and `to` reads undefined and may be unmapped, in
 // part or in whole. Nobody else may use either range meanwhile.
 bool pw_os_move(void *from, size_t size, void *to);
@@ -305,6 +305,7 @@ struct pw_os_signals {
     unsigned long mask[16];
     int cancel;
 };
+unsigned long pw_os_signals_blocked(void); // the first of this thread's
 void pw_os_signals_block(struct pw_os_signals *saved);
 void pw_os_signals_restore(const struct pw_os_signals *saved);
 

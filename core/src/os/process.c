@@ -297,6 +297,12 @@ void pw_os_cancel_restore(int saved) {
     pthread_setcancelstate(saved, NULL);
 }
 
+unsigned long pw_os_signals_blocked(void) {
+    struct pw_os_signals now = {0};
+    pthread_sigmask(SIG_SETMASK, NULL, (sigset_t *)now.mask);
+    return now.mask[0];
+}
+
 void pw_os_signals_block(struct pw_os_signals *saved) {
     // What an instruction raises cannot wait: blocked, it would end the program.
     static const int immediate[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};

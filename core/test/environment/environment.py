@@ -271,7 +271,7 @@ def no_proc(bench):
     if not may_mount():
         raise Skip("hiding /proc needs root and mounts")
     wrap = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]
-    bench.work("work", counters=["fallback_pagemap"], wrap=wrap)
+    bench.work("work", counters=["fallback_pagemap", "fallback_threads"], wrap=wrap)
 
 
 def core_dump(bench):

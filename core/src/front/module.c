@@ -104,8 +104,8 @@ enum pw_pool pw_pool_of_path(const char *path) {
     if (starts_with(name, "libgomp")) {
         return PW_POOL_OPENMP;
     }
-    bool is_cli = strcmp(name, "cli.so") == 0 && is_package_library(path, name);
-    return is_cli ? PW_POOL_TIMER : PW_POOL_NONE;
+    bool is_timer = strcmp(name, "cli.so") == 0 || strcmp(name, "later.so") == 0;
+    return is_timer && is_package_library(path, name) ? PW_POOL_TIMER : PW_POOL_NONE;
 }
 
 enum pw_pool pw_pool_at(const void *site) {

@@ -27,7 +27,7 @@ enum pw_pool {
     PW_POOL_NONE,
     PW_POOL_BLAS,   // OpenBLAS with threads of its own, BLIS
     PW_POOL_OPENMP, // libgomp
-    PW_POOL_TIMER,  // R's package cli: loaded with ggplot2, dplyr or mlr, so in most sessions
+    PW_POOL_TIMER, // R's packages cli (loaded with ggplot2, dplyr or mlr) and later (with promises)
 };
 enum pw_pool pw_pool_at(const void *site);
 enum pw_pool pw_pool_of_path(const char *path);

@@ -15,7 +15,7 @@
 //    has interrupted them, and a signal is blocked.
 //  - libgomp's threads work in parallel regions and for teams; the runtime tells whether the caller
 //    is in one. Tasks are done when a region ends.
-//  - The timer of R's package cli counts ticks.
+//  - The timers of R's packages cli and later count, and write a byte to a pipe.
 //
 // These are told by the library that calls pthread_create. Their threads block all signals that can
 // wait: a handler that runs in an idle thread writes as well. Not known, and so never quiet: pools
@@ -47,7 +47,7 @@ struct pw_openmp {
 
 struct pw_quiet {
     unsigned own;    // the keeper: works under the lock, on free pages
-    unsigned timers; // of package cli
+    unsigned timers; // of packages cli and later
     unsigned blas;
     struct pw_openmp openmp[PW_OPENMP_RUNTIMES];
     unsigned changes;         // of these counts

@@ -228,7 +228,12 @@ static void copy_edges(const struct copy *copy, char *to, const char *from, size
 }
 
 // Unlike malloc, memcpy and memset may be left for good by a jump out of a signal handler: signals
-// are held back while we have the lock.
+// are held back while we have the lock, or the dynamic loader's.
+static void leave(const struct pw_os_signals *signals) {
+    pw_process_leave();
+    pw_os_signals_restore(signals);
+}
+
 static bool enter(struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
     bool entered = pw_process_enter();
@@ -238,9 +243,16 @@ static bool enter(struct pw_os_signals *signals) {
     return entered;
 }
 
-static void leave(const struct pw_os_signals *signals) {
-    pw_process_leave();
-    pw_os_signals_restore(signals);
+static bool enter_to_copy(struct copy *copy, struct pw_os_signals *signals) {
+    pw_os_signals_block(signals);
+    copy->held = signals;
+    copy->caller = pw_caller_at(copy->site);
+    pw_quiet_look(&copy->caller);
+    bool entered = pw_process_enter();
+    if (!entered) {
+        pw_os_signals_restore(signals);
+    }
+    return entered;
 }
 
 bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
@@ -249,9 +261,8 @@ bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
         !pw_gate_contains(from)) {
         return false;
     }
-    struct copy copy = {.site = site, .caller = pw_caller_at(site), .held = &signals};
-    pw_quiet_look(&copy.caller);
-    if (!enter(&signals)) {
+    struct copy copy = {.site = site};
+    if (!enter_to_copy(&copy, &signals)) {
         return false;
     }
     bool shared = false;

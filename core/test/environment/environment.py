@@ -28,6 +28,7 @@ ALWAYS = "modules=all,share=always,zero=always,threshold=8K,collect=burst"
 PAPERS = "modules=all,policy=share,collect=burst"
 LAZY = "modules=all,brief=0"  # these programs' copies live for microseconds
 SHARED = ["copies_shared"]
+BESIDE = ["copies_shared", "fallback_threads"]  # other threads of the program's live
 TIMEOUT = 240
 
 
@@ -348,15 +349,15 @@ def jump_out(bench):
 
 
 def threads(bench):
-    bench.work("threads", every_options=(ALWAYS, PAPERS))
-    bench.work("at-once", every_options=(ALWAYS,))
-    bench.work("fork-in-threads")
+    bench.work("threads", counters=BESIDE, every_options=(ALWAYS, PAPERS))
+    bench.work("at-once", counters=BESIDE, every_options=(ALWAYS,))
+    bench.work("fork-in-threads", counters=BESIDE)
 
 
 def thread_ends(bench):
-    bench.work("exit-in-thread")
-    bench.work("pthread-exit")
-    bench.work("small-stack", every_options=(ALWAYS, PAPERS))
+    bench.work("exit-in-thread", counters=BESIDE)
+    bench.work("pthread-exit", counters=BESIDE)
+    bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
 
 
 def dlclose(bench):

@@ -461,9 +461,9 @@ static void reach_every_site(void) {
     for (size_t i = 0; i < sizeof sites / sizeof *sites && !brief; i++) {
         enum pw_os_site site = sites[i].site;
         // Only a fall-back, or another set of options, comes to these.
-        bool elsewhere = site == PW_SITE_ADVISE_HUGE || site == PW_SITE_UNMAP ||
-                         site == PW_SITE_PEEK || site == PW_SITE_HUGETLB || site == PW_SITE_LOCK ||
-                         site == PW_SITE_MMAPCOPY;
+        bool elsewhere = site == PW_SITE_PAGEMAP_READ || site == PW_SITE_ADVISE_HUGE ||
+                         site == PW_SITE_UNMAP || site == PW_SITE_PEEK || site == PW_SITE_HUGETLB ||
+                         site == PW_SITE_LOCK || site == PW_SITE_MMAPCOPY;
         if (calls[site] == 0 && !elsewhere) {
             fprintf(stderr, "faults: %s is never reached\n", pw_os_site_names[site]);
             failures++;

@@ -69,7 +69,7 @@ extern "C" {
     X(predictor_hits, "shared copies that stayed mostly shared")                                   \
     X(predictor_misses, "shared copies that were mostly overwritten")                              \
     X(snapshots_live, "snapshots in use")                                                          \
-    X(arenas_live, "snapshot files open, one a fork epoch")                                        \
+    X(arenas_live, "snapshot files open: its own, and those of its forebears")                     \
     X(punched_bytes, "snapshot pages released with their last owner")                              \
     X(sole_owner_bytes, "snapshot pages released because their only owner had replaced them")      \
     X(lazy_zero_bytes, "zero filling that touched no page")                                        \
@@ -87,7 +87,7 @@ extern "C" {
     X(fallback_map_count, "sharing and moving of pages paused: vm.max_map_count is near")          \
     X(fallback_pagemap, "no page table information: /proc/self/pagemap cannot be used")            \
     X(fallback_pagemap_scan, "PAGEMAP_SCAN missing: the slower /proc/self/pagemap read instead")   \
-    X(fallback_epochs, "sharing paused: too many fork epochs are still in use")                    \
+    X(fallback_epochs, "sharing paused: too many of its forks still live, or of its forebears")    \
     X(fallback_descriptor, "our descriptor was closed or reused by the program")                   \
     X(fallback_threads, "publishing or zero reclaim left out: others may be writing to memory")    \
     X(fallback_move, "pages could not be moved between addresses")                                 \

@@ -8,7 +8,12 @@
 #include "share/snapshot.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 #define BLOCKS 12
 #define MOST   300 // pages of a block
@@ -64,10 +69,11 @@ static void model_delete(struct model *model) {
             block_delete(model, &model->blocks[i]);
         }
     }
+    pw_share_settle(&model->share);
     assert_int_equal(PW_READ(&model->stats, shared_bytes), 0);
     assert_int_equal(PW_READ(&model->stats, snapshots_live), 0);
     assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 0);
-    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
         pw_os_close(&model->share.files[i].file);
     }
     pw_os_close(&model->share.pagemap.file);
@@ -228,7 +234,7 @@ static void a_publishing_that_stops_half_way_loses_no_store(void **state) {
 }
 
 static int snapshot_descriptor(struct model *model) {
-    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
         if (model->share.files[i].file.fd >= 0) {
             return model->share.files[i].file.fd;
         }
@@ -463,6 +469,293 @@ static void most_of_the_pages_tell_when_they_were_given_back(void **state) {
     model_delete(model);
 }
 
+// --- children ------------------------------------------------------------------
+
+struct child {
+    pid_t pid;
+    int go;
+};
+
+static pid_t raw_fork(void) {
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+// A child that does nothing but look at a block when it is told to.
+static struct child child_begin(struct model *model, const struct block *block) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    struct child child = {raw_fork(), ends[1]};
+    assert_true(child.pid >= 0);
+    if (child.pid == 0) {
+        char byte;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that failed waits for nobody
+        CHECK(read(ends[0], &byte, 1) == 1);
+        _exit(memcmp(page_at(&model->arena, block->extent, 0), block->shadow,
+                     (size_t)block->extent->pages * PW_PAGE) != 0);
+    }
+    close(ends[0]);
+    return child;
+}
+
+static void child_reads(struct child child) {
+    int status = -1;
+    assert_int_equal(write(child.go, "x", 1), 1);
+    close(child.go);
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    assert_int_equal(status, 0);
+}
+
+// Something else is shared and given up, so that the witness is asked.
+static void share_and_release(struct model *model) {
+    struct block *one = &model->blocks[BLOCKS - 2], *other = &model->blocks[BLOCKS - 1];
+    block_new(model, one, 600);
+    block_new(model, other, 600);
+    assert_true(copy_pages(model, other, 0, one, 0, 600));
+    block_delete(model, one);
+    block_delete(model, other);
+}
+
+// The parent's blocks go; their bytes are kept for the child to compare.
+static void forget(struct model *model, struct block *block) {
+    assert_true(pw_share_drop_block(&model->share, block->extent));
+    pw_arena_release(&model->arena, block->extent, PW_EXTENT_COLD);
+    block->extent = NULL;
+}
+
+static uint64_t punched(struct model *model) {
+    return PW_READ(&model->stats, punched_bytes) / PW_PAGE;
+}
+
+static void a_child_keeps_what_it_reads(void **state) {
+    (void)state;
+    struct model *model = model_new(30);
+    two_blocks(model, 600);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 0, one, 0, 600));
+    struct child child = child_begin(model, other);
+    forget(model, one);
+    forget(model, other);
+    assert_int_equal(punched(model), 0);
+    share_and_release(model); // came after the child
+    assert_int_equal(punched(model), 600);
+    child_reads(child);
+    free(one->shadow);
+    free(other->shadow);
+    model_delete(model);
+}
+
+// The second child's witness is free before the first one's, and the other way round.
+static void children_end_in_any_order(void **state) {
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct model *model = model_new(31);
+        struct block *one = &model->blocks[0], *other = &model->blocks[1];
+        two_blocks(model, 600);
+        block_new(model, &model->blocks[2], 600); // keeps the file open
+        block_new(model, &model->blocks[3], 600);
+        assert_true(copy_pages(model, &model->blocks[3], 0, &model->blocks[2], 0, 600));
+        assert_true(copy_pages(model, other, 0, one, 0, 600));
+        struct child children[2];
+        children[0] = child_begin(model, other);
+        share_and_release(model);
+        share_and_release(model);
+        children[1] = child_begin(model, other);
+        uint64_t before = punched(model);
+        forget(model, one);
+        forget(model, other);
+        assert_int_equal(punched(model), before);
+        child_reads(children[first]);
+        pw_share_settle(&model->share);
+        share_and_release(model);
+        // The first child may also see what was published before it was found out about.
+        assert_int_equal(file_bytes(model), (first ? 1800 : 1200) * PW_PAGE);
+        child_reads(children[!first]);
+        pw_share_settle(&model->share);
+        assert_int_equal(file_bytes(model), 600 * PW_PAGE);
+        assert_int_equal(model->share.refused_count, 0);
+        free(one->shadow);
+        free(other->shadow);
+        model_delete(model);
+    }
+}
+
+static void a_sole_owner_keeps_what_a_child_reads(void **state) {
+    (void)state;
+    struct model *model = model_new(32);
+    two_blocks(model, 100);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 0, one, 0, 100));
+    block_delete(model, one);
+    struct child child = child_begin(model, other); // its shadow is that of now as well
+    for (size_t page = 0; page < 30; page++) {
+        write_bytes(model, other, page * PW_PAGE, 8);
+    }
+    for (int i = 0; i < 3; i++) {
+        model->share.collections += 1000;
+        assert_int_equal(pw_share_reclaim_sole(&model->share), 0);
+    }
+    child_reads(child);
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), 30 * PW_PAGE);
+    check(model, other);
+    model_delete(model);
+}
+
+// Found in more ranges than are punched at once.
+static void a_sole_owner_may_have_written_every_other_page(void **state) {
+    (void)state;
+    struct model *model = model_new(33);
+    uint32_t pages = 5 * PW_SHARE_RANGES;
+    two_blocks(model, pages);
+    struct block *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 0, &model->blocks[0], 0, pages));
+    block_delete(model, &model->blocks[0]);
+    for (size_t page = 0; page < pages; page += 2) {
+        write_bytes(model, other, page * PW_PAGE, 8);
+    }
+    model->share.collections += 1000;
+    assert_int_equal(pw_share_reclaim_sole(&model->share), pages / 2 * PW_PAGE);
+    assert_int_equal(file_bytes(model), pages / 2 * PW_PAGE);
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), pages / 2 * PW_PAGE);
+    check(model, other);
+    model_delete(model);
+}
+
+static int open_descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 1200; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+// As many children live as there is room for their witnesses, and more: sharing pauses, and goes on
+// when they have ended. Nothing is left open.
+static void more_children_live_than_can_be_told_apart(void **state) {
+    (void)state;
+    struct model *model = model_new(34);
+    struct child children[PW_SHARE_WITNESSES + 8];
+    size_t count = sizeof children / sizeof *children;
+    two_blocks(model, 1200);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    int before = open_descriptors();
+    bool paused = false;
+    for (size_t i = 0; i < 3 * count && !(paused && i >= count); i++) {
+        if (i < count) {
+            children[i] = child_begin(model, one);
+        }
+        if (!pw_share_publish(&model->share, one->extent, 0, 1200)) {
+            assert_true(PW_READ(&model->stats, fallback_epochs) > 0);
+            paused = true;
+        } else if (!other->extent->snapshot) {
+            assert_true(pw_share_attach(&model->share, other->extent, 0, one->extent, 0, 1200));
+            memcpy(other->shadow, one->shadow, 1200 * PW_PAGE);
+        }
+    }
+    assert_true(paused);
+    assert_true(open_descriptors() <= before + (int)(count + PW_SHARE_WITNESSES) + 2);
+    for (size_t i = 0; i < count; i++) {
+        child_reads(children[i]);
+    }
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1200), 1200);
+    pw_share_settle(&model->share);
+    assert_int_equal(model->share.refused_count, 0);
+    assert_int_equal(open_descriptors(), before + 2); // a file and a witness
+    assert_int_equal(PW_READ(&model->stats, snapshot_bytes), 2 * 1200 * PW_PAGE);
+    check(model, one);
+    check(model, other);
+    model_delete(model);
+}
+
+static void nothing_is_given_back_that_a_lost_witness_saw(bool by_descriptor) {
+    struct model *model = model_new(35);
+    two_blocks(model, 600);
+    struct block *one = &model->blocks[0], *other = &model->blocks[1];
+    assert_true(copy_pages(model, other, 0, one, 0, 600));
+    struct child child = child_begin(model, other);
+    struct pw_os_witness *witness = &model->share.witness.at;
+    if (by_descriptor) {
+        int own = memfd_create("own", MFD_ALLOW_SEALING);
+        assert_int_equal(dup2(own, witness->file.fd), witness->file.fd);
+        close(own);
+        own = witness->file.fd;
+        share_and_release(model);
+        assert_int_equal(fcntl(own, F_GET_SEALS), 0);
+        close(own);
+    } else {
+        // The child has it still, so that only the next one, which nobody has, shows the loss.
+        share_and_release(model);
+        munmap(witness->page, PW_PAGE);
+        share_and_release(model);
+        assert_true(model->share.lost > 0);
+    }
+    uint64_t before = punched(model);
+    forget(model, one);
+    forget(model, other);
+    assert_int_equal(punched(model), before);
+    child_reads(child);
+    pw_share_settle(&model->share);
+    share_and_release(model); // in a new file
+    assert_true(punched(model) > before);
+    free(one->shadow);
+    free(other->shadow);
+    model_delete(model);
+}
+
+static void the_program_takes_the_witness_number(void **state) {
+    (void)state;
+    nothing_is_given_back_that_a_lost_witness_saw(true);
+}
+
+static void the_program_unmaps_the_witness(void **state) {
+    (void)state;
+    nothing_is_given_back_that_a_lost_witness_saw(false);
+}
+
+static struct {
+    struct model *model;
+    _Atomic bool done;
+    int wrong;
+} race;
+
+static void *fork_all_the_time(void *unused) {
+    (void)unused;
+    const struct block *block = &race.model->blocks[0];
+    for (int i = 0; i < 400; i++) {
+        pid_t child = raw_fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            struct timespec pause = {.tv_nsec = 3000000};
+            nanosleep(&pause, NULL);
+            _exit(memcmp(page_at(&race.model->arena, block->extent, 0), block->shadow,
+                         (size_t)block->extent->pages * PW_PAGE) != 0);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        race.wrong += status != 0;
+    }
+    race.done = true;
+    return NULL;
+}
+
+// Another thread forks while this one publishes a block again and again and gives back what the
+// child has mapped.
+static void children_of_any_moment_read_their_bytes(void **state) {
+    (void)state;
+    race.model = model_new(36);
+    block_new(race.model, &race.model->blocks[0], 40);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fork_all_the_time, NULL), 0);
+    while (!race.done) {
+        pw_share_publish(&race.model->share, race.model->blocks[0].extent, 0, 40);
+        pw_share_settle(&race.model->share);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(race.wrong, 0);
+    assert_true(punched(race.model) > 0);
+    model_delete(race.model);
+}
+
 // --- everything at random ----------------------------------------------------
 
 static void random_step(struct model *model) {
@@ -545,6 +838,16 @@ int main(void) {
         cmocka_unit_test(young_blocks_give_back_long_runs_only),
         cmocka_unit_test(all_young_blocks_are_searched_where_that_is_wanted),
         cmocka_unit_test(most_of_the_pages_tell_when_they_were_given_back),
+        cmocka_unit_test(a_child_keeps_what_it_reads),
+        cmocka_unit_test(children_end_in_any_order),
+        cmocka_unit_test(a_sole_owner_keeps_what_a_child_reads),
+        cmocka_unit_test(a_sole_owner_may_have_written_every_other_page),
+        cmocka_unit_test(more_children_live_than_can_be_told_apart),
+        cmocka_unit_test(the_program_takes_the_witness_number),
+        cmocka_unit_test(the_program_unmaps_the_witness),
+#ifndef PW_TEST_SANITIZED
+        cmocka_unit_test(children_of_any_moment_read_their_bytes),
+#endif
         cmocka_unit_test(random_steps_match_the_shadows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

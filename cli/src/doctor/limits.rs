@@ -5,7 +5,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::{Files, Finding, State};
 use crate::report::units;
 
-/// The library needs one descriptor a fork epoch; programs need theirs.
+/// The library needs a handful, and one more for each of up to sixteen forks; programs need theirs.
 const ENOUGH_FILES: u64 = 256;
 
 pub fn findings(files: &Files) -> Vec<Finding> {

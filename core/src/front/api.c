@@ -133,6 +133,7 @@ size_t pw_trim(void) {
         return inside_segments;
     }
     uint64_t pages = pw_arena_purge(&pw_process.arena, pw_process.arena.warm_pages);
+    pw_share_settle(&pw_process.share);
     pw_process_leave();
     return pages * PW_PAGE + inside_segments;
 }

@@ -177,6 +177,27 @@ void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t off
 typedef bool pw_os_visit_holder(void *context, uint32_t pid, int32_t fd);
 bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context);
 
+// --- who else has our memory -----------------------------------------------------
+
+// A mapping that every child of every kind of fork inherits, and a descriptor by which the kernel
+// tells whether anybody still has it.
+struct pw_os_witness {
+    struct pw_os_file file;
+    void *page; // NULL: not mapped by this process
+};
+
+// Make one and map it. On failure there is neither.
+enum pw_os_made { PW_OS_MADE, PW_OS_NO_DESCRIPTOR, PW_OS_NO_MAPPING };
+enum pw_os_made pw_os_witness_make(struct pw_os_witness *witness);
+
+enum pw_os_seen {
+    PW_OS_MAPPED,     // by a process, this one or another
+    PW_OS_NOT_MAPPED, // by nobody, and nobody can map it from now on
+    PW_OS_LOST,       // the descriptor is not ours any more: it will never be known
+    PW_OS_NOT_TOLD,   // the kernel would not say
+};
+enum pw_os_seen pw_os_witness_ask(const struct pw_os_witness *witness);
+
 // --- files written by mapping them ---------------------------------------------
 
 // A new file that only its owner may read, out of the program's way. On failure fd is -1.
@@ -236,16 +257,14 @@ bool pw_os_pagemap_tally(struct pw_os_pagemap *pagemap, char *start, char *end,
 
 // Is the page at `address` in memory and mapped by this process alone? False when in doubt;
 // *known says whether the kernel told anything. PAGEMAP_SCAN cannot answer this: the table is read.
+// An estimate: other readers of memory, merging, swap and migration change the answer, so nothing
+// that must be right may rest on it.
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known);
 
 // --- process -----------------------------------------------------------------
 
 // A page that reads zero in a child of any kind of fork (fork, _Fork, raw clone). NULL: unknown.
 uint32_t *pw_os_fork_marker(void);
-
-// A private page whose frame is shared with every process that still has our memory by fork.
-void *pw_os_witness(void);
-void pw_os_witness_release(void *witness);
 
 // Does address space that is mapped but unused cost the program something (RLIMIT_AS, strict
 // overcommit)?

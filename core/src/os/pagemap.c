@@ -227,8 +227,6 @@ bool pw_os_pagemap_tally(struct pw_os_pagemap *pagemap, char *start, char *end,
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known) {
     int saved = errno;
     uint64_t entry = 0;
-    // The page is not touched on purpose: after a swap-in its map count would leave out processes
-    // whose entry still points to swap. Once swapped it counts as shared for good.
     *known = ready(pagemap) && read_entries(pagemap, (uintptr_t)address, &entry, 1) == 1;
     errno = saved;
     return *known && (entry & ENTRY_PRESENT) && (entry & ENTRY_EXCLUSIVE);

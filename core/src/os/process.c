@@ -32,30 +32,6 @@ uint32_t *pw_os_fork_marker(void) {
     return page;
 }
 
-void *pw_os_witness(void) {
-    int saved = errno;
-    char *page = PW_OS_FAULT(PW_SITE_WITNESS) ? MAP_FAILED
-                                              : mmap(NULL, PW_PAGE, PROT_READ | PROT_WRITE,
-                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        page = NULL;
-    } else {
-        // A page of its own, never part of a huge page, whose map count speaks for others as well.
-        madvise(page, PW_PAGE, MADV_NOHUGEPAGE);
-        *(volatile char *)page = 1;
-        mlock(page, PW_PAGE); // best effort: see pw_os_pagemap_exclusive
-        mprotect(page, PW_PAGE, PROT_READ);
-    }
-    errno = saved;
-    return page;
-}
-
-void pw_os_witness_release(void *witness) {
-    int saved = errno;
-    munmap(witness, PW_PAGE);
-    errno = saved;
-}
-
 bool pw_os_is_filtered(void) {
     // prctl(PR_GET_SECCOMP) would be shorter, and is itself a call that a filter may punish.
     int saved = errno;

@@ -10,9 +10,6 @@ void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
     share->arena = arena;
     share->stats = arena->stats;
     share->snapshot_count = 1; // 0 means none
-    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
-        share->files[i].file = PW_OS_NO_FILE;
-    }
     // A shared extent splits the mapping around it: at most three for each. Half of all mappings
     // are left to the program.
     share->mapping_limit = pw_os_max_map_count() / 2 / 3;
@@ -28,9 +25,7 @@ void pw_share_after_fork(struct pw_share *share) {
     pw_os_close(&share->pagemap.file);
     pw_os_pagemap_open(&share->pagemap);
     share->scan_missed = false;
-    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
-        share->files[i].inherited = true;
-    }
+    pw_snapshot_after_fork(share);
 }
 
 static bool pagemap_usable(struct pw_share *share) {

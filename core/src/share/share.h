@@ -8,10 +8,14 @@
 // memory file (a snapshot), and source and destination are both mapped privately onto it. The
 // kernel then makes a private copy of any page that either of them writes.
 //
-// Snapshots never change. That, and two rules, make every kind of fork safe without a handler:
-//  - only the process that created a snapshot file publishes into it or punches it;
-//  - it does so only while no other process has our memory, which the file's witness page tells:
-//    a child of any fork shares the witness frame until it ends or calls exec.
+// Snapshots never change, so a fork's child reads the right bytes for ever. That, and two rules,
+// make every kind of fork safe without a handler:
+//  - only the process that created a snapshot file publishes into it, at offsets that are used
+//  once,
+//    or punches it;
+//  - a range is punched only when no other process can have it any more, which is known by
+//  witnesses:
+//    mappings that a child of any fork has until it ends or calls exec (witness.h).
 //
 // Concurrency contract: callers hold the heap's lock. While a copy is shared, no other thread may
 // write the source range or use the destination range: what memcpy demands as well. Only pages that
@@ -23,27 +27,41 @@
 
 #define PW_SNAPSHOT_CHUNK  1024u // snapshots in one table chunk
 #define PW_SNAPSHOT_CHUNKS 256u
-#define PW_SHARE_EPOCHS    8u // snapshot files kept, for forks whose children still live
+#define PW_SHARE_FILES     8u    // snapshot files kept: a process's own, and its forebears'
+#define PW_SHARE_WITNESSES 16u   // kept to be asked again: of forks whose children still live
+#define PW_SHARE_RANGES    1024u // punched after one ask
 
 struct pw_snapshot {
     uint64_t offset; // in its file
     uint32_t pages;
     uint32_t owners;       // extents mapped onto it
     uint32_t first_member; // the list of these
-    uint32_t next;         // free list, or the file's list of releases that wait for a fork's child
+    uint32_t next;         // free list, or the file's list of releases that wait to be punched
     uint32_t file;
     uint32_t punched; // pages released early: their only owner had written, or never had them
-    uint32_t due;     // collection at which to look for such pages again
-    uint8_t backoff;  // log2 of the collections to skip
+    uint64_t born, released; // numbers of the witnesses that were mapped then
+    uint32_t due;            // collection at which to look for such pages again
+    uint8_t backoff;         // log2 of the collections to skip
 };
 
 struct pw_snapshot_file {
-    struct pw_os_file file; // fd -1: slot unused
-    void *witness;
+    struct pw_os_file file;
+    uint64_t opened;  // number of the witness that was mapped then; 0: slot unused
     uint64_t end;     // next offset; offsets are never used twice
     uint32_t live;    // snapshots with owners
-    uint32_t waiting; // list of released snapshots that may not be punched yet
+    uint32_t waiting; // list of released snapshots that were not punched yet
     bool inherited;   // made by a parent: neither written nor punched by this process
+};
+
+struct pw_witness {
+    struct pw_os_witness at;
+    uint64_t number;
+};
+
+// Pages [first, first + pages) of a snapshot, which its only owner does not need. The last entry of
+// a snapshot has no pages: `first` is how many it will have lost.
+struct pw_snapshot_range {
+    uint32_t snapshot, first, pages;
 };
 
 struct pw_share {
@@ -51,7 +69,16 @@ struct pw_share {
     struct pw_stats *stats;
     struct pw_os_pagemap pagemap;
     bool scan_missed; // the table is read instead, and that was counted
-    struct pw_snapshot_file files[PW_SHARE_EPOCHS];
+    struct pw_snapshot_file files[PW_SHARE_FILES];
+    struct pw_witness witness;                     // mapped now
+    struct pw_witness refused[PW_SHARE_WITNESSES]; // somebody had them when they were asked
+    uint32_t refused_count;
+    uint64_t lost; // the newest that cannot be asked: what is as old is never punched
+    uint64_t published, released; // pages, while the present witness was mapped
+    uint64_t unasked, asked_ms;   // pages released since the last ask; when that was
+    bool news;                    // more may be punched than when it was last tried
+    struct pw_snapshot_range ranges[PW_SHARE_RANGES];
+    uint32_t range_count;
     struct pw_snapshot *snapshots[PW_SNAPSHOT_CHUNKS];
     uint32_t snapshot_count, free_snapshot;
     uint64_t shared_extents; // each costs up to three mappings
@@ -140,7 +167,10 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
 uint64_t pw_share_reclaim_young(struct pw_share *share, bool all);
 
 // Collection end: give back snapshot pages that nobody can read any more, because the only owner
-// has written them or, as a copy of a part, never had them.
+// has written them or, as a copy of a part, never had them; and released ones that still wait.
 uint64_t pw_share_reclaim_sole(struct pw_share *share);
+
+// Give back now what was released.
+void pw_share_settle(struct pw_share *share);
 
 #endif

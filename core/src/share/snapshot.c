@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "share/snapshot.h"
 
+#include "share/witness.h"
+
 // Offsets start beyond the size that most file systems allow a file, so that a punch that ever met
 // a file of the program's could not reach its bytes (pw_os_is_ours guards against meeting one).
 #define FIRST_OFFSET ((uint64_t)1 << 46)
 #define FILE_SIZE    ((uint64_t)1 << 60)
 #define FILE_NAME    "pagewise-snapshots"
+
+// To ask whether a child can see what was released takes some 20 us, as long as it takes to write
+// 8 pages. So it is asked when so many pages wait, or after so long, or at a collection's end.
+#define ASK_PAGES 512u
+#define ASK_MS    1000u
+// And when so many were published: what a child may see is told apart from what came later.
+#define ASK_PUBLISHED 4096u
 
 static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_COUNT(share->stats, snapshot_bytes, pages * (int64_t)PW_PAGE);
@@ -25,14 +34,9 @@ static bool open_file(struct pw_share *share, struct pw_snapshot_file *file) {
         }
         return false;
     }
-    void *witness = pw_os_witness();
-    if (!witness) {
-        PW_COUNT(share->stats, fallback_map, 1);
-        pw_os_close(&opened);
-        return false;
-    }
     pw_os_include_files_in_core();
-    *file = (struct pw_snapshot_file){.file = opened, .witness = witness, .end = FIRST_OFFSET};
+    *file = (struct pw_snapshot_file){
+        .file = opened, .opened = share->witness.number, .end = FIRST_OFFSET};
     PW_COUNT(share->stats, arenas_live, 1);
     return true;
 }
@@ -53,24 +57,16 @@ static void close_file(struct pw_share *share, struct pw_snapshot_file *file) {
         free_number(share, number);
     }
     pw_os_close(&file->file);
-    pw_os_witness_release(file->witness);
     *file = (struct pw_snapshot_file){.file = PW_OS_NO_FILE};
     PW_COUNT(share->stats, arenas_live, -1);
 }
 
 static bool in_use(const struct pw_snapshot_file *file) {
-    return file->witness != NULL;
+    return file->opened != 0;
 }
 
-bool pw_snapshot_may_punch(struct pw_share *share, struct pw_snapshot_file *file) {
-    bool known = false;
-    if (file->inherited) {
-        return false;
-    }
-    if (!pw_os_pagemap_exclusive(&share->pagemap, file->witness, &known)) {
-        if (!known) {
-            PW_COUNT(share->stats, fallback_pagemap, 1);
-        }
+bool pw_snapshot_is_own(struct pw_share *share, const struct pw_snapshot_file *file) {
+    if (!in_use(file) || file->inherited || file->opened <= share->lost) {
         return false;
     }
     if (!pw_os_is_ours(&file->file)) {
@@ -80,7 +76,15 @@ bool pw_snapshot_may_punch(struct pw_share *share, struct pw_snapshot_file *file
     return true;
 }
 
-// Punch what was released while a fork's child could still see it.
+void pw_snapshot_after_fork(struct pw_share *share) {
+    pw_witness_after_fork(share);
+    share->published = share->released = share->unasked = 0;
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
+        share->files[i].inherited = true;
+    }
+}
+
+// Punch of what was released that which no child can see.
 static void punch_waiting(struct pw_share *share, struct pw_snapshot_file *file) {
     uint32_t number = file->waiting;
     file->waiting = 0;
@@ -88,12 +92,13 @@ static void punch_waiting(struct pw_share *share, struct pw_snapshot_file *file)
         struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
         uint32_t next = snapshot->next;
         size_t size = (size_t)snapshot->pages * PW_PAGE;
-        if (pw_os_punch(file->file.fd, snapshot->offset, size)) {
+        bool cleared = pw_witness_cleared(share, snapshot->born, snapshot->released);
+        if (cleared && pw_os_punch(file->file.fd, snapshot->offset, size)) {
             PW_COUNT(share->stats, punched_bytes, size);
             count_snapshot_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
             free_number(share, number);
         } else {
-            PW_COUNT(share->stats, fallback_discard, 1);
+            PW_COUNT(share->stats, fallback_discard, cleared);
             snapshot->next = file->waiting;
             file->waiting = number;
         }
@@ -101,20 +106,63 @@ static void punch_waiting(struct pw_share *share, struct pw_snapshot_file *file)
     }
 }
 
-// The file to publish into: ours, and seen by no other process. A file that a child can see is left
-// alone until the child has ended.
-static struct pw_snapshot_file *writable_file(struct pw_share *share) {
-    struct pw_snapshot_file *unused = NULL;
-    for (unsigned i = 0; i < PW_SHARE_EPOCHS; i++) {
+// A file that nothing of ours maps is closed, if it cannot be emptied: what children have of it
+// goes with them.
+static void punch_files(struct pw_share *share) {
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
         struct pw_snapshot_file *file = &share->files[i];
-        if (in_use(file) && file->live == 0 && !pw_snapshot_may_punch(share, file)) {
+        if (file->waiting && pw_snapshot_is_own(share, file)) {
+            punch_waiting(share, file);
+        }
+        if (file->waiting && file->live == 0) {
             close_file(share, file);
         }
-        if (in_use(file) && pw_snapshot_may_punch(share, file)) {
-            if (file->waiting) {
-                punch_waiting(share, file);
-            }
+    }
+}
+
+static bool is_due(const struct pw_share *share) {
+    bool undecided = share->unasked || share->refused_count;
+    return share->unasked >= ASK_PAGES || share->published >= ASK_PUBLISHED ||
+           (undecided && pw_os_now_ms() - share->asked_ms >= ASK_MS);
+}
+
+void pw_share_settle(struct pw_share *share) {
+    pw_witness_ask_again(share);
+    if (share->released || share->published >= ASK_PUBLISHED) {
+        share->news |= !pw_witness_turn(share); // it cannot be known: files may have to be closed
+    }
+    share->unasked = 0;
+    share->asked_ms = pw_os_now_ms();
+    if (share->news) {
+        share->news = false;
+        punch_files(share);
+    }
+}
+
+// Nothing is published without a witness, nor for long under one that is not asked: what may never
+// be given back is not worth sharing.
+static bool is_witnessed(struct pw_share *share) {
+    if (!share->witness.at.page) {
+        return pw_witness_turn(share);
+    }
+    if (is_due(share)) {
+        pw_share_settle(share);
+    }
+    return share->published < ASK_PUBLISHED;
+}
+
+static struct pw_snapshot_file *writable_file(struct pw_share *share) {
+    struct pw_snapshot_file *unused = NULL;
+    if (!is_witnessed(share)) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
+        struct pw_snapshot_file *file = &share->files[i];
+        if (pw_snapshot_is_own(share, file)) {
             return file;
+        }
+        if (in_use(file) && file->live == 0) {
+            close_file(share, file);
         }
         if (!in_use(file) && !unused) {
             unused = file;
@@ -175,9 +223,11 @@ uint32_t pw_snapshot_new(struct pw_share *share, uint32_t pages) {
         .offset = file->end,
         .pages = pages,
         .file = (uint32_t)(file - share->files),
+        .born = share->witness.number,
     };
     file->end += (uint64_t)pages * PW_PAGE;
     file->live++;
+    share->published += pages;
     PW_COUNT(share->stats, snapshots_live, 1);
     count_snapshot_pages(share, pages);
     return number;
@@ -214,12 +264,19 @@ void pw_snapshot_release(struct pw_share *share, uint32_t number) {
     struct pw_snapshot_file *file = &share->files[snapshot->file];
     file->live--;
     PW_COUNT(share->stats, snapshots_live, -1);
+    snapshot->released = share->witness.number;
     snapshot->next = file->waiting;
     file->waiting = number;
-    if (pw_snapshot_may_punch(share, file)) {
-        punch_waiting(share, file);
-    } else if (file->live == 0) {
-        close_file(share, file);
+    if (file->inherited) {
+        if (file->live == 0) {
+            close_file(share, file);
+        }
+        return;
+    }
+    share->released += snapshot->pages;
+    share->unasked += snapshot->pages;
+    if (is_due(share)) {
+        pw_share_settle(share);
     }
 }
 

@@ -24,11 +24,14 @@ void pw_snapshot_remove_owner(struct pw_share *share, struct pw_extent *extent);
 // Release a snapshot without owners, pages written so far included.
 void pw_snapshot_release(struct pw_share *share, uint32_t number);
 
-// May pages of this file be punched now?
-bool pw_snapshot_may_punch(struct pw_share *share, struct pw_snapshot_file *file);
+// May pages of this file ever be punched by this process, and is our descriptor of it still ours?
+bool pw_snapshot_is_own(struct pw_share *share, const struct pw_snapshot_file *file);
 
 // Is there, or can there be, a file to publish into?
 bool pw_snapshot_file_ready(struct pw_share *share);
+
+// This process turned out to be a fork's child.
+void pw_snapshot_after_fork(struct pw_share *share);
 
 // Forget that mmapcopy(2) has copied pages of the extent: they are its own again, or on a snapshot.
 void pw_call_forget(struct pw_share *share, struct pw_extent *extent);

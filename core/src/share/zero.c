@@ -4,8 +4,6 @@
 // are given back; the next read of one finds the kernel's zero page.
 #include "share/share.h"
 
-#include "share/snapshot.h"
-
 #define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
 #define YOUNG_PAGES 256u                   // smaller young blocks wait for the collection
 #define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
@@ -155,94 +153,5 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     }
     pw_os_signals_restore(&signals);
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
-    return freed;
-}
-
-// --- pages of which only a writer is left ------------------------------------
-
-struct punch {
-    struct pw_share *share;
-    struct pw_snapshot_file *file;
-    uint64_t offset; // in the file, of `base`
-    char *base;
-    uint64_t pages;
-};
-
-// The pages were seen private before the witness is looked at: whoever is forked after that look
-// has them as well. Another thread may fork in a way that our lock does not hold back.
-static bool punch_range(void *context, char *start, size_t size) {
-    struct punch *punch = context;
-    punch->pages += size / PW_PAGE;
-    return pw_snapshot_may_punch(punch->share, punch->file) &&
-           pw_os_punch(punch->file->file.fd, punch->offset + (uint64_t)(start - punch->base), size);
-}
-
-// Pages that the only owner, a copy of a part, does not map.
-static bool punch_outside(const struct punch *punch, const struct pw_snapshot *snapshot,
-                          const struct pw_extent *extent) {
-    int fd = punch->file->file.fd;
-    uint64_t end = punch->offset + (uint64_t)extent->share_pages * PW_PAGE;
-    uint64_t before = punch->offset - snapshot->offset;
-    uint64_t after = (uint64_t)snapshot->pages * PW_PAGE - (end - snapshot->offset);
-    return pw_snapshot_may_punch(punch->share, punch->file) &&
-           (!before || pw_os_punch(fd, snapshot->offset, before)) &&
-           (!after || pw_os_punch(fd, end, after));
-}
-
-// What the only owner does not map, and what it has its own copy of, nobody can read in the
-// snapshot any more: copies are made through an owner, and hold the latter themselves. What was
-// given up stays so, and the count of the last time tells how much is new.
-static uint64_t punch_written(struct pw_share *share, struct pw_snapshot_file *file,
-                              struct pw_snapshot *snapshot, const struct pw_extent *extent) {
-    char *base = pw_extent_address(share->arena, extent) + (size_t)extent->share_first * PW_PAGE;
-    char *end = base + (size_t)extent->share_pages * PW_PAGE;
-    uint64_t outside = snapshot->pages - extent->share_pages, written = 0;
-    if (!pw_os_pagemap_count(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, &written) ||
-        outside + written <= snapshot->punched) {
-        return 0;
-    }
-    struct punch punch = {
-        .share = share,
-        .file = file,
-        .offset = snapshot->offset + (uint64_t)extent->share_offset * PW_PAGE,
-        .base = base,
-    };
-    if ((outside && !punch_outside(&punch, snapshot, extent)) ||
-        !pw_os_pagemap_each(&share->pagemap, base, end, PW_OS_PRIVATE_PAGES, punch_range, &punch)) {
-        PW_COUNT(share->stats, fallback_discard, 1);
-        return 0;
-    }
-    uint64_t gone = outside + punch.pages, pages = gone - snapshot->punched;
-    snapshot->punched = (uint32_t)gone;
-    return pages * PW_PAGE;
-}
-
-static void back_off(struct pw_snapshot *snapshot, uint32_t collections, bool found) {
-    if (found) {
-        snapshot->backoff = 0;
-    } else if (snapshot->backoff < MAX_BACKOFF) {
-        snapshot->backoff++;
-    }
-    snapshot->due = collections + (1u << snapshot->backoff);
-}
-
-uint64_t pw_share_reclaim_sole(struct pw_share *share) {
-    uint64_t freed = 0;
-    for (uint32_t number = 1; number < share->snapshot_count; number++) {
-        struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
-        if (snapshot->owners != 1 || (int32_t)(share->collections - snapshot->due) < 0) {
-            continue;
-        }
-        struct pw_snapshot_file *file = &share->files[snapshot->file];
-        if (!pw_snapshot_may_punch(share, file)) {
-            continue;
-        }
-        const struct pw_extent *owner = pw_extent_at(share->arena, snapshot->first_member);
-        uint64_t got = punch_written(share, file, snapshot, owner);
-        back_off(snapshot, share->collections, got > 0);
-        freed += got;
-    }
-    PW_COUNT(share->stats, sole_owner_bytes, freed);
-    PW_COUNT(share->stats, snapshot_bytes, -(int64_t)freed);
     return freed;
 }

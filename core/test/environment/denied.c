@@ -3,6 +3,7 @@
 // System calls denied by a seccomp filter.
 #include "program.h"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -47,6 +48,7 @@ static const struct {
     {"mlock", SYS_mlock, 0},
     {"sysinfo", SYS_sysinfo, 0},
     {"prlimit64", SYS_prlimit64, 0},
+    {"add_seals", SYS_fcntl, F_ADD_SEALS},
     {"pagemap_scan", SYS_ioctl, (uint32_t)_IOWR('f', 16, struct scan_request)},
 };
 

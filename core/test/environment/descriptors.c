@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,8 +96,31 @@ static int case_reuse(char **arguments) {
     return 0;
 }
 
+// The program gets the number for a memory file of its own, which it goes on writing.
+static int case_reuse_memory(char **arguments) {
+    size_t size = 4 * MEGABYTE;
+    unsigned char *block = malloc(size), *copy = malloc(size);
+    fill(block, size, 7);
+    memcpy(copy, block, size);
+    int number = descriptor_named(arguments[0], 700);
+    int own = memfd_create("own", MFD_ALLOW_SEALING);
+    CHECK(own >= 0 && dup2(own, number) == number);
+    for (int i = 0; i < 5; i++) {
+        CHECK(pwrite(own, block, size, 0) == (ssize_t)size);
+        CHECK(fcntl(own, F_GET_SEALS) == 0);
+        check_file(own, size, 7);
+        free(copy);
+        say_work("reused");
+        copy = malloc(size);
+        memcpy(copy, block, size);
+    }
+    printf("%016llx\n", (unsigned long long)sum(copy, size));
+    return 0;
+}
+
 const struct program_case descriptor_cases[] = {
     {"close-all", case_close_all},
     {"reuse", case_reuse},
+    {"reuse-memory", case_reuse_memory},
     {NULL, NULL},
 };

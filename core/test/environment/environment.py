@@ -250,15 +250,19 @@ def denied(bench):
         "sysinfo": SHARED,
         "userfaultfd": SHARED,
         "mlock": SHARED,
+        "add_seals": ["fallback_discard"],
     }
     for call, counters in calls.items():
         for error in (1, 38):  # EPERM, ENOSYS
             if call == "ftruncate":  # the statistics file needs it, too
                 continue
-            options = (ALWAYS, PAPERS) if counters == ["fallback_discard"] else (ALWAYS, PAPERS, LAZY)
+            options = (ALWAYS, PAPERS) if call == "fallocate" else (ALWAYS, PAPERS, LAZY)
             bench.work("denied", call, str(error), counters=counters, every_options=options)
-    # PAGEMAP_SCAN works and the page tables cannot be read; no program can be started without this call.
-    bench.work("denied-here", "pread64", "1", counters=["fallback_pagemap"])
+    # PAGEMAP_SCAN works and the page tables cannot be read, which sharing does not need; no program can be started
+    # without this call.
+    sums = bench.work("denied-here", "pread64", "1")
+    if not sums["punched_bytes"]:
+        raise Failure("without page tables nothing was given back")
 
 
 def may_mount():
@@ -308,6 +312,95 @@ def spawn(bench):
     bench.work("spawn")
 
 
+def children(bench):
+    """Every kind of fork, and every order in which children end."""
+    for how in ("fork", "raw", "clone"):
+        bench.work("siblings", how, every_options=(PAPERS, LAZY))
+        for end in ("exit", "exec"):
+            bench.work("grandchild", how, end, every_options=(PAPERS,))
+    sums = bench.work("short-lived", every_options=(PAPERS,))
+    if sums["punched_bytes"] < 6 * 4 << 20:
+        raise Failure(f"{sums['punched_bytes']} bytes were given back though no child lived")
+
+
+def other_readers(bench):
+    """Readers of all memory (gcore, CRIU), and the kernel's moving of pages, while a child lives."""
+    for what in ("readv", "mem"):
+        for how in ("fork", "raw", "clone"):
+            bench.work("disturb", how, what, every_options=(ALWAYS, PAPERS))
+    if os.geteuid() == 0 and os.access("/proc/sys/vm/compact_memory", os.W_OK):
+        bench.work("disturb", "fork", "compact", every_options=(PAPERS,))
+
+
+def worker(bench):
+    """A child that lives on holds back what it may read, and nothing that was made later."""
+    for options in (ALWAYS, PAPERS):
+        sums = bench.work("worker", every_options=(options,))
+        if sums["punched_bytes"] < 100 << 20:
+            raise Failure(f"{options}: {sums['punched_bytes']} bytes were given back beside a child")
+
+
+def many_forks(bench):
+    bench.work("many-forks", "500", every_options=(PAPERS, LAZY))
+
+
+@contextlib.contextmanager
+def merging():
+    """The kernel merges equal pages at once; its settings are restored."""
+    folder = "/sys/kernel/mm/ksm/"
+    names = ("run", "pages_to_scan", "sleep_millisecs")
+    if os.geteuid() != 0 or not all(os.access(folder + name, os.W_OK) for name in names):
+        raise Skip("merging pages needs root and KSM")
+    before = {}
+    for name in names:
+        with open(folder + name, encoding="ascii") as file:
+            before[name] = file.read().strip()
+
+    def put(name, value):
+        with open(folder + name, "w", encoding="ascii") as file:
+            file.write(value)
+
+    try:
+        put("pages_to_scan", "50000")
+        put("sleep_millisecs", "5")
+        yield lambda: put("run", "1")
+    finally:
+        for name in reversed(names):
+            put(name, before[name])
+
+
+def merged_children(bench):
+    """Pages that the kernel merges with another process's, and unmerges while a child lives."""
+    with merging() as begin:
+        for options in (None, ALWAYS, PAPERS):
+            begin()
+            statistics = os.path.join(bench.folder, f"statistics-twin-{bench.count}")
+            os.mkdir(statistics)
+            with subprocess.Popen([bench.program, "twin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  env=bench.environment(options, statistics)) as twin:
+                if twin.stdout.readline() != b"ready\n":
+                    raise Skip("processes cannot be merged here")
+                status, output, error, sums = bench.run([bench.program, "disturb", "fork", "ksm"], options)
+                twin.stdin.close()
+            plain = (status, output) if options is None else plain
+            if (status, output) != plain or status != 0:
+                raise Failure(f"{options}: {status} {output} and not {plain}, {error}")
+            if options and not sums["copies_shared"]:
+                raise Failure(f"{options}: nothing was shared")
+
+
+def swapped_children(bench):
+    """Pages that go to swap before a fork and come back in the parent while a child lives."""
+    if not shutil.which("setpriv"):
+        raise Skip("the right to lock memory cannot be given up without setpriv")
+
+    def no_locking():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+
+    with swap_file(96):
+        bench.work("disturb", "fork", "swap", prepare=no_locking, wrap=["setpriv", "--bounding-set=-ipc_lock"])
+
+
 def close_all(bench):
     bench.work("close-all", counters=["fallback_descriptor"])
 
@@ -328,11 +421,13 @@ def daemon(bench):
 
 def reuse(bench):
     own = os.path.join(bench.folder, "own-file")
-    for name in ("pagewise-snapshots", "pagemap"):
+    for name in ("pagewise-snapshots", "pagewise-witness", "pagemap"):
         bench.work("reuse", name, own, counters=["copies_shared"])
-    sums = bench.work("reuse", "pagewise-snapshots", own, counters=["fallback_descriptor"])
-    if not sums["copies_shared"]:
-        raise Failure("nothing was shared")
+    for name in ("pagewise-snapshots", "pagewise-witness"):
+        sums = bench.work("reuse", name, own, counters=["fallback_descriptor"])
+        if not sums["copies_shared"]:
+            raise Failure("nothing was shared")
+    bench.work("reuse-memory", "pagewise-witness")
 
 
 def signals(bench):
@@ -512,25 +607,31 @@ def relief(bench):
         raise Failure(f"8 TB: R was asked {sums['collections_asked']} times for one vector")
 
 
-def swap(bench):
+@contextlib.contextmanager
+def swap_file(megabytes):
+    """Swap of our own."""
     if os.geteuid() != 0 or not shutil.which("mkswap"):
         raise Skip("swap needs root and mkswap")
     file = os.path.join("/var/tmp", f"pagewise-swap-{os.getpid()}")
     try:
         with open(file, "wb") as target:
             os.fchmod(target.fileno(), 0o600)
-            for _ in range(160):
+            for _ in range(megabytes):
                 target.write(b"\0" * (1 << 20))
         if subprocess.run(["mkswap", file], check=False, capture_output=True).returncode or subprocess.run(
                 ["swapon", file], check=False, capture_output=True).returncode:
             raise Skip("no swap file can be used here")
         try:
-            with memory_group(48 << 20) as (processes, _):
-                swap_in_group(bench, processes)
+            yield
         finally:
             subprocess.run(["swapoff", file], check=True)
     finally:
         os.unlink(file)
+
+
+def swap(bench):
+    with swap_file(160), memory_group(48 << 20) as (processes, _):
+        swap_in_group(bench, processes)
 
 
 def run_swapping(bench, options, processes):
@@ -779,6 +880,12 @@ CASES = {
     "no-proc": no_proc,
     "core-dump": core_dump,
     "spawn": spawn,
+    "children": children,
+    "other-readers": other_readers,
+    "merged-children": merged_children,
+    "swapped-children": swapped_children,
+    "worker": worker,
+    "many-forks": many_forks,
     "close-all": close_all,
     "daemon": daemon,
     "reuse": reuse,

@@ -5,7 +5,7 @@
 // a file of the program's could not reach its bytes (pw_os_is_ours guards against meeting one).
 #define FIRST_OFFSET ((uint64_t)1 << 46)
 #define FILE_SIZE    ((uint64_t)1 << 60)
-#define FILE_NAME    "pagewise-snapshots"
+#define FILE_NAME    PW_SNAPSHOT_FILE_NAME
 
 static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_COUNT(share->stats, snapshot_bytes, pages * (int64_t)PW_PAGE);

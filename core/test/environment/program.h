@@ -19,7 +19,8 @@ struct program_case {
 };
 
 extern const struct program_case limit_cases[], mapping_cases[], memory_cases[], denied_cases[],
-    process_cases[], descriptor_cases[], signal_cases[], thread_cases[], library_cases[];
+    process_cases[], descriptor_cases[], signal_cases[], thread_cases[], library_cases[],
+    advice_cases[];
 
 extern const char *own_path;
 

@@ -7,13 +7,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#define SIZE (2 * MEGABYTE)
-#define NEXT_BLOCKS 4
+#define SIZE MEGABYTE
+#define NEXT_BLOCKS 3
 
 // --- what the kernel says of a range ----------------------------------------------
 
@@ -334,9 +336,34 @@ static void advise_around(void) {
     say_next_blocks();
 }
 
+#ifdef __x86_64__
+static void end_child(void) {
+    _exit(42);
+}
+#endif
+
+// A child in its parent's memory returns from syscall() on a stack of its own.
+static void clone_by_number(void) {
+#ifdef __x86_64__
+    static _Alignas(16) char stack[16384];
+    void (**top)(void) = (void (**)(void))(stack + sizeof stack - 64);
+    *top = end_child;
+    fflush(stdout);
+    long child = syscall(SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, top, NULL, NULL, NULL);
+    int status = -1;
+    CHECK(child > 0 && waitpid((pid_t)child, &status, 0) == child);
+    printf("  ended with %d\n", WEXITSTATUS(status));
+#endif
+    errno = 0;
+    CHECK(syscall(SYS_madvise, 1, 1, 1, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(syscall(-1) == -1 && errno == ENOSYS);
+    printf("  %d\n", syscall(SYS_getpid) == getpid());
+}
+
 static int case_advice_more(char **arguments) {
     (void)arguments;
-    void (*const all[])(void) = {protect_all, resize_guarded, empty_and_copy, advise_around};
+    void (*const all[])(void) = {protect_all, resize_guarded, empty_and_copy, advise_around,
+                               clone_by_number};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         printf("%zu\n", i);
         fflush(stdout);

@@ -728,7 +728,7 @@ r <- parallel::mclapply(1:2, function(i) sum(vapply(x, sum, 0)), mc.cores = 2)
 cat("parent", sum(vapply(x, sum, 0)), "children", unlist(r), "\\n")
 cat("not zero:", .C("empty_shared", -1L)[[1]], "\\n")
 .C("guard", 256L)
-for (i in 1:200) { y <- numeric(1e5); gc() }
+for (i in 1:40) { y <- numeric(1e5); gc() }
 cat("survived\\n")
 """
 

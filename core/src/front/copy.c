@@ -130,7 +130,10 @@ static bool may_publish(const struct copy *copy) {
 }
 
 static bool publish(struct copy *copy) {
-    uint32_t published = !pw_block_is_ordinary(copy->source) ? 0 : pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
+    uint32_t published =
+        !pw_block_is_ordinary(copy->source)
+            ? 0
+            : pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
     return published > 0;
 }

@@ -4,11 +4,12 @@
 // (mapped.h). Compiled wherever the malloc family is; whoever includes it defines FAMILY and
 // FAMILY_API as for family.h, and FIND_CALL(name), which finds the C library's function.
 //
-// An address that is not ours costs a comparison. `syscall` costs a look at the number, and jumps to
-// the C library's with everything as it was: what returns twice (vfork, clone) must not return
+// An address that is not ours costs a comparison. `syscall` costs a look at the number, and jumps
+// to the C library's with everything as it was: what returns twice (vfork, clone) must not return
 // through a function of ours.
 
 #include "front/mapped.h"
+#include "front/quiet.h"
 
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -20,6 +21,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef SYS_io_uring_setup
+#define SYS_io_uring_setup 425
+#endif
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
@@ -49,16 +53,13 @@
     X(int, ioctl, (int, unsigned long, ...))
 
 #define DECLARE_CALL(result, name, parameters) result(*name) parameters;
-static struct {
-    MAPPING_CALLS(DECLARE_CALL)
-} next_call;
+static struct { MAPPING_CALLS(DECLARE_CALL) } next_call;
 
 static long (*next_syscall)(long, ...) __asm__("pw_next_syscall") __attribute__((used));
 
 // Once at the start. A constructor that runs before ours may be earlier.
 static void find_mapping_calls(void) {
-#define FIND_ONE(result, name, parameters)                                                         \
-    next_call.name = (result(*) parameters)FIND_CALL(#name);
+#define FIND_ONE(result, name, parameters) next_call.name = (result(*) parameters)FIND_CALL(#name);
     MAPPING_CALLS(FIND_ONE)
     next_syscall = (long (*)(long, ...))FIND_CALL("syscall");
 }
@@ -122,8 +123,7 @@ FAMILY_API void *FAMILY(mremap)(void *address, size_t size, size_t larger, int f
     va_start(rest, flags);
     void *to = va_arg(rest, void *); // there or not, as the C library reads it
     va_end(rest);
-    BEGIN(pw_gate_overlaps(address, size) ||
-              (flags & MREMAP_FIXED && pw_gate_overlaps(to, larger)),
+    BEGIN(pw_gate_overlaps(address, size) || (flags & MREMAP_FIXED && pw_gate_overlaps(to, larger)),
           SYS_mremap, (long)address, (long)size, (long)larger, flags, (long)to)
     void *result = NEXT_CALL(mremap)(address, size, larger, flags, to);
     END(result);
@@ -233,10 +233,10 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
      BIT(at, SYS_pkey_mprotect) | BIT(at, SYS_madvise) | BIT(at, SYS_process_madvise) |            \
      BIT(at, SYS_mlock) | BIT(at, SYS_mlock2) | BIT(at, SYS_mlockall) | BIT(at, SYS_munlockall) |  \
      BIT(at, SYS_shmat) | BIT(at, SYS_ioctl) | BIT(at, SYS_mbind) | BIT(at, SYS_mseal) |           \
-     BIT(at, SYS_set_mempolicy_home_node))
+     BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup))
 
-static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls")
-    __attribute__((used)) = {WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};
+static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls") __attribute__((used)) = {
+    WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};
 
 static long seen_syscall(long number, long a, long b, long c, long d, long e,
                          long f) __asm__("pw_seen_syscall") __attribute__((used));
@@ -245,6 +245,9 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     const long arguments[6] = {a, b, c, d, e, f};
     if (!next_syscall && !find_missing((void **)&next_syscall, "syscall")) {
         return no_call();
+    }
+    if (number == SYS_io_setup || number == SYS_io_uring_setup) {
+        pw_quiet_others_write();
     }
     struct pw_mapping_call call = pw_mapping_call_begins(number, arguments, CALL_SITE);
     if (call.refused) {
@@ -292,12 +295,14 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
 
 __asm__("    .pushsection .text\n"
         "    .p2align 4\n"
-        "    " FAMILY_SYMBOL " " NAME_OF(FAMILY(syscall)) "\n"
-        "    .type " NAME_OF(FAMILY(syscall)) ", %function\n" NAME_OF(FAMILY(syscall)) ":\n"
-        "    .cfi_startproc\n" JUMP
-        "    .cfi_endproc\n"
-        "    .size " NAME_OF(FAMILY(syscall)) ", . - " NAME_OF(FAMILY(syscall)) "\n"
-        "    .popsection\n");
+        "    " FAMILY_SYMBOL " " NAME_OF(
+            FAMILY(syscall)) "\n"
+                             "    .type " NAME_OF(FAMILY(syscall)) ", %function\n" NAME_OF(FAMILY(
+                                 syscall)) ":\n"
+                                           "    .cfi_startproc\n" JUMP "    .cfi_endproc\n"
+                                           "    .size " NAME_OF(FAMILY(syscall)) ", . - " NAME_OF(
+                                               FAMILY(syscall)) "\n"
+                                                                "    .popsection\n");
 
 #undef JUMP
 #undef NAME_OF

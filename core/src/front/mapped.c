@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "front/mapped.h"
 #include "front/fate.h"
+#include "front/quiet.h"
 
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
@@ -49,6 +50,7 @@ enum change {
 struct range {
     char *start, *end; // whole pages
     enum change change;
+    const struct pw_caller *caller;
 };
 
 // --- blocks ----------------------------------------------------------------------
@@ -67,25 +69,19 @@ static void mark(struct pw_extent *extent, struct range range) {
     pw_extent_alter(extent, is_header);
 }
 
-// Replacing pages under the program needs to be sure that nobody writes to them.
-static bool may_replace(void) {
-    unsigned known = 1 + __atomic_load_n(&pw_process.quiet_threads, __ATOMIC_SEQ_CST);
-    unsigned threads = pw_os_thread_count();
-    return threads > 0 && threads <= known;
-}
-
 // Make a block that shares pages ordinary memory, with its bytes. False: it shares them still.
-static bool leave_snapshot(struct pw_extent *extent) {
+static bool leave_snapshot(struct pw_extent *extent, const struct pw_caller *caller) {
     if (!extent->snapshot) {
         return true;
     }
     pw_fate_ends(extent);
-    return !extent->altered && may_replace() && pw_share_leave(&pw_process.share, extent);
+    return !extent->altered && pw_is_quiet(caller, NULL) &&
+           pw_share_leave(&pw_process.share, extent);
 }
 
 static bool covers_share(struct range range, const struct pw_extent *extent) {
-    char *start = pw_extent_address(&pw_process.arena, extent) +
-                  (size_t)extent->share_first * PW_PAGE;
+    char *start =
+        pw_extent_address(&pw_process.arena, extent) + (size_t)extent->share_first * PW_PAGE;
     return range.start <= start && range.end >= start + (size_t)extent->share_pages * PW_PAGE;
 }
 
@@ -98,7 +94,7 @@ static bool empty(struct pw_extent *extent, struct range range) {
         pw_fate_ends(extent);
         of_snapshot = !pw_share_drop(&pw_process.share, extent);
     } else if (extent->snapshot) {
-        of_snapshot = !leave_snapshot(extent);
+        of_snapshot = !leave_snapshot(extent, range.caller);
     }
     if (!of_snapshot) {
         return true;
@@ -117,12 +113,13 @@ static bool change_block(struct pw_extent *extent, struct range range) {
     case EMPTIES:
         return empty(extent, range);
     case MOVES:
-        if (!leave_snapshot(extent)) {
+        if (!leave_snapshot(extent, range.caller)) {
             return false; // their snapshot could end before they do
         }
         break;
     default:
-        leave_snapshot(extent); // what is mapped can be altered or replaced all the same
+        leave_snapshot(extent,
+                       range.caller); // what is mapped can be altered or replaced all the same
         break;
     }
     mark(extent, range);
@@ -199,18 +196,24 @@ static struct pw_mapping_call change_all(struct range range) {
     return call;
 }
 
-static struct range whole_pages(long address, long size, enum change change) {
+static struct range whole_pages(long address, long size, enum change change,
+                                const struct pw_caller *caller) {
     uintptr_t start = (uintptr_t)address & ~(PW_PAGE - 1);
     uintptr_t end = ((uintptr_t)address + (uintptr_t)size + PW_PAGE - 1) & ~(PW_PAGE - 1);
-    return (struct range){(char *)start, (char *)(end < start ? ~(PW_PAGE - 1) : end), change};
+    return (struct range){(char *)start, (char *)(end < start ? ~(PW_PAGE - 1) : end), change,
+                          caller};
 }
 
-static struct pw_mapping_call change(long address, long size, enum change how) {
+static struct pw_mapping_call change(long address, long size, enum change how, const void *site) {
     struct pw_mapping_call call = {0};
     if (how == NO_CHANGE || !pw_gate_overlaps((const void *)address, (size_t)size)) {
         return call;
     }
-    struct range range = whole_pages(address, size, how);
+    struct pw_caller caller = pw_caller_at(site);
+    if (__atomic_load_n(&pw_process.share.shared_extents, __ATOMIC_RELAXED)) {
+        pw_quiet_look(&caller); // else there is no block to be made ordinary
+    }
+    struct range range = whole_pages(address, size, how, &caller);
     if (pw_process_enter()) {
         call = change_all(range);
         pw_process_leave();
@@ -272,7 +275,7 @@ static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mappi
 }
 
 // With the same lock held by nobody: each range is a call of its own.
-static struct pw_mapping_call advise_ranges(const long arguments[6]) {
+static struct pw_mapping_call advise_ranges(const long arguments[6], const void *site) {
     struct iovec ranges[RANGES];
     struct pw_mapping_call all = {0};
     size_t count = (size_t)arguments[2];
@@ -284,44 +287,44 @@ static struct pw_mapping_call advise_ranges(const long arguments[6]) {
         }
         for (size_t i = 0; i < now; i++) {
             all = also(all, change((long)ranges[i].iov_base, (long)ranges[i].iov_len,
-                                   change_by_advice(arguments[3])));
+                                   change_by_advice(arguments[3]), site));
         }
     }
     return all;
 }
 
-static struct pw_mapping_call register_faults(const long arguments[6]) {
+static struct pw_mapping_call register_faults(const long arguments[6], const void *site) {
     struct uffdio_register wanted;
     if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change((long)wanted.range.start, (long)wanted.range.len, ALTERS);
+    return change((long)wanted.range.start, (long)wanted.range.len, ALTERS, site);
 }
 
-static struct pw_mapping_call attach_segment(const long arguments[6]) {
+static struct pw_mapping_call attach_segment(const long arguments[6], const void *site) {
     struct shmid_ds segment;
     if (!(arguments[2] & SHM_REMAP) || shmctl((int)arguments[0], IPC_STAT, &segment) != 0) {
         return (struct pw_mapping_call){0};
     }
-    return change(arguments[1], (long)segment.shm_segsz, REPLACES);
+    return change(arguments[1], (long)segment.shm_segsz, REPLACES, site);
 }
 
-static struct pw_mapping_call remap(const long arguments[6]) {
+static struct pw_mapping_call remap(const long arguments[6], const void *site) {
     bool shrinks = arguments[2] != 0 && arguments[2] < arguments[1] &&
                    !(arguments[3] & (MREMAP_FIXED | MREMAP_DONTUNMAP));
     struct pw_mapping_call call =
-        change(arguments[0], arguments[1], shrinks ? REPLACES : MOVES);
+        change(arguments[0], arguments[1], shrinks ? REPLACES : MOVES, site);
     if (!call.refused && arguments[3] & MREMAP_FIXED) {
-        call = also(call, change(arguments[4], arguments[2], REPLACES));
+        call = also(call, change(arguments[4], arguments[2], REPLACES, site));
     }
     return call;
 }
 
 // Memory locks are kept from now on: what is there is not shared, nor is what comes.
-static struct pw_mapping_call lock_all(long flags) {
+static struct pw_mapping_call lock_all(long flags, const void *site) {
     pw_process.locks_all = flags & MCL_FUTURE;
-    return flags & MCL_CURRENT ? change((long)pw_gate.base, (long)pw_gate.span, ALTERS)
+    return flags & MCL_CURRENT ? change((long)pw_gate.base, (long)pw_gate.span, ALTERS, site)
                                : (struct pw_mapping_call){0};
 }
 
@@ -329,35 +332,36 @@ static enum change change_by_protection(const long arguments[6]) {
     return arguments[2] == READ_WRITE ? NO_CHANGE : ALTERS;
 }
 
-static struct pw_mapping_call begin(long number, const long arguments[6]) {
+static struct pw_mapping_call begin(long number, const long arguments[6], const void *site) {
     long address = arguments[0], size = arguments[1];
     switch (number) {
     case SYS_madvise:
-        return change(address, size, change_by_advice(arguments[2]));
+        return change(address, size, change_by_advice(arguments[2]), site);
     case SYS_mprotect:
-        return change(address, size, change_by_protection(arguments));
+        return change(address, size, change_by_protection(arguments), site);
     case SYS_pkey_mprotect:
-        return change(address, size, arguments[3] > 0 ? ALTERS : change_by_protection(arguments));
+        return change(address, size, arguments[3] > 0 ? ALTERS : change_by_protection(arguments),
+                      site);
     case SYS_mlock:
     case SYS_mlock2:
     case SYS_mbind:
     case SYS_set_mempolicy_home_node:
     case SYS_mseal:
-        return change(address, size, ALTERS);
+        return change(address, size, ALTERS, site);
     case SYS_munmap:
-        return change(address, size, REPLACES);
+        return change(address, size, REPLACES, site);
     case SYS_mmap:
-        return change(address, size, arguments[3] & MAP_FIXED ? REPLACES : NO_CHANGE);
+        return change(address, size, arguments[3] & MAP_FIXED ? REPLACES : NO_CHANGE, site);
     case SYS_mremap:
-        return remap(arguments);
+        return remap(arguments, site);
     case SYS_shmat:
-        return attach_segment(arguments);
+        return attach_segment(arguments, site);
     case SYS_ioctl:
-        return register_faults(arguments);
+        return register_faults(arguments, site);
     case SYS_process_madvise:
-        return advise_ranges(arguments);
+        return advise_ranges(arguments, site);
     case SYS_mlockall:
-        return lock_all(address);
+        return lock_all(address, site);
     case SYS_munlockall:
         pw_process.locks_all = false;
         return (struct pw_mapping_call){0};
@@ -375,7 +379,7 @@ static bool is_own(const void *site) {
 
 struct pw_mapping_call pw_mapping_call_begins(long number, const long arguments[6],
                                               const void *site) {
-    return is_own(site) ? (struct pw_mapping_call){0} : begin(number, arguments);
+    return is_own(site) ? (struct pw_mapping_call){0} : begin(number, arguments, site);
 }
 
 // --- calls that nobody saw -----------------------------------------------------------
@@ -390,7 +394,7 @@ bool pw_block_is_ordinary(struct pw_extent *extent) {
         return true; // it was looked at before, or nothing is known
     }
     char *start = pw_extent_address(&pw_process.arena, extent);
-    struct range range = {start, start + (size_t)extent->pages * PW_PAGE, ALTERS};
+    struct range range = {start, start + (size_t)extent->pages * PW_PAGE, ALTERS, NULL};
     bool known = pw_os_maps_ordinary(&maps, start, (size_t)extent->pages * PW_PAGE, &ordinary);
     pw_os_maps_close(&maps);
     if (known && !ordinary) {

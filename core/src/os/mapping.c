@@ -63,7 +63,8 @@ static bool look(struct pw_os_maps *maps, uintptr_t address, bool *ordinary) {
     return true;
 }
 
-bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t size, bool *ordinary) {
+bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t size,
+                         bool *ordinary) {
     uintptr_t at = (uintptr_t)address, end = at + size;
     int saved = errno;
     bool known = true;

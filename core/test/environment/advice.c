@@ -14,14 +14,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#define SIZE MEGABYTE
+#define SIZE        MEGABYTE
 #define NEXT_BLOCKS 3
 
 // --- what the kernel says of a range ----------------------------------------------
 
 // Of the flags in /proc/self/smaps, those that a call may have left; a new block has none.
-static const char *const leftovers[] = {"lo", "lf", "wf", "dc", "dd", "sr", "rr",
-                                        "mg", "nh", "um", "uw", "sl"};
+static const char *const leftovers[] = {"lo", "lf", "wf", "dc", "dd", "sr",
+                                        "rr", "mg", "nh", "um", "uw", "sl"};
 
 static unsigned flags_of(const char *line) {
     unsigned found = 0;
@@ -125,8 +125,8 @@ static bool is_one_of(const char *name, const char *const *list) {
 static const char *const unreadable[] = {"no-access", "unmap", "move", NULL};
 
 // May the kernel refuse it, whoever asks? Then only what follows from it is said.
-static const char *const optional[] = {"mergeable", "bind", "seal", "register", "process-empty",
-                                       "lock", "lock-on-fault", NULL};
+static const char *const optional[] = {"mergeable",     "bind", "seal",          "register",
+                                       "process-empty", "lock", "lock-on-fault", NULL};
 
 // On a block that copies have shared, also with a child of a fork, or that nobody has copied.
 enum variant { COPIED, COPIED_AND_FORKED, ALONE, VARIANTS };
@@ -249,8 +249,8 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
 }
 
 static int case_advice_threads(char **arguments) {
-    static const char *const names[] = {"empty", "free", "lock", "dont-fork", "no-access", "move",
-                                        "unmap", "map-over", NULL};
+    static const char *const names[] = {"empty", "free",  "lock",     "dont-fork", "no-access",
+                                        "move",  "unmap", "map-over", NULL};
     for (size_t i = 0; i < CALLS; i++) {
         if (is_one_of(calls[i].name, names)) {
             run_alone(&calls[i], function_named(arguments[0]), 0, run_beside_thread);
@@ -363,7 +363,7 @@ static void clone_by_number(void) {
 static int case_advice_more(char **arguments) {
     (void)arguments;
     void (*const all[])(void) = {protect_all, resize_guarded, empty_and_copy, advise_around,
-                               clone_by_number};
+                                 clone_by_number};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         printf("%zu\n", i);
         fflush(stdout);
@@ -426,7 +426,9 @@ static long raw(long number, long a, long b, long c, long d, long e, long f) {
 // A guard page, or another mapping, inside a block that is copied and searched for zeros.
 static void run_raw(const struct call *call, call_function *by, int variant) {
     static const struct call shared = {
-        "shared", SYS_mmap, {PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0}};
+        "shared",
+        SYS_mmap,
+        {PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0}};
     unsigned char *block = new_block(7), *copy = new_block(0);
     call = variant == ALONE ? &shared : call;
     memset(block + SIZE / 2, 0, SIZE / 4);
@@ -466,10 +468,7 @@ static int case_advice_raw(char **arguments) {
 }
 
 const struct program_case advice_cases[] = {
-    {"advice", case_advice},
-    {"advice-threads", case_advice_threads},
-    {"advice-more", case_advice_more},
-    {"advice-all-locked", case_advice_all_locked},
-    {"advice-raw", case_advice_raw},
-    {NULL, NULL},
+    {"advice", case_advice},           {"advice-threads", case_advice_threads},
+    {"advice-more", case_advice_more}, {"advice-all-locked", case_advice_all_locked},
+    {"advice-raw", case_advice_raw},   {NULL, NULL},
 };

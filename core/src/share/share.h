@@ -135,7 +135,6 @@ bool pw_share_leave(struct pw_share *share, struct pw_extent *extent);
 // before.
 bool pw_share_empty(struct pw_share *share, char *start, char *end);
 
-
 // A collection ended, whatever is searched at its end.
 static inline void pw_share_count_collection(struct pw_share *share) {
     share->collections++;

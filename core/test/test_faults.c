@@ -4,6 +4,7 @@
 // lists, while a fixed scenario runs against shadow copies. The program must go on with the right
 // contents, and the statistics must name the fall-back.
 //     test_faults [--only SITE] [--options STRING] [--brief 1]
+#include "front/mapped.h"
 #include "os/fault.h"
 #include "pagewise.h"
 #include "support.h"
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define PAGE   ((size_t)4096)
 #define LARGE  ((size_t)6 << 20) // published in two chunks
@@ -173,6 +175,49 @@ static void pool(void) {
     verify_all();
 }
 
+// The program is about to make a call on its own block, and makes it.
+static bool advise(int at, size_t from, size_t size, int advice) {
+    char *start = (char *)(((uintptr_t)blocks[at].data + from + PAGE - 1) & ~(PAGE - 1));
+    long arguments[6] = {(long)start, (long)size, advice};
+    struct pw_mapping_call call = pw_mapping_call_begins(SYS_madvise, arguments, NULL);
+    bool made = !call.refused && madvise(start, size, advice) == 0;
+    pw_mapping_call_ends(call);
+    if (made && advice == MADV_DONTNEED) {
+        memset(blocks[at].shadow + (start - (char *)blocks[at].data), 0, size);
+    }
+    return made;
+}
+
+static void read_wiped(void *at) {
+    const struct block *block = at;
+    for (size_t i = MEDIUM; i < MEDIUM + PAGE; i++) {
+        CHECK(block->data[i] == 0);
+    }
+}
+
+// Blocks that are on a snapshot, and not.
+static void changes_of_mappings(void) {
+    allocate(0, LARGE);
+    duplicate(1, 0);
+    duplicate(2, 0);
+    advise(0, MEDIUM / 2, MEDIUM, MADV_DONTNEED);
+    verify_all();
+    duplicate(3, 0);
+    advise(1, 0, LARGE - 2 * PAGE, MADV_DONTNEED);
+    verify_all();
+    if (advise(2, MEDIUM - PAGE, MEDIUM, MADV_WIPEONFORK)) {
+        CHECK(run_in_child(read_wiped, &blocks[2]) == 0);
+    }
+    verify_all();
+    duplicate(1, 2);
+    advise(1, MEDIUM, MEDIUM, MADV_DONTFORK);
+    drop(1);
+    drop(2);
+    allocate(1, LARGE);
+    pw_collection_ended();
+    verify_all();
+}
+
 static void child_work(void) {
     verify_all();
     duplicate(20, 1);
@@ -212,6 +257,7 @@ static void forks(void) {
 }
 
 static void scenario(void) {
+    changes_of_mappings();
     large_copies();
     medium_copies();
     pool();
@@ -280,6 +326,7 @@ static const struct site sites[] = {
     {PW_SITE_HUGETLB, POOL, {ENOMEM, EINVAL, EPERM}},
     {PW_SITE_LOCK, LOCK, {ENOMEM, EPERM, EAGAIN}},
     {PW_SITE_WITNESS_ASK, DISCARD, {EPERM, ENOSYS, EINVAL, EINTR}},
+    {PW_SITE_MAPS, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
     {PW_SITE_MMAPCOPY, CALL, {ENOMEM, ENOSYS, EPERM, EINVAL, EFAULT, EBUSY, EINTR, EHWPOISON}},
 };
 

@@ -16,6 +16,8 @@ struct module {
     void (*release)(void *);
     void *(*copy)(void *, const void *, size_t);
     void *(*load)(const char *);
+    long (*call)(int, int, void *, size_t);
+    int (*call_named)(const char *);
 };
 
 static char folder[256];
@@ -34,6 +36,8 @@ static struct module functions_of(void *library) {
         (void (*)(void *))dlsym(library, "module_free"),
         (void *(*)(void *, const void *, size_t))dlsym(library, "module_copy"),
         (void *(*)(const char *))dlsym(library, "module_load"),
+        (long (*)(int, int, void *, size_t))dlsym(library, "module_call"),
+        (int (*)(const char *))dlsym(library, "module_call_named"),
     };
     return module;
 }
@@ -361,6 +365,87 @@ static void costs_of_shared_pages_are_told(void **state) {
     assert_true(pw_page_cost(NULL, 0, &cost));
 }
 
+// --- what a package does to its own blocks -------------------------------------------
+
+static void check_filled(const unsigned char *block, unsigned char with, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        CHECK(block[i] == with);
+    }
+}
+
+static void child_reads(void *block) {
+    check_filled(block, 9, 2 * MB);
+}
+
+// As a new mapping is: for its owner, and for a child of a fork.
+static void next_block_is_ordinary(const struct module *r) {
+    unsigned char *next = r->allocate(2 * MB);
+    memset(next, 9, 2 * MB);
+    assert_int_equal(run_in_child(child_reads, next), 0);
+    r->release(next);
+}
+
+static void change_copied_block(const struct module *r, int which, int by, const char *name) {
+    unsigned char *block = r->allocate(2 * MB), *copy = r->allocate(2 * MB);
+    memset(block, 7, 2 * MB);
+    r->copy(copy, block, 2 * MB);
+    r->copy(copy, block, 2 * MB);
+    unsigned char *part = block + MB - (uintptr_t)block % 4096;
+    long result = r->call(which, by, part, 64 * KB);
+    check_filled(copy, 7, 2 * MB);
+    check_filled(block, 7, MB / 2);
+    if (!strcmp(name, "empty")) {
+        assert_int_equal(result, 0);
+        check_filled(part, 0, 64 * KB);
+    }
+    pw_collection_ended(); // searches what is left to be searched
+    r->release(block);
+    check_filled(copy, 7, 2 * MB);
+    r->release(copy);
+}
+
+static uint64_t altered(void) {
+    struct pw_statistics block = {0};
+    pw_statistics_read(&block, sizeof block);
+    return block.blocks_altered;
+}
+
+static void change_fresh_block(const struct module *r, int which, int by) {
+    unsigned char *block = r->allocate(2 * MB);
+    memset(block, 7, 2 * MB);
+    long result = r->call(which, by, block + MB - (uintptr_t)block % 4096, 64 * KB);
+    (void)result;
+    pw_collection_ended();
+    r->release(block);
+}
+
+static void changes_by_packages_are_seen(void **state) {
+    static const char *const names[] = {"read-only", "no-access", "wipe-on-fork",  "dont-fork",
+                                        "empty",     "free",      "sequential",    "lock",
+                                        "unmap",     "map-over",  "process-empty", "key"};
+    (void)state;
+    struct module packages[] = {load("libR.so"), load("lazy/libs/lazy.so"),
+                                load("strict/libs/strict.so")};
+    assert_true(pw_switch_on("policy=share,zero=always", NULL));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int by = 0; by < 2; by++) {
+            const struct module *package = &packages[(i + (size_t)by) % 3];
+            int which = package->call_named(names[i]);
+            assert_true(which >= 0);
+            uint64_t before = altered();
+            change_copied_block(package, which, by, names[i]);
+            change_fresh_block(package, which, by);
+            bool keeps = strstr(names[i], "empty") || !strcmp(names[i], "free");
+            if (!keeps && altered() != before + 2) {
+                fail_msg("%s, %d: %d blocks were altered", names[i], by, (int)(altered() - before));
+            }
+            next_block_is_ordinary(package);
+            next_block_is_ordinary(package);
+        }
+    }
+    pw_switch_off();
+}
+
 int main(int count, char **words) {
     snprintf(folder, sizeof folder, "%s", count > 1 ? words[1] : ".");
     const struct CMUnitTest tests[] = {
@@ -375,6 +460,7 @@ int main(int count, char **words) {
         cmocka_unit_test(children_can_switch_as_well),
         cmocka_unit_test(large_pages_survive_forks),
         cmocka_unit_test(costs_of_shared_pages_are_told),
+        cmocka_unit_test(changes_by_packages_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,6 +316,10 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
     }
 }
 
+void pw_arena_withdraw(struct pw_arena *arena, struct pw_extent *extent) {
+    bin_remove(arena, extent);
+}
+
 // --- growth ------------------------------------------------------------------
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent) {

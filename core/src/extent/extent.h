@@ -19,6 +19,13 @@ enum pw_extent_state {
     PW_EXTENT_LOST,    // a failed system call left it in a state that must not be reused
 };
 
+// What the program has done to the mapping of a block: protection, advice, a lock, other pages.
+enum pw_altered {
+    PW_NOT_ALTERED,
+    PW_ALTERED,
+    PW_ALTERED_HEADER, // its first page too, which may not even be readable
+};
+
 struct pw_extent {
     uint32_t page, pages;    // place in the arena and length, in pages
     uint32_t next, previous; // in the list of a size bin; 0 ends it
@@ -26,6 +33,8 @@ struct pw_extent {
     bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
     uint8_t hugetlb;         // log2 of the size of its pages from the hugetlb pool; 0: none
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
+    uint8_t altered;         // enum pw_altered; until it is released, and mapped anew
+    bool of_file;            // of pages in the mapping of a snapshot's file, though on none
     bool untouched;          // no page from warm_pages on has been handed out before
     bool zero_young;         // not searched for zero pages yet
     bool zero_at_peak;       // may be searched before a new peak, while it is young
@@ -140,6 +149,15 @@ static inline char *pw_extent_address(const struct pw_arena *arena,
     return arena->base + (size_t)extent->page * PW_PAGE;
 }
 
+// The program has changed how the block is mapped: from now on its pages stay as they are, and when
+// it is released they are replaced.
+static inline void pw_extent_alter(struct pw_extent *extent, bool header) {
+    enum pw_altered altered = header ? PW_ALTERED_HEADER : PW_ALTERED;
+    extent->altered = extent->altered > altered ? extent->altered : (uint8_t)altered;
+    extent->fixed = true;
+    extent->collected = extent->untouched = false;
+}
+
 // The extent of a page that is in use and stays so meanwhile. Needs no lock.
 static inline struct pw_extent *pw_arena_extent_of_page(struct pw_arena *arena, uint32_t page) {
     uint32_t *leaf = arena->index[page / PW_ARENA_STEP_PAGES];
@@ -175,6 +193,9 @@ void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
 
 // Return an extent to the pool, WARM or COLD, or put it aside as LOST.
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_extent_state state);
+
+// Take a free extent out of the pool, to be released again.
+void pw_arena_withdraw(struct pw_arena *arena, struct pw_extent *extent);
 
 // Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);

@@ -62,7 +62,7 @@ static void write_header(const struct pw_extent *extent) {
 // again before anything else is done with the block. Blocks cannot grow in place: what follows is
 // ours.
 static void repair(struct pw_extent *extent) {
-    if (!has_header(extent)) {
+    if (!has_header(extent) || extent->altered == PW_ALTERED_HEADER) {
         return;
     }
     const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
@@ -178,6 +178,7 @@ void pw_block_count_live(int64_t pages) {
 }
 
 static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
+    extent->fixed |= pw_process.locks_all;
     extent->collected = collected && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
@@ -317,6 +318,8 @@ static void release(struct pw_extent *extent) {
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
     extent->fixed = false;
+    extent->of_file = false;
+    extent->altered = PW_NOT_ALTERED;
     pw_arena_release(&pw_process.arena, extent, state);
 }
 
@@ -416,7 +419,8 @@ static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
     if (size > capacity) {
         return grow_by_moving(extent, size);
     }
-    if (size >= capacity / 2) {
+    // Pages that may not be readable are not copied to save memory.
+    if (size >= capacity / 2 || extent->altered) {
         extent->user_size = size;
         return extent;
     }

@@ -3,6 +3,7 @@
 // Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
 #include "front/copy.h"
 #include "front/fate.h"
+#include "front/mapped.h"
 #include "front/module.h"
 #include "front/process.h"
 
@@ -129,7 +130,10 @@ static bool may_publish(const struct copy *copy) {
 }
 
 static bool publish(struct copy *copy) {
-    uint32_t published = pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
+    uint32_t published =
+        !pw_block_is_ordinary(copy->source)
+            ? 0
+            : pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
     return published > 0;
 }
@@ -353,7 +357,7 @@ bool pw_block_zero(void *to, size_t size) {
     }
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
     bool done = false;
-    if (extent) {
+    if (extent && !extent->altered) {
         end = end_of_fill(extent, to, size);
         char *limit =
             pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;

@@ -18,7 +18,7 @@ static void describe(struct pw_block_info *info, const struct pw_extent *extent)
                       : extent->huge_pages ? UNIT_SHIFT
                                            : 0,
         .from_hugetlb = extent->hugetlb > 0,
-        .locked = extent->fixed,
+        .locked = extent->fixed && !extent->altered,
     };
 }
 

@@ -8,6 +8,8 @@
 //   FAMILY_API     its linkage
 //   NEXT(name)     the function of the same name that it stands before
 //
+// and what family_mappings.h says.
+//
 // Small requests cost one comparison more than before. The rest of the work is done by the one copy
 // of libpagewise.so in the process.
 
@@ -296,3 +298,7 @@ FAMILY_API int FAMILY(getrusage)(__rusage_who_t who, struct rusage *usage) {
     }
     return NEXT(getrusage)(who, usage);
 }
+
+// --- mappings ----------------------------------------------------------------
+
+#include "front/family_mappings.h"

@@ -70,10 +70,12 @@ static struct pw_extent *take_pages(void *context, uint32_t pages) {
 // Most of whose pages have no memory is not warm.
 static enum pw_extent_state state_of(struct pw_extent *extent, uint32_t absent) {
     struct pw_arena *arena = &pw_process.arena;
+    bool altered = extent->altered;
     bool blank =
-        (absent * 2 > extent->pages || !pw_process.options.pool) &&
+        (absent * 2 > extent->pages || !pw_process.options.pool || altered) &&
         pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
-    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
+    extent->altered = PW_NOT_ALTERED;
+    return blank ? PW_EXTENT_COLD : altered ? PW_EXTENT_LOST : PW_EXTENT_WARM;
 }
 
 static void release_pages(void *context, struct pw_extent *extent, uint32_t absent) {

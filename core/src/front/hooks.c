@@ -27,13 +27,18 @@ static struct {
     int (*clone)(int (*)(void *), void *, int, void *, ...);
 } next;
 
-#define FAMILY(name) hooked_##name
-#define FAMILY_API   static
-#define NEXT(name)   next.name
+#define FAMILY(name)    hooked_##name
+#define FAMILY_API      static
+#define FAMILY_SYMBOL   ".local"
+#define NEXT(name)      next.name
+#define FIND_CALL(name) dlsym(RTLD_DEFAULT, name)
 
 #include "front/family.h"
 
 static void *hooked_dlopen(const char *path, int flags);
+#ifdef HAS_SYSCALL
+extern long hooked_syscall(long number, ...) __attribute__((visibility("hidden")));
+#endif
 
 #define FUNCTION(which)                                                                            \
     { .name = #which, .replacement = (void *)hooked_##which }
@@ -61,6 +66,11 @@ static struct pw_got_function functions[] = {
     {.name = "pthread_create", .replacement = (void *)hooked_pthread_create, .of_pools = true},
     FUNCTION(clone),
     FUNCTION(getrusage),
+#define CALL_FUNCTION(result, name, parameters) NEEDED_FOR(name),
+    MAPPING_CALLS(CALL_FUNCTION)
+#ifdef HAS_SYSCALL
+        NEEDED_FOR(syscall),
+#endif
     // R loads packages by absolute path. Other callers' search paths would depend on the caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
 };
@@ -71,6 +81,7 @@ static void find_originals(void) {
     for (size_t i = 0; i < FUNCTION_COUNT; i++) {
         functions[i].original = dlsym(RTLD_DEFAULT, functions[i].name);
     }
+    find_mapping_calls();
     next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
     next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
     next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");

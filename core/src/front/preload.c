@@ -36,7 +36,10 @@ static void map_directly(void) {
     mallopt(M_MMAP_MAX, DIRECT_MAPPINGS);
 }
 
+static void find_mapping_calls(void);
+
 __attribute__((constructor)) static void start_preload(void) {
+    find_mapping_calls();
     pw_gate.preloaded = true;
     pw_start(NULL);
     if (pw_gate.map_directly) {
@@ -136,8 +139,10 @@ static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
     return next.getrusage(who, usage);
 }
 
-#define FAMILY(name) name
-#define FAMILY_API   PW_API
-#define NEXT(name)   (LIKELY(next.name) ? next.name : name##_slowly)
+#define FAMILY(name)    name
+#define FAMILY_API      PW_API
+#define FAMILY_SYMBOL   ".globl"
+#define FIND_CALL(name) find_next(name)
+#define NEXT(name)      (LIKELY(next.name) ? next.name : name##_slowly)
 
 #include "front/family.h"

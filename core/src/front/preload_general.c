@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: MIT
 //
-// libpagewise-general.so: the malloc family of policy `general`, put before the C library's. It
-// replaces nothing else.
+// libpagewise-general.so: the malloc family of policy `general`, put before the C library's, and
+// the calls that change how its blocks are mapped.
 
 #include "front/general.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 
+static void *find_next(const char *name) {
+    static __thread bool looking __attribute__((tls_model("initial-exec")));
+    if (looking) {
+        return NULL;
+    }
+    looking = true;
+    void *found = dlsym(RTLD_NEXT, name);
+    looking = false;
+    return found;
+}
+
+#define FAMILY(name)    name
+#define FAMILY_API      PW_API
+#define FAMILY_SYMBOL   ".globl"
+#define FIND_CALL(name) find_next(name)
+
+#include "front/family_mappings.h"
+
 __attribute__((constructor)) static void start_preload(void) {
+    find_mapping_calls();
     pw_gate.preloaded = pw_gate.serves_all = true; // general.c starts when it can
     pw_process_watch_forks();
 }

@@ -55,6 +55,7 @@ struct pw_process {
     bool getrusage_works;      // the collector announces itself: no guessing from bursts
     struct pw_quiet quiet;     // who else could write to blocks
     bool keeper_runs;          // the thread that returns idle pages
+    bool locks_all;            // mlockall: what is mapped from now on is locked in memory
     bool keeper_failed;        // it could not be started: not tried again
 };
 

@@ -135,8 +135,8 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
 
 static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
     (void)context;
-    if (!extent->hugetlb) {
-        return;
+    if (!extent->hugetlb || extent->altered) {
+        return; // or the program has taken its pages in hand
     }
     size_t size = hugetlb_size(extent);
     char *start = units_start(arena, extent);

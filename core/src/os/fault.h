@@ -46,6 +46,7 @@ enum pw_os_site {
     PW_SITE_FILE_READ,
     PW_SITE_MMAPCOPY,
     PW_SITE_WITNESS_ASK,
+    PW_SITE_MAPS,
     PW_SITE_COUNT
 };
 

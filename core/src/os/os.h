@@ -216,6 +216,36 @@ size_t pw_os_read_file(const char *path, char *content, size_t size);
 // The mapping that contains `address`. False: not known.
 bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end);
 
+// --- mappings ------------------------------------------------------------------
+
+// A look at how memory is mapped, open for several questions in a row while nobody maps anything.
+// The descriptor is not guarded: it is closed before the program runs again.
+struct pw_os_maps {
+    int fd;
+    uintptr_t start, end; // of the last mapping that was ordinary
+};
+
+bool pw_os_maps_open(struct pw_os_maps *maps);
+void pw_os_maps_close(struct pw_os_maps *maps);
+
+// Is all of the range private anonymous memory that may be read and written, and not run? Advice
+// and locks are not seen. False: the kernel does not tell (before Linux 6.11).
+bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t size, bool *ordinary);
+
+// The first mapping that ends behind `address`. False: not known. Reads /proc/self/maps.
+struct pw_os_mapping {
+    uintptr_t start, end;
+    int protection;
+    char name[64]; // as much of it
+};
+bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping);
+
+// New zero pages with this protection in place of what is mapped. False: it may be gone.
+bool pw_os_map_empty(void *address, size_t size, int protection);
+
+// Read memory that may not be there.
+bool pw_os_peek(const void *address, void *to, size_t size);
+
 // --- page tables -------------------------------------------------------------
 
 enum pw_os_pages {

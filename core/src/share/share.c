@@ -110,7 +110,7 @@ static void leave_snapshot(struct pw_share *share, struct pw_extent *source, uin
     if (end > from) {
         make_private(page_address(share, source, from), (size_t)(end - from) * PW_PAGE);
         source->collected = false;
-        source->fixed = true;
+        source->fixed = source->of_file = true;
     }
     pw_snapshot_remove_owner(share, source);
 }

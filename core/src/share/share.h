@@ -153,6 +153,15 @@ bool pw_share_drop(struct pw_share *share, struct pw_extent *extent);
 // The same for a block that is being freed: all its pages become blank, in one mapping.
 bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
 
+// Replace the extent's shared pages by ordinary memory with the same bytes, and give up its share.
+// Nobody may write to them meanwhile. False: it is on its snapshot still, with its bytes.
+bool pw_share_leave(struct pw_share *share, struct pw_extent *extent);
+
+// Make those pages of the range blank that are mapped onto a snapshot, whoever wrote them, with the
+// protection that they have. The extent is not to be copied from any more. False: some are as
+// before.
+bool pw_share_empty(struct pw_share *share, char *start, char *end);
+
 // A collection ended, whatever is searched at its end.
 static inline void pw_share_count_collection(struct pw_share *share) {
     share->collections++;

@@ -7,7 +7,7 @@
 // a file of the program's could not reach its bytes (pw_os_is_ours guards against meeting one).
 #define FIRST_OFFSET ((uint64_t)1 << 46)
 #define FILE_SIZE    ((uint64_t)1 << 60)
-#define FILE_NAME    "pagewise-snapshots"
+#define FILE_NAME    PW_SNAPSHOT_FILE_NAME
 
 // To ask whether a child can see what was released takes some 20 us, as long as it takes to write
 // 8 pages. So it is asked when so many pages wait, or after so long, or at a collection's end.

@@ -7,6 +7,9 @@
 
 #include "share/share.h"
 
+// The files' name, by which the kernel's list of mappings tells them.
+#define PW_SNAPSHOT_FILE_NAME "pagewise-snapshots"
+
 static inline struct pw_snapshot *pw_snapshot_at(struct pw_share *share, uint32_t number) {
     return &share->snapshots[number / PW_SNAPSHOT_CHUNK][number % PW_SNAPSHOT_CHUNK];
 }

@@ -41,8 +41,16 @@ static uint64_t give_back_run(struct pw_share *share, struct zero_run *run, size
     return size;
 }
 
+// A call that nobody saw may have left a page in a block that cannot be read: the kernel is asked
+// once for each mapping.
+static bool is_readable(struct pw_os_maps *maps, char *start, size_t size) {
+    bool ordinary = true;
+    return maps->fd < 0 || !pw_os_maps_ordinary(maps, start, size, &ordinary) || ordinary;
+}
+
 struct reclaim {
     struct pw_share *share;
+    struct pw_os_maps *maps;
     size_t shortest; // run worth giving back
     uint64_t freed;
 };
@@ -70,9 +78,15 @@ static bool reclaim_range(void *context, char *start, size_t size) {
     return true;
 }
 
-static void reclaim_pages(struct reclaim *reclaim, const struct pw_extent *extent, uint32_t first,
+static void reclaim_pages(struct reclaim *reclaim, struct pw_extent *extent, uint32_t first,
                           uint32_t last) {
     char *base = pw_extent_address(reclaim->share->arena, extent);
+    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,
+                     (size_t)(last - first) * PW_PAGE)) {
+        PW_COUNT(reclaim->share->stats, blocks_altered, 1);
+        pw_extent_alter(extent, true);
+        return;
+    }
     pw_os_pagemap_each(&reclaim->share->pagemap, base + (size_t)first * PW_PAGE,
                        base + (size_t)last * PW_PAGE, PW_OS_RESIDENT_PAGES, reclaim_range, reclaim);
 }
@@ -80,9 +94,9 @@ static void reclaim_pages(struct reclaim *reclaim, const struct pw_extent *exten
 // The first page holds the chunk header and the object's own: never zero. Shared pages are left
 // out: a discarded one would show its snapshot again. Swapped ones are not resident, and so never
 // brought back.
-static uint64_t reclaim_extent(struct pw_share *share, const struct pw_extent *extent,
-                               size_t shortest) {
-    struct reclaim reclaim = {.share = share, .shortest = shortest};
+static uint64_t reclaim_extent(struct pw_share *share, struct pw_os_maps *maps,
+                               struct pw_extent *extent, size_t shortest) {
+    struct reclaim reclaim = {.share = share, .maps = maps, .shortest = shortest};
     uint32_t shared_end = extent->share_first + extent->share_pages;
     if (extent->snapshot) {
         reclaim_pages(&reclaim, extent, 1, extent->share_first);
@@ -120,16 +134,19 @@ static bool is_for_peaks(const struct pw_extent *extent, bool all) {
 
 uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
     uint64_t freed = 0;
+    struct pw_os_maps maps;
     struct pw_os_signals signals;
     pw_os_signals_block(&signals);
+    pw_os_maps_open(&maps);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
         if (is_for_peaks(extent, all)) {
-            uint64_t got = reclaim_extent(share, extent, YOUNG_RUN);
+            uint64_t got = reclaim_extent(share, &maps, extent, YOUNG_RUN);
             reschedule(extent, share->collections, got);
             freed += got;
         }
     }
+    pw_os_maps_close(&maps);
     pw_os_signals_restore(&signals);
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
     return freed;
@@ -138,8 +155,10 @@ uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     uint64_t freed = 0;
     PW_COUNT(share->stats, zero_scans, 1);
+    struct pw_os_maps maps;
     struct pw_os_signals signals;
     pw_os_signals_block(&signals);
+    pw_os_maps_open(&maps);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
         if (extent->state != PW_EXTENT_USED || !extent->collected ||
@@ -147,10 +166,11 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
             continue;
         }
         bool coarse = extent->zero_young && !always;
-        uint64_t got = reclaim_extent(share, extent, coarse ? YOUNG_RUN : PW_PAGE);
+        uint64_t got = reclaim_extent(share, &maps, extent, coarse ? YOUNG_RUN : PW_PAGE);
         freed += got;
         reschedule(extent, share->collections, got);
     }
+    pw_os_maps_close(&maps);
     pw_os_signals_restore(&signals);
     PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
     return freed;

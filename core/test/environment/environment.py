@@ -771,6 +771,81 @@ def r(bench):
             raise Failure(f"without /sys: {status} {error}")
 
 
+# --- what programs do to their own blocks -----------------------------------------------------------------------------
+
+
+def advice_works(bench, *case, counters=("copies_shared",), **more):
+    sums = bench.work(*case, counters=list(counters), **more)
+    if not sums["blocks_altered"]:
+        raise Failure("no call was seen")
+
+
+def advice(bench):
+    """Every call that changes how a block is mapped, by the C library's function."""
+    advice_works(bench, "advice", "function")
+
+
+def advice_number(bench):
+    """The same by syscall()."""
+    advice_works(bench, "advice", "syscall")
+
+
+def advice_threads(bench):
+    """The same beside a thread, where no page of a block may be replaced."""
+    for how in ("function", "syscall"):
+        advice_works(bench, "advice-threads", how, every_options=(ALWAYS, LAZY))
+
+
+def advice_more(bench):
+    advice_works(bench, "advice-more")
+    general_bench(bench)
+    bench.work("advice-more", counters=["blocks_altered"], every_options=GENERAL)
+
+
+def advice_all_locked(bench):
+    if os.geteuid() != 0:
+        raise Skip("locking memory needs root")
+    for how in ("function", "syscall"):
+        advice_works(bench, "advice-all-locked", how)
+
+
+def advice_general(bench):
+    general_bench(bench)
+    for how in ("function", "syscall"):
+        bench.work("advice", how, counters=["blocks_altered"], every_options=GENERAL[:1])
+
+
+def advice_raw(bench):
+    """The kernel's own interface, which is not seen: what the kernel tells of protection is asked for (Linux 6.11)."""
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 11):
+        raise Skip("this kernel does not tell how one address is mapped")
+    bench.work("advice-raw", counters=["blocks_altered"], every_options=(ALWAYS, PAPERS))
+
+
+# Freed blocks whose pages a fork's child would find wiped, and a guard page inside a block, while R collects.
+ADVISED = """dyn.load(commandArgs(TRUE)[1])
+.C("advise_and_free", 10240L)
+x <- lapply(1:3, function(i) rep(1, 10240 * 512 - 600))
+r <- parallel::mclapply(1:2, function(i) sum(vapply(x, sum, 0)), mc.cores = 2)
+cat("parent", sum(vapply(x, sum, 0)), "children", unlist(r), "\\n")
+cat("not zero:", .C("empty_shared", -1L)[[1]], "\\n")
+.C("guard", 256L)
+for (i in 1:40) { y <- numeric(1e5); gc() }
+cat("survived\\n")
+"""
+
+
+def advice_r(bench):
+    if not shutil.which("Rscript"):
+        raise Skip("there is no Rscript")
+    script = os.path.join(bench.folder, "script.R")
+    with open(script, "w", encoding="ascii") as file:
+        file.write(ADVISED)
+    library = os.path.join(os.path.dirname(bench.program), "hooked", "advised", "libs", "advised.so")
+    for options in ("policy=auto", "policy=share"):
+        bench.same(["Rscript", "--vanilla", script, library], ["blocks_altered"], every_options=(options,))
+
+
 # --- mmapcopy(2) ------------------------------------------------------------------------------------------------------
 
 
@@ -901,6 +976,14 @@ CASES = {
     "swap": swap,
     "pressure": pressure,
     "r": r,
+    "advice": advice,
+    "advice-number": advice_number,
+    "advice-threads": advice_threads,
+    "advice-more": advice_more,
+    "advice-all-locked": advice_all_locked,
+    "advice-general": advice_general,
+    "advice-raw": advice_raw,
+    "advice-r": advice_r,
 }
 
 

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+//
+// How memory of this process is mapped, as the kernel tells it.
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// PROCMAP_QUERY (Linux 6.11), which the headers of older systems do not have.
+struct query {
+    uint64_t size, flags, address;
+    uint64_t start, end, mapping_flags, page_size, offset, inode;
+    uint32_t device_major, device_minor, name_size, build_id_size;
+    uint64_t name_address, build_id_address;
+};
+
+#define QUERY            _IOWR('f', 17, struct query)
+#define QUERY_READABLE   1u
+#define QUERY_WRITABLE   2u
+#define QUERY_EXECUTABLE 4u
+#define QUERY_SHARED     8u
+
+bool pw_os_maps_open(struct pw_os_maps *maps) {
+    int saved = errno;
+    maps->fd = PW_OS_FAULT(PW_SITE_MAPS) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    maps->start = maps->end = 0;
+    errno = saved;
+    return maps->fd >= 0;
+}
+
+void pw_os_maps_close(struct pw_os_maps *maps) {
+    int saved = errno;
+    if (maps->fd >= 0) {
+        close(maps->fd);
+    }
+    maps->fd = -1;
+    errno = saved;
+}
+
+// Is the mapping at `address` private anonymous memory that may be read and written? Its bounds are
+// remembered. False: the kernel would not tell.
+static bool look(struct pw_os_maps *maps, uintptr_t address, bool *ordinary) {
+    struct query query = {.size = sizeof query, .address = address};
+    if (ioctl(maps->fd, QUERY, &query) != 0) {
+        *ordinary = false;
+        return errno == ENOENT; // nothing is mapped there
+    }
+    *ordinary = (query.mapping_flags & (QUERY_READABLE | QUERY_WRITABLE | QUERY_EXECUTABLE |
+                                        QUERY_SHARED)) == (QUERY_READABLE | QUERY_WRITABLE) &&
+                query.inode == 0;
+    if (*ordinary) {
+        maps->start = query.start;
+        maps->end = query.end;
+    }
+    return true;
+}
+
+bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t size,
+                         bool *ordinary) {
+    uintptr_t at = (uintptr_t)address, end = at + size;
+    int saved = errno;
+    bool known = true;
+    *ordinary = true;
+    while (at < end && known && *ordinary) {
+        if (at < maps->start || at >= maps->end) {
+            known = look(maps, at, ordinary);
+        }
+        at = maps->end;
+    }
+    errno = saved;
+    return known;
+}
+
+// One line of /proc/self/maps.
+static bool parse(const char *line, struct pw_os_mapping *mapping) {
+    char permissions[5] = "";
+    int name = 0;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %*s %n", &mapping->start, &mapping->end,
+               permissions, &name) < 3) {
+        return false;
+    }
+    mapping->protection = (permissions[0] == 'r' ? PROT_READ : 0) |
+                          (permissions[1] == 'w' ? PROT_WRITE : 0) |
+                          (permissions[2] == 'x' ? PROT_EXEC : 0);
+    size_t length = strcspn(line + name, "\n");
+    length = length < sizeof mapping->name ? length : sizeof mapping->name - 1;
+    memcpy(mapping->name, line + name, length);
+    mapping->name[length] = '\0';
+    return true;
+}
+
+bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping) {
+    struct pw_os_maps maps;
+    char text[4096 + 1];
+    size_t held = 0;
+    bool found = false;
+    int saved = errno;
+    for (bool opened = pw_os_maps_open(&maps); opened && !found;) {
+        ssize_t got = read(maps.fd, text + held, sizeof text - 1 - held);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+        held += (size_t)got;
+        text[held] = '\0';
+        char *line = text;
+        for (char *stop; !found && (stop = strchr(line, '\n')); line = stop + 1) {
+            found = parse(line, mapping) && mapping->end > (uintptr_t)address;
+        }
+        held -= (size_t)(line - text);
+        memmove(text, line, held);
+        if (held == sizeof text - 1) {
+            held = 0; // a line longer than any path
+        }
+    }
+    pw_os_maps_close(&maps);
+    errno = saved;
+    return found;
+}
+
+bool pw_os_map_empty(void *address, size_t size, int protection) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_MAP_BLANK)
+                    ? MAP_FAILED
+                    : mmap(address, size, protection,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    errno = saved;
+    return got == address;
+}
+
+bool pw_os_peek(const void *address, void *to, size_t size) {
+    struct iovec here = {to, size}, there = {(void *)(uintptr_t)address, size};
+    int saved = errno;
+    bool done = process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
+    errno = saved;
+    return done;
+}

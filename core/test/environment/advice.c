@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: MIT
+//
+// What a program does to its own blocks: protection, advice, locks, other pages in their place.
+// Each call is made in a process of its own, by the C library's function and by syscall().
+#include "calls.h"
+#include "program.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define SIZE        MEGABYTE
+#define NEXT_BLOCKS 3
+
+// --- what the kernel says of a range ----------------------------------------------
+
+// Of the flags in /proc/self/smaps, those that a call may have left; a new block has none.
+static const char *const leftovers[] = {"lo", "lf", "wf", "dc", "dd", "sr",
+                                        "rr", "mg", "nh", "um", "uw", "sl"};
+
+static unsigned flags_of(const char *line) {
+    unsigned found = 0;
+    for (unsigned i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
+        char flag[8];
+        snprintf(flag, sizeof flag, " %s", leftovers[i]);
+        found |= strstr(line, flag) ? 1u << i : 0;
+    }
+    return found;
+}
+
+// What is so anywhere in the range, whatever mappings it consists of.
+static void say_mapping(const char *what, const void *block, size_t size) {
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    char line[1000], protection[8] = "", seen[8] = "";
+    unsigned long start = 0, end = 0, low, high, first = (unsigned long)block, last = first + size;
+    unsigned found = 0;
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s", &low, &high, seen) == 3) {
+            start = low;
+            end = high;
+        } else if (!strncmp(line, "VmFlags:", 8) && start < last && end > first) {
+            found |= flags_of(line);
+            if (strcmp(seen, "rw-p") != 0) {
+                memcpy(protection, seen, sizeof seen);
+            }
+        }
+    }
+    fclose(maps);
+    printf("  %s: %s", what, protection);
+    for (unsigned i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
+        printf("%s", found >> i & 1 ? leftovers[i] : "");
+    }
+    printf("\n");
+}
+
+// --- one call -----------------------------------------------------------------------
+
+static unsigned char *new_block(uint64_t seed) {
+    void *block = NULL;
+    CHECK(posix_memalign(&block, PAGE, SIZE) == 0);
+    if (seed) {
+        fill(block, SIZE, seed);
+    }
+    return block;
+}
+
+static void say_sum(const char *what, const unsigned char *block, size_t size) {
+    printf("  %s: %016llx\n", what, (unsigned long long)sum(block, size));
+}
+
+// As a burst of frees at the end of a collection, and the first allocation after it.
+static void collect(void) {
+    void *small[8];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 8; i++) {
+            small[i] = malloc(200 << 10);
+            memset(small[i], i, 200 << 10);
+        }
+        for (int i = 0; i < 8; i++) {
+            free(small[i]);
+        }
+    }
+}
+
+// A child of a fork reads what the parent has, but where that said otherwise.
+static void say_in_child(const char *what, const unsigned char *block, size_t size) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        say_sum(what, block, size);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    printf("  child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+// The next blocks in this place are as good as new, also for a child.
+static void say_next_blocks(void) {
+    unsigned char *blocks[NEXT_BLOCKS];
+    for (int i = 0; i < NEXT_BLOCKS; i++) {
+        blocks[i] = new_block((uint64_t)i + 100);
+        say_mapping("next", blocks[i], SIZE);
+    }
+    for (int i = 0; i < NEXT_BLOCKS; i++) {
+        say_in_child("in child", blocks[i], SIZE);
+        free(blocks[i]);
+    }
+}
+
+static bool is_one_of(const char *name, const char *const *list) {
+    while (*list && strcmp(name, *list) != 0) {
+        list++;
+    }
+    return *list;
+}
+
+static const char *const unreadable[] = {"no-access", "unmap", "move", NULL};
+
+// May the kernel refuse it, whoever asks? Then only what follows from it is said.
+static const char *const optional[] = {"mergeable",     "bind", "seal",          "register",
+                                       "process-empty", "lock", "lock-on-fault", NULL};
+
+// On a block that copies have shared, also with a child of a fork, or that nobody has copied.
+enum variant { COPIED, COPIED_AND_FORKED, ALONE, VARIANTS };
+
+static void run_call(const struct call *call, call_function *by, int variant) {
+    unsigned char *block = new_block(7);
+    unsigned char *copy = new_block(variant == ALONE), *other = new_block(variant == ALONE);
+    bool readable = !is_one_of(call->name, unreadable);
+    if (variant != ALONE) {
+        memcpy(copy, block, SIZE);
+        memcpy(other, block, SIZE);
+    }
+    if (variant == COPIED_AND_FORKED) {
+        say_in_child("early", copy, SIZE);
+    }
+    unsigned char *part = block + SIZE / 4;
+    long result = make_call(call, by, part, SIZE / 2);
+    bool failed = result == -1;
+    if (!failed || !is_one_of(call->name, optional)) {
+        printf("  failed: %d\n", failed);
+    }
+    if (call->number == SYS_mremap && !failed) {
+        say_sum("moved", (unsigned char *)result, SIZE / 2);
+    }
+    if (call->number == SYS_mprotect) {
+        say_mapping("protected", part, SIZE / 2);
+    }
+    say_sum("copy", copy, SIZE);
+    say_sum("other copy", other, SIZE);
+    collect();
+    say_sum("before", block, SIZE / 4);
+    say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
+    if (strcmp(call->name, "free") != 0 && readable) {
+        say_sum("part", part, SIZE / 2);
+        say_in_child("part in child", part, SIZE / 2);
+        memcpy(other, block, SIZE);
+        say_sum("copied", other, SIZE);
+        say_in_child("copied in child", other, SIZE);
+    }
+    block[0] ^= 1;
+    say_sum("copy after all", copy, SIZE);
+    free(block);
+    say_next_blocks();
+}
+
+static void run_alone(const struct call *call, call_function *by, int variant,
+                      void (*run)(const struct call *, call_function *, int)) {
+    printf("%s, %d\n", call->name, variant);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        run(call, by, variant);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    printf("%s: %d\n", call->name, status);
+}
+
+static call_function *function_named(const char *name) {
+    return strcmp(name, "syscall") == 0 ? by_number : by_function;
+}
+
+// advice syscall|function [CALL]
+static int case_advice(char **arguments) {
+    for (size_t i = 0; i < CALLS; i++) {
+        if (!arguments[1] || !strcmp(arguments[1], calls[i].name)) {
+            for (int variant = 0; variant < VARIANTS; variant++) {
+                run_alone(&calls[i], function_named(arguments[0]), variant, run_call);
+            }
+        }
+    }
+    return 0;
+}
+
+// --- with a thread that may write ----------------------------------------------------
+
+static atomic_bool stop;
+static atomic_ulong turns;
+
+static void *turn(void *block) {
+    while (!stop) {
+        ((volatile unsigned char *)block)[turns++ % PAGE]++;
+    }
+    return NULL;
+}
+
+// A thread stores into a shared block while its pages are emptied or moved.
+static void run_beside_thread(const struct call *call, call_function *by, int variant) {
+    static unsigned char own[PAGE];
+    unsigned char *block = new_block(7), *copy = new_block(0);
+    pthread_t thread;
+    memcpy(copy, block, SIZE);
+    memcpy(copy, block, SIZE);
+    CHECK(pthread_create(&thread, NULL, turn, variant ? block : own) == 0);
+    while (turns == 0) {}
+    unsigned char *part = block + SIZE / 4;
+    long result = make_call(call, by, part, SIZE / 2);
+    if (call->number == SYS_mremap && result != -1) {
+        memset(copy, 0, SIZE);
+        CHECK(sum((unsigned char *)result, 8 * PAGE) != sum(copy, 8 * PAGE));
+    }
+    if (call->number == SYS_madvise && call->more[0] == MADV_DONTNEED) {
+        say_sum("emptied", part, SIZE / 2);
+    }
+    say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
+    stop = true;
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (call->number == SYS_madvise && call->more[0] == MADV_DONTNEED) {
+        memcpy(copy, block, SIZE);
+        say_sum("copied", copy + SIZE / 4, SIZE / 4 * 3);
+        part[5] = 3;
+        CHECK(madvise(part, SIZE / 4, MADV_DONTNEED) == 0);
+        say_sum("emptied again", part, SIZE / 2);
+    }
+    say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
+    free(block);
+    say_next_blocks();
+}
+
+static int case_advice_threads(char **arguments) {
+    static const char *const names[] = {"empty", "free",  "lock",     "dont-fork", "no-access",
+                                        "move",  "unmap", "map-over", NULL};
+    for (size_t i = 0; i < CALLS; i++) {
+        if (is_one_of(calls[i].name, names)) {
+            run_alone(&calls[i], function_named(arguments[0]), 0, run_beside_thread);
+            run_alone(&calls[i], function_named(arguments[0]), 1, run_beside_thread);
+        }
+    }
+    return 0;
+}
+
+// --- headers, resizing, everything locked ----------------------------------------------
+
+// The first page, with what malloc keeps before the block, is protected as well.
+static void protect_all(void) {
+    unsigned char *block = malloc(SIZE), *copy = malloc(SIZE);
+    fill(block, SIZE, 3);
+    memcpy(copy, block, SIZE);
+    unsigned char *start = block - (uintptr_t)block % PAGE;
+    CHECK(mprotect(start, SIZE + PAGE, PROT_READ) == 0);
+    collect();
+    say_sum("read-only", block, SIZE);
+    free(block);
+    say_sum("copy", copy, SIZE);
+    say_next_blocks();
+}
+
+static void resize_guarded(void) {
+    unsigned char *block = malloc(SIZE), *guard = NULL;
+    fill(block, SIZE, 3);
+    guard = block + SIZE / 4 * 3 - (uintptr_t)block % PAGE;
+    CHECK(mprotect(guard, PAGE, PROT_NONE) == 0);
+    collect();
+    block = realloc(block, SIZE / 4);
+    CHECK(block != NULL);
+    say_sum("smaller", block, SIZE / 4);
+    free(block);
+    block = malloc(SIZE);
+    fill(block, SIZE, 4);
+    guard = block + SIZE / 4 * 3 - (uintptr_t)block % PAGE;
+    CHECK(mprotect(guard, PAGE, PROT_READ) == 0);
+    block = realloc(block, SIZE * 2);
+    CHECK(block != NULL);
+    say_sum("larger", block, SIZE);
+    fill(block, SIZE * 2, 5);
+    say_in_child("larger in child", block, SIZE * 2);
+    free(block);
+    say_next_blocks();
+}
+
+// A buffer that is emptied by its owner and filled again stays one that can be shared.
+static void empty_and_copy(void) {
+    unsigned char *block = new_block(1), *copy = new_block(0);
+    for (uint64_t round = 0; round < 6; round++) {
+        memcpy(copy, block, SIZE);
+        memcpy(copy, block, SIZE);
+        CHECK(madvise(round % 2 ? copy : block, SIZE, MADV_DONTNEED) == 0);
+        say_sum("block", block, SIZE);
+        say_sum("copy", copy, SIZE);
+        fill(block, SIZE, round + 2);
+    }
+    free(copy);
+    free(block);
+}
+
+// A range that covers what has been freed between two blocks.
+static void advise_around(void) {
+    unsigned char *low = new_block(1), *middle = new_block(2), *high = new_block(3);
+    if (low > high) {
+        unsigned char *swapped = low;
+        low = high;
+        high = swapped;
+    }
+    free(middle);
+    size_t range = (size_t)(high - low) + SIZE;
+    if (range <= 3 * (SIZE + 4 * PAGE)) { // nothing else lies between them
+        madvise(low, range, MADV_WIPEONFORK);
+    }
+    for (int i = 0; i < 4; i++) {
+        unsigned char *next = new_block((uint64_t)i + 4);
+        say_in_child("in child", next, SIZE);
+    }
+    free(low);
+    free(high);
+    say_next_blocks();
+}
+
+#ifdef __x86_64__
+static void end_child(void) {
+    _exit(42);
+}
+#endif
+
+// A child in its parent's memory returns from syscall() on a stack of its own.
+static void clone_by_number(void) {
+#ifdef __x86_64__
+    static _Alignas(16) char stack[16384];
+    void (**top)(void) = (void (**)(void))(stack + sizeof stack - 64);
+    *top = end_child;
+    fflush(stdout);
+    long child = syscall(SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, top, NULL, NULL, NULL);
+    int status = -1;
+    CHECK(child > 0 && waitpid((pid_t)child, &status, 0) == child);
+    printf("  ended with %d\n", WEXITSTATUS(status));
+#endif
+    errno = 0;
+    CHECK(syscall(SYS_madvise, 1, 1, 1, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(syscall(-1) == -1 && errno == ENOSYS);
+    printf("  %d\n", syscall(SYS_getpid) == getpid());
+}
+
+static int case_advice_more(char **arguments) {
+    (void)arguments;
+    void (*const all[])(void) = {protect_all, resize_guarded, empty_and_copy, advise_around,
+                                 clone_by_number};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        printf("%zu\n", i);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            all[i]();
+            fflush(stdout);
+            _exit(0);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        printf("%zu: %d\n", i, status);
+    }
+    return 0;
+}
+
+// advice-all-locked syscall|function
+static int case_advice_all_locked(char **arguments) {
+    call_function *by = function_named(arguments[0]);
+    unsigned char *block = new_block(1), *copy = new_block(0);
+    memcpy(copy, block, SIZE);
+    CHECK(by(SYS_mlockall, MCL_CURRENT, 0, 0, 0, 0, 0) == 0);
+    memcpy(copy, block, SIZE);
+    memcpy(copy, block, SIZE);
+    say_mapping("block", block, SIZE);
+    say_mapping("copy", copy, SIZE);
+    say_sum("copy", copy, SIZE);
+    CHECK(by(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) == 0);
+    unsigned char *next = new_block(2), *second = new_block(0);
+    memcpy(second, next, SIZE);
+    memcpy(second, next, SIZE);
+    say_mapping("next", next, SIZE);
+    say_mapping("second", second, SIZE);
+    say_sum("second", second, SIZE);
+    CHECK(by(SYS_munlockall, 0, 0, 0, 0, 0, 0) == 0);
+    free(block);
+    free(next);
+    say_next_blocks();
+    return 0;
+}
+
+// --- calls that no library sees ---------------------------------------------------------
+
+#ifdef __x86_64__
+static long raw(long number, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#else
+#define raw by_number
+#endif
+
+// A guard page, or another mapping, inside a block that is copied and searched for zeros.
+static void run_raw(const struct call *call, call_function *by, int variant) {
+    static const struct call shared = {
+        "shared",
+        SYS_mmap,
+        {PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0}};
+    unsigned char *block = new_block(7), *copy = new_block(0);
+    call = variant == ALONE ? &shared : call;
+    memset(block + SIZE / 2, 0, SIZE / 4);
+    CHECK(make_call(call, by, block + SIZE / 2, 8 * PAGE) != -1);
+    collect();
+    collect();
+    memcpy(copy, block, SIZE / 2);
+    memcpy(copy, block, SIZE / 2);
+    if (variant == ALONE) {
+        memcpy(copy, block, SIZE);
+        memcpy(copy, block, SIZE);
+        pid_t child = fork();
+        if (child == 0) {
+            block[SIZE / 2 + 1] = 5;
+            _exit(0);
+        }
+        wait_well(child);
+        printf("  of the child: %d\n", block[SIZE / 2 + 1]);
+    }
+    say_sum("copy", copy, SIZE / 2);
+    say_sum("block", block, SIZE / 2);
+    say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
+    say_mapping("mapped", block + SIZE / 2, 8 * PAGE);
+    free(block);
+    say_next_blocks();
+}
+
+static int case_advice_raw(char **arguments) {
+    static const char *const names[] = {"read-only", "no-access", NULL};
+    (void)arguments;
+    for (size_t i = 0; i < CALLS; i++) {
+        for (int variant = 0; variant < VARIANTS && is_one_of(calls[i].name, names); variant++) {
+            run_alone(&calls[i], raw, variant, run_raw);
+        }
+    }
+    return 0;
+}
+
+const struct program_case advice_cases[] = {
+    {"advice", case_advice},           {"advice-threads", case_advice_threads},
+    {"advice-more", case_advice_more}, {"advice-all-locked", case_advice_all_locked},
+    {"advice-raw", case_advice_raw},   {NULL, NULL},
+};

@@ -88,6 +88,9 @@ pub const FIELDS: &[&str] = &[
     "segment_idle_bytes",
     "fallback_general",
     "copies_plain_brief",
+    "fallback_allocator",
+    "fallback_fork",
+    "programs_left_plain",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

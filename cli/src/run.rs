@@ -209,6 +209,15 @@ fn summary(trial: &Trial, policy: Policy) -> String {
         None if policy.is_preloaded() => line.push("run as plain: nothing was saved".into()),
         None => {}
     }
+    let left_plain = trial
+        .statistics
+        .as_ref()
+        .map_or(0, |statistics| statistics.get("programs_left_plain"));
+    if left_plain > 0 {
+        line.push(format!(
+            "programs started without the library, which they cannot bear: {left_plain}"
+        ));
+    }
     match trial.ended.left_over {
         0 => {}
         1 => line.push("1 process goes on running and is not counted further".into()),

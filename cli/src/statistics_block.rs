@@ -89,6 +89,9 @@ pub const FIELDS: &[&str] = &[
     "fallback_general",
     "copies_plain_brief",
     "blocks_altered",
+    "fallback_allocator",
+    "fallback_fork",
+    "programs_left_plain",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

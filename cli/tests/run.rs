@@ -75,6 +75,22 @@ fn plain_drops_an_inherited_library_of_ours() {
 }
 
 #[test]
+fn programs_that_cannot_bear_the_library_run_as_plain() {
+    let mut programs = vec![(common::program_of_musl(), "another C library than glibc")];
+    programs.extend(common::sanitized_program().map(|path| (path, "built with AddressSanitizer")));
+    for (program, reason) in programs {
+        let output = output(&["run", "--", program.to_str().unwrap(), "hold", "1"]);
+        let said = errors(&output);
+        assert!(said.contains(reason), "{said}");
+        assert!(
+            said.contains("it cannot be preloaded and runs as plain"),
+            "{said}"
+        );
+        assert!(output.status.success(), "{said}");
+    }
+}
+
+#[test]
 fn policy_general_preloads_its_own_library_and_no_other_of_ours() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libpagewise-general.so");

@@ -107,7 +107,10 @@ extern "C" {
     X(segment_idle_bytes, "pages inside segments given back because they held no block")           \
     X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")   \
     X(copies_plain_brief, "copied: such copies have lived too briefly to be worth sharing")        \
-    X(blocks_altered, "blocks whose mapping the program changed: not shared, searched or kept")
+    X(blocks_altered, "blocks whose mapping the program changed: not shared, searched or kept")    \
+    X(fallback_allocator, "the program brings a malloc of its own: all blocks are left to it")     \
+    X(fallback_fork, "frees put off: a fork waited for a thread that waited for us")               \
+    X(programs_left_plain, "programs started without the library: it cannot be preloaded there")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

@@ -8,6 +8,7 @@
 #include <pagewise.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 
 struct module {
     void *(*allocate)(size_t);
@@ -316,6 +317,71 @@ static void children_can_switch_as_well(void **state) {
     pw_switch_off();
 }
 
+// A library's handler that was registered before we were switched on runs after ours, and waits for
+// a thread that needs our lock.
+static struct {
+    struct module r;
+    pthread_t thread;
+    atomic_bool waits, stop;
+    char *block; // of ours, resized and freed by the thread
+} late;
+
+static void *work_while_a_fork_waits(void *unused) {
+    while (!late.waits && !late.stop) {
+        usleep(100);
+    }
+    for (int i = 0; i < 20 && late.waits; i++) {
+        char *block = late.r.allocate(MB), *copy = late.r.allocate(MB);
+        CHECK(block && copy);
+        memset(block, i, MB);
+        late.r.copy(copy, block, MB);
+        CHECK(copy[MB - 1] == (char)i);
+        block = late.r.resize(block, 2 * MB);
+        CHECK(block && block[MB - 1] == (char)i);
+        late.block = late.r.resize(late.block, MB + (size_t)i * 4096);
+        CHECK(late.block && late.block[MB - 1] == 5);
+        late.r.release(block);
+        late.r.release(copy);
+    }
+    late.r.release(late.block);
+    late.block = NULL;
+    return unused;
+}
+
+static void wait_for_the_thread(void) {
+    if (late.block) {
+        late.waits = true;
+        CHECK(pthread_join(late.thread, NULL) == 0);
+        late.waits = false;
+    }
+}
+
+static void a_late_switch_does_not_hang_forks(void **state) {
+    (void)state;
+    late.r = load("libR.so");
+    assert_true(pw_switch_on("policy=auto,decay=0", NULL));
+    uint64_t before = live();
+    for (int i = 0; i < 5; i++) {
+        late.block = late.r.allocate(MB);
+        assert_true(pw_owns(late.block));
+        memset(late.block, 5, MB);
+        assert_int_equal(pthread_create(&late.thread, NULL, work_while_a_fork_waits, NULL), 0);
+        alarm(60);
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK(serves(&late.r));
+            _exit(0);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    alarm(0);
+    assert_true(serves(&late.r));
+    assert_int_equal(live(), before); // what was freed meanwhile is released
+    pw_switch_off();
+}
+
 static void large_pages_survive_forks(void **state) {
     (void)state;
     struct module r = load("libR.so");
@@ -448,6 +514,7 @@ static void changes_by_packages_are_seen(void **state) {
 
 int main(int count, char **words) {
     snprintf(folder, sizeof folder, "%s", count > 1 ? words[1] : ".");
+    pthread_atfork(wait_for_the_thread, NULL, NULL); // before ours
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_checked_before_anything_is_changed),
         cmocka_unit_test(only_modules_of_r_are_served),
@@ -458,6 +525,7 @@ int main(int count, char **words) {
         cmocka_unit_test(beside_a_thread_that_is_not_known_nothing_is_published),
         cmocka_unit_test(it_is_switched_while_threads_work),
         cmocka_unit_test(children_can_switch_as_well),
+        cmocka_unit_test(a_late_switch_does_not_hang_forks),
         cmocka_unit_test(large_pages_survive_forks),
         cmocka_unit_test(costs_of_shared_pages_are_told),
         cmocka_unit_test(changes_by_packages_are_seen),

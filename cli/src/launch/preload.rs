@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol, ReadCache};
 use thiserror::Error;
 
 use super::executable;
@@ -31,6 +32,10 @@ pub enum Refusal {
     SetId(String),
     #[error("{0} has file capabilities, and the loader ignores LD_PRELOAD there")]
     Capabilities(String),
+    #[error("{0} is a program of another C library than glibc ({1})")]
+    OtherLibrary(String, String),
+    #[error("{0} is built with {1}, which brings a malloc of its own and must come first")]
+    Sanitizer(String, &'static str),
 }
 
 /// Looks at the program, or at the interpreter of a script. What cannot be read is given the benefit of
@@ -58,8 +63,99 @@ fn check_binary(path: &Path) -> Result<(), Refusal> {
         Ok(Kind::Static) => Err(Refusal::Static(name)),
         Ok(Kind::ThirtyTwoBit) => Err(Refusal::ThirtyTwoBit(name)),
         Ok(Kind::OtherMachine) => Err(Refusal::OtherMachine(name)),
-        Ok(Kind::Dynamic | Kind::NotElf) | Err(_) => Ok(()),
+        Ok(Kind::Dynamic) => check_dynamic(path, name),
+        Ok(Kind::NotElf) | Err(_) => Ok(()),
     }
+}
+
+/// What core/src/os/program.c asks of the programs that a preloaded one starts.
+fn check_dynamic(path: &Path, name: String) -> Result<(), Refusal> {
+    let Ok(file) = File::open(path) else {
+        return Ok(());
+    };
+    let cache = ReadCache::new(file);
+    let Ok(program) = ElfFile64::<object::Endianness, _>::parse(&cache) else {
+        return Ok(());
+    };
+    if let Some(loader) = loader_of(&program)
+        && !is_of_glibc(&loader)
+    {
+        return Err(Refusal::OtherLibrary(name, loader));
+    }
+    match sanitizer_of(&program) {
+        Some(sanitizer) => Err(Refusal::Sanitizer(name, sanitizer)),
+        None => Ok(()),
+    }
+}
+
+type Program<'data> = ElfFile64<'data, object::Endianness, &'data ReadCache<File>>;
+
+fn loader_of(program: &Program) -> Option<String> {
+    let endian = program.endian();
+    let mut headers = program.elf_program_headers().iter();
+    let loader =
+        headers.find_map(|header| header.interpreter(endian, program.data()).ok().flatten())?;
+    Some(String::from_utf8_lossy(loader).into_owned())
+}
+
+fn is_of_glibc(loader: &str) -> bool {
+    let name = loader.rsplit('/').next().unwrap_or(loader);
+    name.starts_with("ld-linux") || name.starts_with("ld64.so") || name.starts_with("ld.so")
+}
+
+/// The start of a library's name, or a function that the program itself defines for it.
+const SANITIZERS: &[(&str, &str)] = &[
+    ("libasan.so", "AddressSanitizer"),
+    ("libclang_rt.asan", "AddressSanitizer"),
+    ("__asan_init", "AddressSanitizer"),
+    ("libtsan.so", "ThreadSanitizer"),
+    ("libclang_rt.tsan", "ThreadSanitizer"),
+    ("__tsan_init", "ThreadSanitizer"),
+    ("libmsan.so", "MemorySanitizer"),
+    ("libclang_rt.msan", "MemorySanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("libhwasan.so", "HWAddressSanitizer"),
+    ("libclang_rt.hwasan", "HWAddressSanitizer"),
+    ("__hwasan_init", "HWAddressSanitizer"),
+    ("liblsan.so", "LeakSanitizer"),
+    ("libclang_rt.lsan", "LeakSanitizer"),
+];
+
+fn sanitizer_of(program: &Program) -> Option<&'static str> {
+    let known = |name: &str, is_function: bool| {
+        SANITIZERS
+            .iter()
+            .find(|(start, _)| start.starts_with("__") == is_function && name.starts_with(start))
+            .map(|(_, sanitizer)| *sanitizer)
+    };
+    needed_by(program)
+        .iter()
+        .find_map(|library| known(library, false))
+        .or_else(|| {
+            program
+                .dynamic_symbols()
+                .filter(|symbol| symbol.is_definition())
+                .find_map(|symbol| known(symbol.name().ok()?, true))
+        })
+}
+
+fn needed_by(program: &Program) -> Vec<String> {
+    let (endian, data) = (program.endian(), program.data());
+    let Ok(sections) = program.elf_header().sections(endian, data) else {
+        return Vec::new();
+    };
+    let Ok(Some((entries, strings))) = sections.dynamic(endian, data) else {
+        return Vec::new();
+    };
+    let Ok(strings) = sections.strings(endian, data, strings) else {
+        return Vec::new();
+    };
+    entries
+        .iter()
+        .filter(|entry| entry.tag(endian) == elf::DT_NEEDED)
+        .filter_map(|entry| entry.string(endian, strings).ok())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
 }
 
 /// The program named by a script's first line; `#!/usr/bin/env NAME` is followed to NAME.

@@ -57,6 +57,8 @@ fn shared(statistics: &Statistics) -> String {
 fn no_reason(statistics: &Statistics) -> &'static str {
     if statistics.processes == 0 {
         "the library was not loaded by the command"
+    } else if statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0 {
+        "the program brings a malloc of its own, to which all memory is left"
     } else if statistics.get("blocks_allocated") == 0 {
         "there were no large blocks to serve"
     } else if statistics.get("copies_seen") == 0 {
@@ -100,6 +102,8 @@ mod tests {
         let none = clause(Policy::Auto, &Statistics::default());
         assert!(none.starts_with("nothing was saved"), "{none}");
         assert!(no_reason(&Statistics::default()).contains("not loaded"));
+        let found = statistics(&[("fallback_allocator", 1)]);
+        assert!(no_reason(&found).contains("a malloc of its own"));
         let found = statistics(&[("blocks_allocated", 2)]);
         assert_eq!(no_reason(&found), "no copies of whole pages were seen");
     }

@@ -43,6 +43,29 @@ pub fn static_program() -> &'static Path {
     PROGRAM.get_or_init(|| compiled("footprint", &["-static"]))
 }
 
+/// A program that wants a library of its own to be the first; none where there is no such library.
+pub fn sanitized_program() -> Option<PathBuf> {
+    let probe = c_compiler()
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .expect("a C compiler");
+    let found = String::from_utf8_lossy(&probe.stdout).contains('/');
+    found.then(|| compiled("footprint", &["-fsanitize=address"]))
+}
+
+/// A program whose loader has the name of another C library's.
+pub fn program_of_musl() -> PathBuf {
+    let loader = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ld-musl-x86_64.so.1");
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let own = maps
+        .split_whitespace()
+        .find(|word| word.contains("/ld-linux"))
+        .expect("a dynamic loader");
+    let _ = std::os::unix::fs::symlink(own, &loader);
+    let flag = format!("-Wl,--dynamic-linker={}", loader.display());
+    compiled("footprint", &[&flag])
+}
+
 /// A library that can be preloaded and leaves a statistics block.
 pub fn stand_in() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();

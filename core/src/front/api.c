@@ -88,7 +88,7 @@ void pw_free(void *block) {
         return;
     }
     if (!block || !pw_gate_contains(block) || !pw_block_free(block, __builtin_return_address(0))) {
-        __libc_free(block);
+        pw_c_free(block);
     }
 }
 
@@ -96,18 +96,22 @@ size_t pw_usable_size(const void *block) {
     if (pw_gate.general) {
         return pw_general_usable(block);
     }
-    return pw_owns(block) ? pw_block_usable(block) : pw_os_c_usable_size(block);
+    return pw_owns(block) ? pw_block_usable(block) : pw_c_usable_size(block);
 }
 
 bool pw_owns(const void *address) {
     if (pw_gate.general && pw_general_small_size(address)) {
         return true;
     }
-    if (!pw_gate_contains(address) || !pw_process_enter()) {
+    if (!pw_gate_contains(address)) {
         return false;
     }
+    // Without the lock what is known of blocks in use can be read, and of no other.
+    bool entered = pw_process_enter();
     bool owns = pw_arena_find(&pw_process.arena, address) != NULL;
-    pw_process_leave();
+    if (entered) {
+        pw_process_leave();
+    }
     return owns;
 }
 

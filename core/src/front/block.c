@@ -90,6 +90,38 @@ void pw_block_reject(const char *function) {
     abort();
 }
 
+// --- blocks to release later ---------------------------------------------------
+
+// In the middle of our own work, or while a fork waits for this thread, a block cannot be released.
+// The next one who can does it. Where there are too many: better a leak than a broken table.
+static void put_off(void *block) {
+    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
+        return;
+    }
+    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
+        void *none = NULL;
+        if (__atomic_compare_exchange_n(&pw_process.put_off[i], &none, block, false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+            PW_COUNT(&pw_process.stats, fallback_fork, 1);
+            __atomic_store_n(&pw_process.some_put_off, true, __ATOMIC_RELEASE);
+            return;
+        }
+    }
+}
+
+static void free_put_off(void) {
+    if (!__atomic_load_n(&pw_process.some_put_off, __ATOMIC_RELAXED) ||
+        !__atomic_exchange_n(&pw_process.some_put_off, false, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
+        void *block = __atomic_exchange_n(&pw_process.put_off[i], NULL, __ATOMIC_ACQUIRE);
+        if (block && !pw_block_free(block, NULL)) {
+            pw_c_free(block);
+        }
+    }
+}
+
 // --- allocation --------------------------------------------------------------
 
 struct need {
@@ -256,6 +288,7 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     if (pw_collection_is_moment(size)) {
         pw_quiet_look(&caller);
     }
+    free_put_off();
     if (!pw_process_enter()) {
         return NULL;
     }
@@ -324,8 +357,10 @@ static void release(struct pw_extent *extent) {
 }
 
 bool pw_block_free(void *block, const void *site) {
+    free_put_off();
     if (!pw_process_enter()) {
-        return true; // in the middle of our own work: better a leak than a broken table
+        put_off(block);
+        return true;
     }
     struct pw_extent *extent = block_at(block);
     if (extent) {
@@ -427,9 +462,32 @@ static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
     return NULL;
 }
 
+// Where the lock cannot be had: what is known of a block in use stays as it is, and can be read
+// without. 0: it is none of ours.
+static size_t capacity_without_lock(const void *block) {
+    const struct pw_extent *extent = block_at(block);
+    if (!extent || !has_header(extent)) {
+        return extent ? capacity_of(extent) : 0;
+    }
+    const size_t *chunk = (const size_t *)((const char *)block - CHUNK_HEADER);
+    return (chunk[1] & ~(size_t)7) - CHUNK_HEADER;
+}
+
+static void *resize_without_lock(void *block, size_t size, const void *site) {
+    size_t held = capacity_without_lock(block);
+    void *moved = held ? pw_c_malloc(size) : NULL;
+    if (moved) {
+        pw_os_copy(moved, block, held < size ? held : size);
+        pw_block_free(block, site);
+    } else if (size <= held) {
+        moved = block;
+    }
+    return moved;
+}
+
 void *pw_block_resize(void *block, size_t size, const void *site) {
     if (!pw_process_enter()) {
-        return NULL;
+        return resize_without_lock(block, size, site);
     }
     struct pw_extent *extent = block_at(block);
     if (extent) {
@@ -472,15 +530,18 @@ bool pw_block_relieve(void) {
 }
 
 size_t pw_block_usable(const void *block) {
-    if (!pw_process_enter()) {
-        return 0;
-    }
+    bool entered = pw_process_enter();
     struct pw_extent *extent = block_at(block);
-    size_t usable = extent ? capacity_of(extent) : 0;
+    if (extent && entered) {
+        repair(extent);
+    }
+    size_t usable = entered ? (extent ? capacity_of(extent) : 0) : capacity_without_lock(block);
     if (extent) {
         // The program may use all of it from now on, and resizing must keep all of it.
         extent->user_size = usable;
     }
-    pw_process_leave();
+    if (entered) {
+        pw_process_leave();
+    }
     return usable;
 }

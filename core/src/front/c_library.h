@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The C library's own allocator, under the names that a preloaded malloc does not replace.
+// The allocator behind us: the C library's own, under the names that a preloaded malloc does not
+// replace, or that of a library which the program brought itself (libjemalloc, linked or preloaded
+// after us). All blocks that are not ours come from this one, and go back to it.
 #ifndef PW_FRONT_C_LIBRARY_H
 #define PW_FRONT_C_LIBRARY_H
 
@@ -12,26 +14,55 @@ extern void *__libc_realloc(void *block, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *block);
 
+// Which one it is, is found out at the first call: other libraries' constructors allocate before
+// ours runs. It stays so.
+struct pw_behind {
+    void *(*allocate)(size_t size);
+    void *(*allocate_zeroed)(size_t count, size_t size);
+    void *(*resize)(void *block, size_t size);
+    void *(*allocate_aligned)(size_t alignment, size_t size);
+    void (*release)(void *block);
+    size_t (*usable_size)(void *block);
+    bool is_other; // not the C library's
+};
+
+PW_API extern struct pw_behind pw_behind;
+
+// Find out now.
+void pw_behind_decide(void);
+
+// The next function of this name after the preloaded library of ours, which defines this; nobody
+// does where none is preloaded.
+PW_API void *pw_find_next(const char *name) __attribute__((weak));
+
 // The same, asked twice where our reserve of mappings helps. A request for no bytes is not asked
 // twice: realloc answers it with NULL and has released the block.
 static inline void *pw_c_malloc(size_t size) {
-    void *block = __libc_malloc(size);
-    return block || !pw_block_relieve() ? block : __libc_malloc(size);
+    void *block = pw_behind.allocate(size);
+    return block || !pw_block_relieve() ? block : pw_behind.allocate(size);
 }
 
 static inline void *pw_c_calloc(size_t count, size_t size) {
-    void *block = __libc_calloc(count, size);
-    return block || !pw_block_relieve() ? block : __libc_calloc(count, size);
+    void *block = pw_behind.allocate_zeroed(count, size);
+    return block || !pw_block_relieve() ? block : pw_behind.allocate_zeroed(count, size);
 }
 
 static inline void *pw_c_realloc(void *old, size_t size) {
-    void *block = __libc_realloc(old, size);
-    return block || size == 0 || !pw_block_relieve() ? block : __libc_realloc(old, size);
+    void *block = pw_behind.resize(old, size);
+    return block || size == 0 || !pw_block_relieve() ? block : pw_behind.resize(old, size);
 }
 
 static inline void *pw_c_memalign(size_t alignment, size_t size) {
-    void *block = __libc_memalign(alignment, size);
-    return block || !pw_block_relieve() ? block : __libc_memalign(alignment, size);
+    void *block = pw_behind.allocate_aligned(alignment, size);
+    return block || !pw_block_relieve() ? block : pw_behind.allocate_aligned(alignment, size);
+}
+
+static inline void pw_c_free(void *block) {
+    pw_behind.release(block);
+}
+
+static inline size_t pw_c_usable_size(const void *block) {
+    return pw_behind.usable_size((void *)(uintptr_t)block);
 }
 
 #endif

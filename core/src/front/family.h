@@ -107,7 +107,7 @@ FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
 
 FAMILY_API void FAMILY(free)(void *block) {
     if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(block, SITE)) {
-        __libc_free(block);
+        pw_c_free(block);
     }
 }
 
@@ -115,9 +115,9 @@ FAMILY_API void FAMILY(free)(void *block) {
 static void *take_over(void *block, size_t size, const void *site) {
     void *moved = pw_block_allocate(size, 1, false, site);
     if (moved) {
-        size_t held = malloc_usable_size(block);
+        size_t held = pw_c_usable_size(block);
         memcpy(moved, block, held < size ? held : size);
-        __libc_free(block);
+        pw_c_free(block);
     }
     return moved;
 }
@@ -208,7 +208,7 @@ FAMILY_API size_t FAMILY(malloc_usable_size)(void *block) {
     if (UNLIKELY(pw_gate_contains(block) && pw_owns(block))) {
         return pw_block_usable(block);
     }
-    return NEXT(malloc_usable_size)(block);
+    return pw_c_usable_size(block);
 }
 
 // --- copies and fills --------------------------------------------------------

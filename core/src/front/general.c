@@ -192,7 +192,7 @@ void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
 
 void pw_general_free_large(void *block) {
     if (!pw_block_free(block, NULL)) {
-        __libc_free(block);
+        pw_c_free(block);
     }
 }
 
@@ -235,9 +235,9 @@ static void *resize_foreign(void *block, size_t size) {
         pw_general_free(moved);
         return pw_c_realloc(block, size);
     }
-    size_t held = pw_os_c_usable_size(block);
+    size_t held = pw_c_usable_size(block);
     memcpy(moved, block, held < size ? held : size);
-    __libc_free(block);
+    pw_c_free(block);
     return moved;
 }
 
@@ -287,5 +287,5 @@ size_t pw_general_usable(const void *block) {
     if (size) {
         return size;
     }
-    return pw_gate_contains(block) ? capacity_of(block) : pw_os_c_usable_size(block);
+    return pw_gate_contains(block) ? capacity_of(block) : pw_c_usable_size(block);
 }

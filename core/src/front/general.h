@@ -53,7 +53,7 @@ static inline void *pw_general_calloc(size_t size) {
 static inline bool pw_general_free(void *block) {
     uintptr_t offset = (uintptr_t)block - pw_gate.base;
     if (PW_UNLIKELY(offset >= __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED))) {
-        __libc_free(block);
+        pw_c_free(block);
         return true;
     }
     unsigned class_and_one = pw_general_class_at(pw_gate.classes, offset);

@@ -20,7 +20,6 @@ static struct {
     void *(*memcpy)(void *, const void *, size_t);
     void *(*memmove)(void *, const void *, size_t);
     void *(*memset)(void *, int, size_t);
-    size_t (*malloc_usable_size)(void *);
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*getrusage)(__rusage_who_t, struct rusage *);
     void *(*dlopen)(const char *, int);
@@ -85,7 +84,6 @@ static void find_originals(void) {
     next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
     next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
     next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");
-    next.malloc_usable_size = (size_t(*)(void *))dlsym(RTLD_DEFAULT, "malloc_usable_size");
     next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
                                    void *))dlsym(RTLD_DEFAULT, "pthread_create");
     next.getrusage = (int (*)(__rusage_who_t, struct rusage *))dlsym(RTLD_DEFAULT, "getrusage");

@@ -46,7 +46,7 @@ static bool release_all(void) {
 // In milliseconds: a quarter of the decay time is the precision. Options change at run time, hence
 // the lock.
 static int pause_of_now(void) {
-    pw_process_enter();
+    pw_process_wait();
     int quarter = (int)(pw_process.options.decay_seconds * 1000 / 4);
     pw_process_leave();
     return quarter < SHORTEST_PAUSE ? SHORTEST_PAUSE : quarter;
@@ -59,7 +59,7 @@ static void *keep(void *unused) {
     while (more) {
         int pause = behind ? BETWEEN_BATCHES : pause_of_now();
         bool pressed = pw_os_pressure_wait(&pressure, pause);
-        pw_process_enter();
+        pw_process_wait();
         more = pressed ? release_all() : decay(&behind);
         pw_process.keeper_runs = more;
         pw_process_leave();

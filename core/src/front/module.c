@@ -51,7 +51,7 @@ static bool is_runtime(const char *path, const char *name) {
 
 // The module that contains `address`, without walking its symbols where the C library can (2.35).
 static const struct link_map *module_of(const void *address) {
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
+#if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(PW_NO_DL_FIND_OBJECT)
     struct dl_find_object found;
     return _dl_find_object((void *)(uintptr_t)address, &found) == 0 ? found.dlfo_link_map : NULL;
 #else
@@ -61,16 +61,44 @@ static const struct link_map *module_of(const void *address) {
 #endif
 }
 
+static bool contains(const struct pw_address_range *range, uintptr_t address) {
+    return address - range->start < range->end - range->start;
+}
+
+static int find_ranges(struct dl_phdr_info *info, size_t size, void *context) {
+    struct pw_address_range *ranges = context, whole = {UINTPTR_MAX, 0};
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr, end = start + header->p_memsz;
+        if (header->p_type == PT_LOAD) {
+            whole.start = start < whole.start ? start : whole.start;
+            whole.end = end > whole.end ? end : whole.end;
+        }
+    }
+    if (whole.end > whole.start && contains(&whole, (uintptr_t)__libc_free)) {
+        ranges[0] = whole;
+    } else if (whole.end > whole.start && contains(&whole, (uintptr_t)__tls_get_addr)) {
+        ranges[1] = whole;
+        pw_process.loader = pw_os_identity_of(info->dlpi_name);
+    }
+    return 0;
+}
+
+void pw_module_find_c_library(void) {
+    dl_iterate_phdr(find_ranges, pw_process.c_library);
+}
+
 bool pw_module_is_c_library(const void *site, bool otherwise) {
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-    const struct link_map *map = module_of(site);
-    bool is_c_library = map == module_of((const void *)(uintptr_t)__libc_free) ||
-                        map == module_of((const void *)(uintptr_t)__tls_get_addr);
-    return map ? is_c_library : otherwise;
-#else
-    (void)site;
-    return otherwise;
-#endif
+    const struct pw_address_range *ranges = pw_process.c_library;
+    if (!site || ranges[0].end == 0) {
+        return otherwise;
+    }
+    return contains(&ranges[0], (uintptr_t)site) || contains(&ranges[1], (uintptr_t)site);
+}
+
+bool pw_module_is_one(const void *one, const void *other) {
+    return module_of(one) == module_of(other);
 }
 
 static const char *path_of(const void *address) {

@@ -15,8 +15,11 @@ enum pw_module {
 // Of a module's file, whatever the user trusts.
 enum pw_module pw_module_of_path(const char *path);
 
-// The C library itself, or the dynamic loader. Takes no lock. `otherwise`: the answer for code of
-// no module, and where the C library cannot be asked without a lock (before 2.35).
+// Find out where the C library and the dynamic loader lie.
+void pw_module_find_c_library(void);
+
+// The C library itself, or the dynamic loader. Takes no lock. `otherwise`: the answer before it was
+// found out where they lie.
 bool pw_module_is_c_library(const void *site, bool otherwise);
 
 // Where the module that contains `address` was loaded, and its path. NULL: in none.
@@ -39,5 +42,8 @@ struct pw_caller {
     bool looked; // pw_quiet_look came after
 };
 struct pw_caller pw_caller_at(const void *site);
+
+// Are both addresses in the same module?
+bool pw_module_is_one(const void *one, const void *other);
 
 #endif

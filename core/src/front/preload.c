@@ -3,10 +3,10 @@
 // libpagewise-preload.so: the malloc family and the copy functions (family.h), put before the C
 // library's.
 
+#include "front/c_library.h"
 #include "front/collection.h"
 #include "front/process.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -24,7 +24,6 @@ static struct {
     void *(*memcpy)(void *, const void *, size_t);
     void *(*memmove)(void *, const void *, size_t);
     void *(*memset)(void *, int, size_t);
-    size_t (*malloc_usable_size)(void *);
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*getrusage)(__rusage_who_t, struct rusage *);
     int (*clone)(int (*)(void *), void *, int, void *, ...);
@@ -77,41 +76,25 @@ static void *fill_bytes(void *to, int value, size_t size) {
     return to;
 }
 
-static void *find_next(const char *name) {
-    static __thread bool looking __attribute__((tls_model("initial-exec")));
-    if (looking) {
-        return NULL;
-    }
-    looking = true;
-    void *found = dlsym(RTLD_NEXT, name);
-    looking = false;
-    return found;
-}
-
 static void *memcpy_slowly(void *to, const void *from, size_t size) {
-    next.memcpy = (void *(*)(void *, const void *, size_t))find_next("memcpy");
+    next.memcpy = (void *(*)(void *, const void *, size_t))pw_find_next("memcpy");
     return next.memcpy ? next.memcpy(to, from, size) : copy_bytes(to, from, size);
 }
 
 static void *memmove_slowly(void *to, const void *from, size_t size) {
-    next.memmove = (void *(*)(void *, const void *, size_t))find_next("memmove");
+    next.memmove = (void *(*)(void *, const void *, size_t))pw_find_next("memmove");
     return next.memmove ? next.memmove(to, from, size) : copy_bytes(to, from, size);
 }
 
 static void *memset_slowly(void *to, int value, size_t size) {
-    next.memset = (void *(*)(void *, int, size_t))find_next("memset");
+    next.memset = (void *(*)(void *, int, size_t))pw_find_next("memset");
     return next.memset ? next.memset(to, value, size) : fill_bytes(to, value, size);
-}
-
-static size_t malloc_usable_size_slowly(void *block) {
-    next.malloc_usable_size = (size_t(*)(void *))find_next("malloc_usable_size");
-    return next.malloc_usable_size ? next.malloc_usable_size(block) : 0;
 }
 
 static int pthread_create_slowly(pthread_t *thread, const pthread_attr_t *attributes,
                                  void *(*start)(void *), void *argument) {
     next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
-                                   void *))find_next("pthread_create");
+                                   void *))pw_find_next("pthread_create");
     return next.pthread_create ? next.pthread_create(thread, attributes, start, argument) : EAGAIN;
 }
 
@@ -122,7 +105,7 @@ static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argu
     void *storage = va_arg(rest, void *);
     void *child_id = va_arg(rest, void *);
     va_end(rest);
-    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))find_next("clone");
+    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))pw_find_next("clone");
     if (!next.clone) {
         errno = ENOSYS;
         return -1;
@@ -131,7 +114,7 @@ static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argu
 }
 
 static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
-    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))find_next("getrusage");
+    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))pw_find_next("getrusage");
     if (!next.getrusage) {
         errno = ENOSYS;
         return -1;

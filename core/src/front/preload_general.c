@@ -61,9 +61,9 @@ PW_API void *realloc(void *block, size_t size) {
 
 PW_API void *reallocarray(void *block, size_t count, size_t size) {
     size_t total;
-    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total))
-               ? refuse()
-               : pw_general_realloc(block, total);
+    // By its name, as the C library: the program may define it, and not this one.
+    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total)) ? refuse()
+                                                                    : realloc(block, total);
 }
 
 // The C library takes the next power of two for an alignment that is none.
@@ -121,4 +121,30 @@ PW_API size_t malloc_usable_size(void *block) {
 PW_API int malloc_trim(size_t pad) {
     (void)pad;
     return pw_trim() > 0;
+}
+
+// --- libraries with a scope of their own -----------------------------------------
+
+// RTLD_DEEPBIND has a library find the C library's free before ours, and what it frees may be ours
+// (strdup's): it would crash. So it is loaded without. The C library looks at who calls it (search
+// paths are the caller's), and so it must be jumped to, not called: the test "deepbind" sees to it.
+static int without_deepbind(int flags) {
+    return pw_gate.general ? flags & ~RTLD_DEEPBIND : flags;
+}
+
+PW_API void *dlopen(const char *path, int flags) {
+    static void *(*next)(const char *, int);
+    if (PW_UNLIKELY(!next)) {
+        next = (void *(*)(const char *, int))pw_find_next("dlopen");
+    }
+    return next(path, without_deepbind(flags));
+}
+
+// Another namespace has a C library of its own.
+PW_API void *dlmopen(Lmid_t space, const char *path, int flags) {
+    static void *(*next)(Lmid_t, const char *, int);
+    if (PW_UNLIKELY(!next)) {
+        next = (void *(*)(Lmid_t, const char *, int))pw_find_next("dlmopen");
+    }
+    return next(space, path, space == LM_ID_BASE ? without_deepbind(flags) : flags);
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "front/process.h"
+#include "front/c_library.h"
 #include "front/general.h"
+#include "front/module.h"
 #include "front/relief.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SMALLEST_COPY        ((size_t)64 << 10)
 #define SMALLEST_VECTOR      ((size_t)8 << 10) // two pages
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
+#define FORK_PATIENCE        50                // milliseconds that a thread waits for a fork
 
 struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
@@ -18,6 +22,7 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 // This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
 // allocate and free meanwhile.
 static __thread bool forking __attribute__((tls_model("initial-exec")));
+static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
 static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
 
 static void notice_fork(void) {
@@ -57,19 +62,67 @@ static bool lock_is_orphaned(void) {
     return true;
 }
 
-bool pw_process_enter(void) {
+// Odd: a fork's handlers run, with the lock held. They differ from fork to fork.
+static uint32_t fork_of_now(void) {
+    return __atomic_load_n(&pw_process.fork_epoch, __ATOMIC_RELAXED);
+}
+
+static bool wait_for_lock(unsigned milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    long nanoseconds = until.tv_nsec + (long)milliseconds * 1000000;
+    until.tv_sec += nanoseconds / 1000000000;
+    until.tv_nsec = nanoseconds % 1000000000;
+    return pthread_mutex_timedlock(&pw_process.lock, &until) == 0;
+}
+
+// A handler that was registered before ours runs after it, and may wait for a thread that waits for
+// us: switching on in a running R comes late. Such a thread does without us until that fork is
+// over.
+static bool take_lock(void) {
+    while (pthread_mutex_trylock(&pw_process.lock) != 0) {
+        uint32_t fork = fork_of_now();
+        bool stalls = __atomic_load_n(&pw_process.fork_stalled, __ATOMIC_RELAXED) == fork;
+        if (fork % 2 && stalls) {
+            return false;
+        }
+        if (wait_for_lock(FORK_PATIENCE)) {
+            return true;
+        }
+        if (fork % 2 && fork_of_now() == fork) {
+            __atomic_store_n(&pw_process.fork_stalled, fork, __ATOMIC_RELAXED);
+        }
+    }
+    return true;
+}
+
+static bool enter(bool (*take)(void)) {
     if (inside || (!forking && lock_is_orphaned())) {
         return false;
     }
     inside = true;
     cancel_state = pw_os_cancel_hold();
-    if (!forking) {
-        pthread_mutex_lock(&pw_process.lock);
+    if (!forking && !take()) {
+        inside = false;
+        pw_os_cancel_restore(cancel_state);
+        return false;
     }
     if (is_new_process()) {
         notice_fork();
     }
     return true;
+}
+
+bool pw_process_enter(void) {
+    return enter(take_lock);
+}
+
+static bool take_lock_at_last(void) {
+    return pthread_mutex_lock(&pw_process.lock) == 0;
+}
+
+bool pw_process_wait(void) {
+    return enter(take_lock_at_last);
 }
 
 void pw_process_leave(void) {
@@ -103,46 +156,90 @@ void pw_process_thread_comes(void) {
     }
 }
 
-// A fork in another thread must not catch our tables half-changed.
-static void before_fork(void) {
+// The C library's lock of its list of streams. Its fork takes it when our handler has run. Were
+// ours taken first, a thread that flushes all streams could hold that one, and wait for a stream
+// whose owner waits for us to enlarge its buffer. The lock is recursive.
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+
+// Only where the C library's own streams get their buffers from us, and our handler is the last to
+// run: others may wait for threads that use streams.
+static void hold_streams(void) {
+    if (pw_gate.preloaded && _IO_list_lock && _IO_list_unlock && _IO_list_resetlock) {
+        _IO_list_lock();
+        holds_streams = true;
+    }
+}
+
+static void hold_others(bool waits) {
+    if (waits) {
+        hold_streams();
+    }
     if (pw_gate.general) {
         pw_general_before_fork(&pw_process.general);
     }
+}
+
+static void release_others(void) {
+    if (pw_gate.general) {
+        pw_general_after_fork_parent(&pw_process.general);
+    }
+    if (holds_streams) {
+        holds_streams = false;
+        _IO_list_unlock();
+    }
+}
+
+// A fork in another thread must not catch our tables half-changed.
+static void before_fork(void) {
+    if (!pw_process.arena.base) {
+        return; // nothing is ours
+    }
     // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
     // for ever, nor of a child that does without us, whose tables are not whole.
-    if (!inside && !lock_is_orphaned()) {
-        pthread_mutex_lock(&pw_process.lock);
+    bool waits = !inside && !lock_is_orphaned();
+    hold_others(waits);
+    while (waits && !wait_for_lock(FORK_PATIENCE)) {
+        release_others(); // who has it may be forking out of a signal handler, and need these
+        hold_others(waits);
+    }
+    if (waits) {
         forking = true;
+        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
         leave_hugetlb();
     }
 }
 
-static void after_fork_parent(void) {
-    if (forking) {
+static void end_of_fork(void) {
+    if (forking) { // this thread took the lock before
         forking = false;
+        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&pw_process.lock);
-    }
-    if (pw_gate.general) {
-        pw_general_after_fork_parent(&pw_process.general);
     }
 }
 
+static void after_fork_parent(void) {
+    end_of_fork();
+    release_others();
+}
+
 static void after_fork_child(void) {
-    if (forking) { // by this thread, which took the lock before
-        forking = false;
-        pthread_mutex_unlock(&pw_process.lock);
-    }
+    end_of_fork();
     if (pw_process.started && is_new_process()) {
         notice_fork();
     }
     if (pw_gate.general) {
         pw_general_after_fork_child(&pw_process.general);
     }
+    if (holds_streams) {
+        holds_streams = false;
+        _IO_list_resetlock(); // a child with one thread: nobody holds it
+    }
 }
 
 void pw_process_watch_forks(void) {
-    if (!pw_process.watches_forks) {
-        pw_process.watches_forks = true;
+    if (!__atomic_exchange_n(&pw_process.watches_forks, true, __ATOMIC_RELAXED)) {
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     }
 }
@@ -232,6 +329,11 @@ static bool start(const char *text) {
     }
     PW_COUNT(&pw_process.stats, bookkeeping_bytes, sizeof pw_process.predictor);
     pw_process.pid = pw_os_pid();
+    if (pw_behind.is_other && !pw_gate.serves_all) {
+        // The program's own choice, whose other functions would not know blocks of ours.
+        PW_COUNT(&pw_process.stats, fallback_allocator, 1);
+        return false;
+    }
     switch (options->policy) {
     case PW_POLICY_PLAIN:
         return false;
@@ -258,6 +360,8 @@ static bool start(const char *text) {
 
 bool pw_start(const char *text) {
     pw_os_find_functions();
+    pw_module_find_c_library();
+    pw_behind_decide();
     pthread_mutex_lock(&pw_process.lock);
     if (!pw_process.started) {
         pw_quiet_start();
@@ -311,6 +415,9 @@ const char *pw_heap_switch_on(const char *text) {
     if (pw_gate.serves_all && !pw_gate.general) {
         return "all memory is the C library's since the program's start (policy=plain, or no "
                "address space), and stays so";
+    }
+    if (pw_behind.is_other && !pw_gate.serves_all) {
+        return "another library's malloc serves this program (linked, or preloaded)";
     }
     if (!has_arena(options.policy)) {
         return "this policy works from a program's start only: pagewise run --policy";

@@ -9,6 +9,7 @@
 #include "front/quiet.h"
 #include "general/general.h"
 #include "huge/huge.h"
+#include "os/program.h"
 #include "pagewise.h"
 #include "policy/copy.h"
 #include "policy/early.h"
@@ -20,13 +21,26 @@
 
 #include <pthread.h>
 
+#define PW_MOST_PUT_OFF 256u
+
+struct pw_address_range {
+    uintptr_t start, end;
+};
+
 struct pw_process {
     pthread_mutex_t lock;
     bool started;          // options were read; never undone
     bool watches_forks;    // handlers are registered
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
     bool orphaned;         // the lock is held by a thread that this process does not have
+    uint32_t fork_epoch;   // odd while a fork holds the lock
+    uint32_t fork_stalled; // the one that somebody waited for too long: nobody waits any more
     int pid;               // used where the kernel has no such marker
+    void *put_off[PW_MOST_PUT_OFF]; // blocks to release when the lock can be had
+    bool some_put_off;
+
+    struct pw_address_range c_library[2]; // the C library and the dynamic loader
+    struct pw_os_identity loader;         // the latter's file
     struct pw_options options;
     struct pw_stats stats;
     struct pw_arena arena;
@@ -81,8 +95,12 @@ PW_API extern struct pw_gate pw_gate;
 
 // Take the lock. False when this thread already has it (a signal handler copying memory in the
 // middle of our own work): do without Pagewise then.
+// Likewise when a fork holds the lock for so long that it may be waiting for this very thread.
 bool pw_process_enter(void);
 void pw_process_leave(void);
+
+// The same for our own threads, for which nobody else waits: never for want of patience.
+bool pw_process_wait(void);
 
 // R is in this process: where no threshold was asked for, its vectors are served from two pages on.
 void pw_process_found_r(void);

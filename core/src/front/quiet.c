@@ -138,7 +138,7 @@ static void *run_pool_thread(void *argument) {
     struct pool_thread thread = *(struct pool_thread *)argument;
     struct pw_os_signals for_good;
     void *result = NULL;
-    __libc_free(argument);
+    pw_c_free(argument);
     pw_os_signals_block(&for_good);
     pw_os_cancel_restore(for_good.cancel);
     in_pool = true;
@@ -214,7 +214,7 @@ int pw_quiet_create(pw_create_thread *create, pthread_t *thread, const pthread_a
     *pooled = (struct pool_thread){start, argument, threads};
     int result = create_twice(create, thread, attributes, run_pool_thread, pooled);
     if (result != 0) {
-        __libc_free(pooled);
+        pw_c_free(pooled);
     }
     return result;
 }

@@ -311,17 +311,34 @@ static _Atomic(usable_size_function) next_usable_size;
 
 // RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
 // library in the order of loading and finds nothing next. Then the C library itself is asked.
+static void *c_library_function(const char *name) {
+    void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : NULL;
+}
+
 static void *next_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
-    void *library = found ? NULL : dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-    return library ? dlsym(library, name) : found;
+    return found ? found : c_library_function(name);
+}
+
+extern void *__libc_malloc(size_t size);
+
+// Another allocator that the program brought may come next: the one that is wanted belongs to
+// __libc_malloc.
+static void *find_usable_size(void) {
+    Dl_info found, wanted;
+    void *next = dlsym(RTLD_NEXT, "malloc_usable_size");
+    bool belongs = next && dladdr(next, &found) &&
+                   dladdr((void *)(uintptr_t)__libc_malloc, &wanted) &&
+                   found.dli_fbase == wanted.dli_fbase;
+    return belongs ? next : c_library_function("malloc_usable_size");
 }
 
 void pw_os_find_functions(void) {
     void *copy = next_function("memmove"), *fill = next_function("memset");
     next_copy = copy ? (copy_function)copy : memmove;
     next_fill = fill ? (fill_function)fill : memset;
-    void *usable_size = next_function("malloc_usable_size");
+    void *usable_size = find_usable_size();
     next_usable_size = usable_size ? (usable_size_function)usable_size : malloc_usable_size;
 }
 

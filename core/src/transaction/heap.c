@@ -126,8 +126,8 @@ static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
     }
     bool zero;
     char *segment = pw_segments_take(heap, 1, size, &zero);
-    if (!segment) {
-        return NULL;
+    if (!segment) { // a checked heap may have let go of blocks that it held back
+        return pw_heap_take(&heap->hot.classes[class_number]);
     }
     memset(pw_heap_class_note(segment), (int)class_number, size >> PW_HEAP_GRANULE_SHIFT);
     struct pw_heap_class *of = &heap->hot.classes[class_number];

@@ -86,8 +86,10 @@ static void *take_giant(struct pw_heap_whole *heap, size_t size, size_t alignmen
     }
     struct pw_giant *giant = idle_giant(heap, mapped_bytes, block_at);
     *zero = !giant;
-    if (!giant && !(giant = map_giant(heap, mapped_bytes, block_at))) {
-        return NULL;
+    while (!giant && !(giant = map_giant(heap, mapped_bytes, block_at))) {
+        if (!pw_refused_giant(heap)) {
+            return NULL;
+        }
     }
     start_giant(heap, giant);
     return giant->block;
@@ -244,14 +246,22 @@ void pw_giants_free_all(struct pw_heap_whole *heap) {
     }
 }
 
-void pw_giants_unmap(struct pw_heap_whole *heap) {
-    for (int idle = 0; idle < 2; idle++) {
-        struct pw_giant *giant = idle ? heap->idle_giants : heap->giants;
-        while (giant) {
-            struct pw_giant *next = giant->next;
-            unmap_giant(heap, giant);
-            giant = next;
-        }
+static void unmap_all(struct pw_heap_whole *heap, struct pw_giant **list) {
+    for (struct pw_giant *giant = *list, *next; giant; giant = next) {
+        next = giant->next;
+        unmap_giant(heap, giant);
     }
-    heap->giants = heap->idle_giants = NULL;
+    *list = NULL;
+}
+
+bool pw_giants_drop_idle(struct pw_heap_whole *heap) {
+    bool there_were = heap->idle_giants != NULL;
+    unmap_all(heap, &heap->idle_giants);
+    heap->idle_giant_bytes = 0;
+    return there_were;
+}
+
+void pw_giants_unmap(struct pw_heap_whole *heap) {
+    unmap_all(heap, &heap->giants);
+    pw_giants_drop_idle(heap);
 }

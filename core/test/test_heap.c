@@ -811,6 +811,37 @@ static void idle_giants_go_where_the_machine_refuses(void **state) {
     }
 }
 
+// Programs expect it to succeed, and PHP's allocator does it where the block is.
+static void a_block_that_shrinks_needs_no_memory(void **state) {
+    (void)state;
+    static const size_t sizes[][2] = {{60, 20},       {4000, 40},        {200 * KB, 100},
+                                      {3 * MB, 5000}, {20 * MB, 9 * MB}, {20 * MB, 1 * MB},
+                                      {20 * MB, 10}};
+    for (int refused = 0; refused < 2; refused++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct limit_log log = {0};
+            struct pw_heap_options options = {.on_limit = at_limit, .context = &log};
+            struct pw_heap *heap = pw_heap_new(&options);
+            unsigned char *block = memset(pw_heap_alloc(heap, sizes[i][0]), 0x5a, sizes[i][0]);
+            pw_heap_set_limit(heap, pw_heap_segment_bytes(heap));
+            if (refused) {
+                pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+                pw_heap_set_limit(heap, 0);
+            }
+            errno = EDOM;
+            block = pw_heap_realloc(heap, block, sizes[i][1]);
+            assert_non_null(block);
+            assert_int_equal(errno, EDOM);
+            assert_int_equal(log.calls, 0);
+            assert_true(block[0] == 0x5a && block[sizes[i][1] - 1] == 0x5a);
+            assert_true(statistics_of(heap).segment_bytes < sizes[i][1] * 2 + 64 * KB);
+            pw_os_fault_clear();
+            pw_heap_free(heap, block);
+            pw_heap_delete(heap);
+        }
+    }
+}
+
 static bool use_heap_at_limit(struct pw_heap *heap, size_t needed, void *context) {
     (void)needed;
     void **kept = context;
@@ -1089,6 +1120,7 @@ int main(void) {
         cmocka_unit_test(freed_segments_change_their_class_where_the_machine_refuses),
         cmocka_unit_test(reclaimed_segments_serve_other_sizes_and_chunks_go_back),
         cmocka_unit_test(idle_giants_go_where_the_machine_refuses),
+        cmocka_unit_test(a_block_that_shrinks_needs_no_memory),
         cmocka_unit_test(a_limits_function_may_use_the_heap),
         cmocka_unit_test(a_heap_is_whole_after_a_jump_out_of_its_limit),
         cmocka_unit_test(memory_that_is_refused_leaves_the_heap_whole),

@@ -101,7 +101,7 @@ bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes) {
 
 bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes) {
     return pw_segments_reclaim(heap) ||
-           (heap->options.on_limit &&
+           (heap->options.on_limit && !heap->asks_nobody &&
             heap->options.on_limit(&heap->hot, bytes, heap->options.context));
 }
 
@@ -289,8 +289,8 @@ bool pw_chunks_unmap_free(struct pw_heap_whole *heap) {
     bool unmapped = false;
     for (unsigned i = heap->chunk_count; i-- > 1;) {
         const struct pw_chunk *chunk = heap->chunks[i];
-        bool is_free = !pw_chunk_is_used(heap, chunk) ||
-                       chunk->free_segments == heap->chunk_segments - 1;
+        bool is_free =
+            !pw_chunk_is_used(heap, chunk) || chunk->free_segments == heap->chunk_segments - 1;
         if (is_free && unmap_chunk(heap, i)) {
             unmapped = true;
             heap->chunks_used -= i < heap->chunks_used;

@@ -65,6 +65,7 @@ struct pw_heap_whole {
     size_t largest_small;
     uint64_t transaction; // from 1
     struct pw_heap_options options;
+    bool asks_nobody;            // at the limit
     struct pw_checker *checker;  // PW_HEAP_CHECKED
     struct pw_heap_whole *outer; // the checked heap around this one
 
@@ -161,6 +162,8 @@ void pw_large_release(struct pw_heap_whole *heap, void *block);
 size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
 // Make the block `size` bytes large where it is. False: it is as before.
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
+// Give back the end of a block that is not needed: it stays where it is.
+void pw_large_trim(struct pw_heap_whole *heap, void *block, size_t size);
 // A block larger than a chunk, made larger without a copy: its new address. NULL: it is as before.
 // Programs that append to a large string ask for little more at a time, and often.
 void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size);

@@ -452,11 +452,11 @@ PW_API void pw_heap_free_all(struct pw_heap *heap);
 // Bytes of segments in use: what the limit limits. Costs next to nothing.
 PW_API size_t pw_heap_segment_bytes(struct pw_heap *heap);
 
-// Let segments whose blocks were all freed serve other size classes and large blocks, and give
-// chunks without a block back to the kernel. The heap does the first by itself before an allocation
-// fails; a program does it when a phase with other sizes begins. Returns the bytes of these
-// segments. Takes time in proportion to the freed blocks.
-PW_API size_t pw_heap_reclaim(struct pw_heap *heap);
+// Let segments whose blocks were all freed serve other size classes and large blocks: the heap does
+// it by itself before an allocation fails, a program where a phase with other sizes begins. With
+// `give_back`, chunks without a block go back to the kernel, and blocks above 4 MB that were kept.
+// Returns the bytes of these segments. Takes time in proportion to the freed blocks.
+PW_API size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back);
 
 // Change the limit; 0: none. What is in use above it stays.
 PW_API void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes);

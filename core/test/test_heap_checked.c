@@ -190,7 +190,7 @@ static void writes_to_segments_that_leave_are_found(void **state) {
             pw_heap_free(heap, blocks[i]);
         }
         blocks[300][at] = 0x41;
-        assert_true(pw_heap_reclaim(heap) > 1 * MB);
+        assert_true(pw_heap_reclaim(heap, true) > 1 * MB);
         expect_misuse(PW_HEAP_WRITE_AFTER_FREE, blocks[300], "50 bytes");
         for (int i = 0; i < 40; i++) { // over all of it: nothing is found twice
             memset(pw_heap_alloc(heap, 30 * KB), 1, 30 * KB);
@@ -215,7 +215,7 @@ static void writes_to_blocks_that_stay_are_found_after_a_reclaim(void **state) {
             pw_heap_free(heap, blocks[i]);
         }
     }
-    pw_heap_reclaim(heap);
+    pw_heap_reclaim(heap, true);
     blocks[301][0] = 0x41;
     blocks[302][30] = 0x41;
     for (int i = 0; i < 20000; i++) {
@@ -277,7 +277,7 @@ static void right_use_of_a_checked_heap_is_silent(void **state) {
             memset(blocks, 0, sizeof blocks);
         }
         if (random_chance(&noise, 500)) {
-            pw_heap_reclaim(heap);
+            pw_heap_reclaim(heap, true);
         }
     }
     pw_heap_delete(heap);

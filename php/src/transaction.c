@@ -55,11 +55,15 @@ static void reset_peak(void) {
     note_peaks(pw_heap_segment_bytes(pw_php.heap));
 }
 
-static size_t reclaim(void) {
-    size_t bytes = pw_heap_reclaim(pw_php.heap);
+static size_t reclaim_and(bool give_back) {
+    size_t bytes = pw_heap_reclaim(pw_php.heap, give_back);
     pw_php.seen_segment_bytes = pw_heap_segment_bytes(pw_php.heap);
     reclaim_again_above(pw_php.seen_segment_bytes);
     return bytes;
+}
+
+static size_t reclaim(void) {
+    return reclaim_and(true);
 }
 
 // A worker that runs for long in one request has jobs of many sizes, and would have the most of
@@ -69,7 +73,7 @@ static void note_growth(size_t segment_bytes) {
     note_peaks(segment_bytes);
     if (segment_bytes > pw_php.reclaim_above) {
         if (pw_php.live_bytes < segment_bytes / 2) {
-            reclaim();
+            reclaim_and(false);
         } else {
             reclaim_again_above(segment_bytes);
         }
@@ -116,6 +120,7 @@ static void *allocated(void *block, size_t size) {
 
 static __attribute__((noinline)) void *alloc_slow(size_t size) {
     pw_php.requested = size;
+    pw_php.limited = false;
     return allocated(pw_heap_alloc_packed(pw_php.heap, size), size);
 }
 
@@ -167,6 +172,7 @@ static __attribute__((noinline)) void *realloc_slow(void *block, size_t size) {
     }
     size_t before = usable_size(block);
     pw_php.requested = size;
+    pw_php.limited = false;
     void *moved = pw_heap_realloc(pw_php.heap, block, size);
     if (moved) {
         note_grown(moved);

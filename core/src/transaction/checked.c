@@ -297,6 +297,15 @@ void pw_checker_free(struct pw_heap_whole *heap, void *block) {
     }
 }
 
+// Where it is: a block that shrinks needs no memory.
+static void *shrink(struct pw_heap_whole *heap, void *block, size_t size) {
+    struct entry *entry = find(heap->checker, block);
+    check_tail(heap, entry);
+    entry->size = size;
+    memset((char *)block + size, TAIL_PATTERN, whole_size(heap, block) - size);
+    return block;
+}
+
 void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size) {
     check_thread(heap);
     const struct entry *entry = live_entry(heap, block);
@@ -304,12 +313,19 @@ void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    // Moves always: whoever still uses the old address is found out.
+    // Moves wherever it can: whoever still uses the old address is found out.
+    int saved = errno;
     size_t before = entry->size;
+    heap->checker->inner->asks_nobody = size <= before;
     void *moved = pw_checker_alloc(heap, size, PW_NATURAL_ALIGNMENT, false);
+    heap->checker->inner->asks_nobody = false;
     if (moved) {
         memcpy(moved, block, before < size ? before : size);
         pw_checker_free(heap, block);
+    }
+    if (!moved && size <= before) {
+        errno = saved;
+        return shrink(heap, block, size);
     }
     return moved;
 }

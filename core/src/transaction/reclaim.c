@@ -95,14 +95,16 @@ bool pw_refused_giant(struct pw_heap_whole *heap) {
     return pw_chunks_unmap_free(heap) || release_queue(heap);
 }
 
-size_t pw_heap_reclaim(struct pw_heap *heap) {
+size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back) {
     struct pw_heap_whole *whole = pw_whole(heap);
     if (whole->checker) {
         pw_checker_release_queue(whole);
         whole = pw_checker_inner(whole);
     }
     size_t reclaimed = pw_segments_reclaim(whole);
-    pw_giants_drop_idle(whole);
-    pw_chunks_unmap_free(whole);
+    if (give_back) {
+        pw_giants_drop_idle(whole);
+        pw_chunks_unmap_free(whole);
+    }
     return reclaimed;
 }

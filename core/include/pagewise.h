@@ -393,9 +393,10 @@ struct pw_heap_options {
     size_t segment_bytes;
     // Segments in use may take this much; 0: no limit. pw_heap_set_limit changes it.
     size_t limit_bytes;
-    // Called when an allocation would pass the limit, with the bytes that it needs beyond what is
-    // in use. It may free blocks, raise the limit, or not return at all (longjmp, a C++ exception:
-    // the heap is whole). true: try again, and ask again if that fails. NULL: the allocation fails.
+    // Called when an allocation would pass the limit, and pw_heap_reclaim found nothing for it,
+    // with the bytes that it needs beyond what is in use. It may free blocks, raise the limit, or
+    // not return at all (longjmp, a C++ exception: the heap is whole). true: try again, and ask
+    // again if that fails. NULL: the allocation fails.
     bool (*on_limit)(struct pw_heap *heap, size_t needed_bytes, void *context);
     // With PW_HEAP_CHECKED: called with what was found, on which block, and a line of text that
     // says so. When it returns the heap goes on, and a wrong free does nothing. NULL: the text goes
@@ -435,8 +436,9 @@ PW_API void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size);
 PW_API void *pw_heap_aligned(struct pw_heap *heap, size_t alignment, size_t size);
 
 // As realloc: NULL allocates; contents move where they must; on failure the block is as before. A
-// size of 0 is a size, not a free. A block that moves is one of pw_heap_alloc's: neither the
-// alignment of pw_heap_aligned nor the classes of pw_heap_alloc_packed are kept.
+// size of 0 is a size, not a free. A block that becomes smaller needs no memory: where there is no
+// other place for it, it stays in its own. A block that moves is one of pw_heap_alloc's: neither
+// the alignment of pw_heap_aligned nor the classes of pw_heap_alloc_packed are kept.
 PW_API void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size);
 
 // Free one block: it is the next one that an allocation of its class gets. NULL is allowed.
@@ -457,6 +459,12 @@ PW_API void pw_heap_free_all(struct pw_heap *heap);
 // Bytes of segments in use: what the limit limits. Costs next to nothing.
 PW_API size_t pw_heap_segment_bytes(struct pw_heap *heap);
 
+// Let segments whose blocks were all freed serve other size classes and large blocks: the heap does
+// it by itself before an allocation fails, a program where a phase with other sizes begins. With
+// `give_back`, chunks without a block go back to the kernel, and blocks above 4 MB that were kept.
+// Returns the bytes of these segments. Takes time in proportion to the freed blocks.
+PW_API size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back);
+
 // Change the limit; 0: none. What is in use above it stays.
 PW_API void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes);
 
@@ -470,9 +478,9 @@ PW_API bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *con
 struct pw_heap_statistics {
     uint64_t live_blocks; // blocks in use
     uint64_t live_bytes;  // their usable size
-    uint64_t free_bytes;  // freed in this transaction, to be used again for their size class only
-    uint64_t empty_segment_bytes; // of these, in segments without a live block: what the lack of
-                                  // coalescing costs
+    uint64_t free_bytes;  // freed in this transaction, to be used again for their size class
+    uint64_t empty_segment_bytes; // of these, in segments without a live block: what
+                                  // pw_heap_reclaim takes for other sizes
     uint64_t fresh_bytes;         // not yet carved from the segments of their class
     uint64_t slack_bytes;         // ends of segments too short for a block
     uint64_t segment_bytes;       // segments in use: what the limit limits

@@ -227,6 +227,18 @@ static void inspect(struct heap_model *model) {
     CHECK(now.peak_segment_bytes >= now.segment_bytes && now.mapped_bytes >= now.segment_bytes);
 }
 
+static void reclaim(struct heap_model *model) {
+    size_t before = pw_heap_segment_bytes(model->heap);
+    size_t reclaimed = pw_heap_reclaim(model->heap, byte_of(model) % 2);
+    size_t now = pw_heap_segment_bytes(model->heap);
+    CHECK(now <= before && reclaimed <= before - now);
+    CHECK(model->checked || reclaimed == before - now);
+    struct pw_heap_statistics after;
+    pw_heap_statistics_read(model->heap, &after);
+    CHECK(after.empty_segment_bytes == 0);
+    CHECK(pw_heap_reclaim(model->heap, true) == 0);
+}
+
 static void change_limit(struct heap_model *model) {
     unsigned kind = byte_of(model);
     model->limit = kind < 128 ? 0 : (size_t)(kind - 127) << 18;
@@ -248,8 +260,10 @@ static bool step(struct heap_model *model) {
         allocate_aligned(model);
     } else if (operation < 244) {
         change_limit(model);
-    } else if (operation < 250) {
+    } else if (operation < 248) {
         inspect(model);
+    } else if (operation < 250) {
+        reclaim(model);
     } else {
         free_all(model);
         return true;

@@ -697,6 +697,156 @@ static void the_limit_holds_and_its_function_is_asked(void **state) {
     check_limit(PW_HEAP_CHECKED);
 }
 
+// --- segments that change their class ------------------------------------------------------
+
+// Jobs of one size after the other, as a worker has them. Of each a few blocks stay, far apart.
+static void run_phases(struct pw_heap *heap, size_t bytes_each) {
+    static const size_t sizes[] = {24, 64, 250, 1000, 4096, 16000, 100000, 600, 2000};
+    static unsigned char *blocks[1 << 20];
+    unsigned char *kept[4 * (sizeof sizes / sizeof *sizes)];
+    size_t kept_count = 0;
+    for (size_t phase = 0; phase < sizeof sizes / sizeof *sizes; phase++) {
+        size_t size = sizes[phase], count = bytes_each / size;
+        for (size_t i = 0; i < count; i++) {
+            blocks[i] = pw_heap_alloc(heap, size);
+            assert_non_null(blocks[i]);
+            memset(blocks[i], (int)phase + 1, size);
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (i % (count / 4) == 0 && kept_count < 4 * (phase + 1)) {
+                kept[kept_count++] = blocks[i];
+            } else {
+                pw_heap_free(heap, blocks[i]);
+            }
+        }
+    }
+    for (size_t i = 0; i < kept_count; i++) {
+        size_t size = sizes[i / 4];
+        assert_true(kept[i][0] == i / 4 + 1 && kept[i][size - 1] == i / 4 + 1);
+        pw_heap_free(heap, kept[i]);
+    }
+}
+
+static void freed_segments_change_their_class_before_the_limit(void **state) {
+    (void)state;
+    for (unsigned flags = 0; flags <= PW_HEAP_CHECKED; flags += PW_HEAP_CHECKED) {
+        struct limit_log log = {0};
+        struct pw_heap_options options = {
+            .limit_bytes = 24 * MB, .on_limit = at_limit, .context = &log, .flags = flags};
+        struct pw_heap *heap = pw_heap_new(&options);
+        run_phases(heap, 6 * MB);
+        assert_int_equal(log.calls, 0);
+        pw_heap_delete(heap);
+    }
+}
+
+static void freed_segments_change_their_class_where_the_machine_refuses(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    void *room = pw_heap_alloc(heap, 3 * MB);
+    for (int i = 0; i < 4; i++) { // 20 MB of chunks, and no more
+        assert_non_null(pw_heap_alloc(heap, 3 * MB));
+    }
+    pw_heap_free_all(heap);
+    assert_non_null(room);
+    pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+    run_phases(heap, 6 * MB);
+    pw_os_fault_clear();
+    pw_heap_delete(heap);
+}
+
+static bool count_live(void *block, size_t usable, void *context) {
+    (void)block, (void)usable;
+    ++*(size_t *)context;
+    return true;
+}
+
+static void reclaimed_segments_serve_other_sizes_and_chunks_go_back(void **state) {
+    (void)state;
+    struct pw_heap *heap = new_heap(0);
+    static char *blocks[400000];
+    for (int i = 0; i < 400000; i++) {
+        blocks[i] = memset(pw_heap_alloc(heap, 50), i, 50);
+    }
+    char *large = memset(pw_heap_alloc(heap, 300 * KB), 7, 300 * KB);
+    for (int i = 0; i < 400000; i++) {
+        if (i % 100000) {
+            pw_heap_free(heap, blocks[i]);
+        }
+    }
+    size_t before = pw_heap_segment_bytes(heap), mapped = statistics_of(heap).mapped_bytes;
+    size_t reclaimed = pw_heap_reclaim(heap, false);
+    assert_int_equal(statistics_of(heap).mapped_bytes, mapped);
+    assert_int_equal(pw_heap_reclaim(heap, true), 0);
+    assert_in_range(reclaimed, 24 * MB, 26 * MB);
+    assert_int_equal(pw_heap_segment_bytes(heap), before - reclaimed);
+    assert_in_range(mapped - statistics_of(heap).mapped_bytes, 8 * MB, 24 * MB);
+    size_t live = 0;
+    assert_true(pw_heap_walk(heap, count_live, &live));
+    assert_int_equal(live, 5);
+    assert_int_equal(pw_heap_reclaim(heap, true), 0);
+    for (int i = 0; i < 100; i++) { // over all that was left
+        memset(pw_heap_alloc(heap, 5000), 0xff, 5000);
+        memset(pw_heap_alloc(heap, 50), 0xff, 50);
+        memset(pw_heap_alloc(heap, 100 * KB), 0xff, 100 * KB);
+    }
+    for (int i = 0; i < 400000; i += 100000) {
+        assert_true(blocks[i][0] == (char)i && blocks[i][49] == (char)i);
+    }
+    assert_true(large[0] == 7 && large[300 * KB - 1] == 7);
+    pw_heap_delete(heap);
+}
+
+static void idle_giants_go_where_the_machine_refuses(void **state) {
+    (void)state;
+    static const size_t sizes[] = {100, 3 * MB, 40 * MB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct pw_heap *heap = new_heap(0);
+        void *giant = pw_heap_alloc(heap, 30 * MB);
+        pw_heap_free(heap, giant);
+        assert_true(pw_os_is_mapped(giant, PW_PAGE)); // kept for the next one of its size
+        pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 0);
+        assert_non_null(pw_heap_alloc(heap, sizes[i]));
+        pw_os_fault_clear();
+        assert_true(statistics_of(heap).returned_bytes >= 30 * MB);
+        pw_heap_delete(heap);
+    }
+}
+
+// Programs expect it to succeed, and PHP's allocator does it where the block is.
+static void a_block_that_shrinks_needs_no_memory(void **state) {
+    (void)state;
+    static const size_t sizes[][2] = {{60, 20},       {4000, 40},        {200 * KB, 100},
+                                      {3 * MB, 5000}, {20 * MB, 9 * MB}, {20 * MB, 1 * MB},
+                                      {20 * MB, 10}};
+    for (int way = 0; way < 4; way++) {
+        bool refused = way & 1;
+        unsigned flags = way & 2 ? PW_HEAP_CHECKED : 0;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct limit_log log = {0};
+            struct pw_heap_options options = {
+                .on_limit = at_limit, .context = &log, .flags = flags};
+            struct pw_heap *heap = pw_heap_new(&options);
+            unsigned char *block = memset(pw_heap_alloc(heap, sizes[i][0]), 0x5a, sizes[i][0]);
+            pw_heap_set_limit(heap, pw_heap_segment_bytes(heap));
+            if (refused) {
+                pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+                pw_heap_set_limit(heap, 0);
+            }
+            errno = EDOM;
+            block = pw_heap_realloc(heap, block, sizes[i][1]);
+            assert_non_null(block);
+            assert_int_equal(errno, EDOM);
+            assert_int_equal(log.calls, 0);
+            assert_true(block[0] == 0x5a && block[sizes[i][1] - 1] == 0x5a);
+            assert_true(flags || pw_heap_segment_bytes(heap) < sizes[i][1] * 2 + 64 * KB);
+            pw_os_fault_clear();
+            pw_heap_free(heap, block);
+            pw_heap_delete(heap);
+        }
+    }
+}
+
 static bool use_heap_at_limit(struct pw_heap *heap, size_t needed, void *context) {
     (void)needed;
     void **kept = context;
@@ -971,6 +1121,11 @@ int main(void) {
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(errno_is_kept_by_calls_that_succeed),
         cmocka_unit_test(the_limit_holds_and_its_function_is_asked),
+        cmocka_unit_test(freed_segments_change_their_class_before_the_limit),
+        cmocka_unit_test(freed_segments_change_their_class_where_the_machine_refuses),
+        cmocka_unit_test(reclaimed_segments_serve_other_sizes_and_chunks_go_back),
+        cmocka_unit_test(idle_giants_go_where_the_machine_refuses),
+        cmocka_unit_test(a_block_that_shrinks_needs_no_memory),
         cmocka_unit_test(a_limits_function_may_use_the_heap),
         cmocka_unit_test(a_heap_is_whole_after_a_jump_out_of_its_limit),
         cmocka_unit_test(memory_that_is_refused_leaves_the_heap_whole),

@@ -178,6 +178,55 @@ static void blocks_that_wait_are_given_out_at_the_limit(void **state) {
     pw_heap_delete(heap);
 }
 
+static void writes_to_segments_that_leave_are_found(void **state) {
+    (void)state;
+    for (size_t at = 0; at <= 30; at += 30) { // the first word is a link of the heap's
+        struct pw_heap *heap = checked_heap();
+        static char *blocks[20000];
+        for (int i = 0; i < 20000; i++) {
+            blocks[i] = pw_heap_alloc(heap, 50);
+        }
+        for (int i = 0; i < 20000; i++) {
+            pw_heap_free(heap, blocks[i]);
+        }
+        blocks[300][at] = 0x41;
+        assert_true(pw_heap_reclaim(heap, true) > 1 * MB);
+        expect_misuse(PW_HEAP_WRITE_AFTER_FREE, blocks[300], "50 bytes");
+        for (int i = 0; i < 40; i++) { // over all of it: nothing is found twice
+            memset(pw_heap_alloc(heap, 30 * KB), 1, 30 * KB);
+            memset(pw_heap_alloc(heap, 3 * KB), 1, 3 * KB);
+        }
+        assert_int_equal(misuses.count, 0);
+        pw_heap_free(heap, blocks[300]);
+        assert_int_equal(misuses.count, 1);
+        pw_heap_delete(heap);
+    }
+}
+
+static void writes_to_blocks_that_stay_are_found_after_a_reclaim(void **state) {
+    (void)state;
+    struct pw_heap *heap = checked_heap();
+    static char *blocks[20000];
+    for (int i = 0; i < 20000; i++) {
+        blocks[i] = pw_heap_alloc(heap, 50);
+    }
+    for (int i = 0; i < 20000; i++) {
+        if (i % 300) { // one stays in each segment
+            pw_heap_free(heap, blocks[i]);
+        }
+    }
+    pw_heap_reclaim(heap, true);
+    blocks[301][0] = 0x41;
+    blocks[302][30] = 0x41;
+    for (int i = 0; i < 20000; i++) {
+        pw_heap_alloc(heap, 50);
+    }
+    assert_int_equal(misuses.count, 2);
+    misuses.count = 0;
+    pw_heap_delete(heap);
+    assert_int_equal(misuses.count, 0);
+}
+
 static void *allocate_one(void *heap) {
     return pw_heap_alloc(heap, 10);
 }
@@ -227,6 +276,9 @@ static void right_use_of_a_checked_heap_is_silent(void **state) {
             pw_heap_free_all(heap);
             memset(blocks, 0, sizeof blocks);
         }
+        if (random_chance(&noise, 500)) {
+            pw_heap_reclaim(heap, true);
+        }
     }
     pw_heap_delete(heap);
     assert_int_equal(misuses.count, 0);
@@ -240,6 +292,8 @@ int main(void) {
         cmocka_unit_test(a_write_to_the_first_word_of_a_freed_block_is_found),
         cmocka_unit_test(statistics_do_not_go_where_the_program_wrote),
         cmocka_unit_test(blocks_that_wait_are_given_out_at_the_limit),
+        cmocka_unit_test(writes_to_segments_that_leave_are_found),
+        cmocka_unit_test(writes_to_blocks_that_stay_are_found_after_a_reclaim),
         cmocka_unit_test(a_second_thread_in_a_transaction_is_found),
         cmocka_unit_test(misuse_without_a_function_aborts),
         cmocka_unit_test(right_use_of_a_checked_heap_is_silent),

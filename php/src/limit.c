@@ -13,8 +13,10 @@
 
 #include <unistd.h>
 
-#define HARD_LIMIT_STATUS 137 // as PHP's own
-#define OWN_CHUNK         ((size_t)2 << 20)
+// As PHP's own.
+#define HARD_LIMIT_STATUS    137
+#define OUT_OF_MEMORY_STATUS 1
+#define MOST_BEYOND          ((size_t)1 << 30)
 
 // memory_limit for pw_heap_set_limit: 0 is none.
 static size_t limit(void) {
@@ -27,20 +29,30 @@ void pw_php_limit_request(void) {
 
 // --- at the limit --------------------------------------------------------------------
 
+// As PHP's own heap has it: without a limit of its user's it has this one.
+static size_t own_limit(void) {
+    return limit() ? limit() : (size_t)ZEND_LONG_MAX;
+}
+
+// Without a percentage twice the limit, and no more than MOST_BEYOND above it.
 static size_t hard_limit(void) {
     zend_long percent = zend_ini_long(ZEND_STRL("memory_hard_limit_percent"), 0);
-    size_t bytes;
-    if (percent < 100 || __builtin_mul_overflow(limit() / 100, (size_t)percent, &bytes)) {
-        return SIZE_MAX;
+    size_t own = own_limit(), bytes;
+    if (percent < 100) {
+        bytes = own + MIN(own, MOST_BEYOND);
+    } else if (__builtin_mul_overflow(own / 100, (size_t)percent, &bytes)) {
+        return (size_t)ZEND_LONG_MAX;
+    } else {
+        bytes += own % 100 * (size_t)percent / 100;
     }
-    return bytes + limit() % 100 * (size_t)percent / 100;
+    return MIN(bytes, (size_t)ZEND_LONG_MAX);
 }
 
 static void ZEND_COLD record_error(size_t size) {
     if (EG(delayed_oom).state == ZEND_OOM_STATE_NONE) {
         zend_mm_delayed_error_or_panic(
             true, "Allowed memory size of %zu bytes exhausted (tried to allocate %zu bytes)",
-            limit(), size);
+            own_limit(), size);
     }
 }
 
@@ -55,6 +67,14 @@ static ZEND_COLD ZEND_NORETURN void end_process(size_t size) {
     _exit(HARD_LIMIT_STATUS);
 }
 
+// Where the machine refuses memory PHP's own heap ends the process, also for allocations that are
+// marked fallible: who gets NULL for one relies on the recorded error, and goes on with a value
+// that is wrong where there is none.
+static ZEND_COLD ZEND_NORETURN void out_of_memory(void) {
+    fprintf(stderr, "\nmmap() failed: [%d] %s\nOut of memory\n", ENOMEM, strerror(ENOMEM));
+    exit(OUT_OF_MEMORY_STATUS);
+}
+
 // True: with a limit that is higher by what this allocation needs, or by a chunk of PHP's own heap,
 // and the next one that passes it asks again. What runs after the error has room in that chunk.
 bool pw_php_on_limit(struct pw_heap *heap, size_t needed, void *context) {
@@ -63,24 +83,24 @@ bool pw_php_on_limit(struct pw_heap *heap, size_t needed, void *context) {
     size_t in_use = pw_php.mode->used(true), size = pw_php.requested ? pw_php.requested : needed;
     record_error(size);
     if (zend_mm_is_fallible()) {
+        pw_php.limited = true;
         return false;
     }
     if (in_use > hard_limit() || needed > hard_limit() - in_use) {
         end_process(size);
     }
     size_t more = hard_limit() - in_use;
-    pw_php.mode->set_limit(in_use + MAX(needed, MIN(more, OWN_CHUNK)));
+    pw_php.mode->set_limit(in_use + MAX(needed, MIN(more, PW_PHP_CHUNK)));
     return true;
 }
 
 void *pw_php_refused(size_t size) {
-    if (limit() && size > limit()) {
-        record_error(size);
+    // What is too large for any heap was refused without a look at the limit.
+    bool fits = size <= own_limit() && pw_php.mode->used(true) <= own_limit() - size;
+    if (!pw_php.limited && (fits || pw_php_on_limit(NULL, size, NULL))) {
+        out_of_memory();
     }
-    if (!zend_mm_is_fallible()) {
-        fputs("Out of memory\n", stderr);
-        exit(1);
-    }
+    pw_php.limited = false;
     return NULL;
 }
 
@@ -90,7 +110,7 @@ static ZEND_INI_MH(change_memory_limit) {
     size_t value =
         new_value ? zend_ini_parse_uquantity_warn(new_value, entry->name) : (size_t)1 << 30;
     // PHP's own heap has a chunk in use from the start, and refuses less than that.
-    size_t in_use = MAX(pw_php.mode->used(true), OWN_CHUNK);
+    size_t in_use = MAX(pw_php.mode->used(true), PW_PHP_CHUNK);
     bool possible = value >= in_use;
     if (!possible && stage != ZEND_INI_STAGE_DEACTIVATE) {
         zend_error(E_WARNING,
@@ -111,13 +131,20 @@ static zend_ini_entry *memory_limit_entry(void) {
 
 // --- the functions -------------------------------------------------------------------
 
+// In PHP's own chunks, at least one: programs compare it with figures that they know from there.
+static size_t in_chunks(size_t bytes) {
+    bool own = pw_php.mode == &pw_php_pass_through;
+    return own ? bytes : (MAX(bytes, 1) + PW_PHP_CHUNK - 1) / PW_PHP_CHUNK * PW_PHP_CHUNK;
+}
+
 static ZEND_NAMED_FUNCTION(memory_get_usage) {
     bool real = false;
     ZEND_PARSE_PARAMETERS_START(0, 1)
     Z_PARAM_OPTIONAL
     Z_PARAM_BOOL(real)
     ZEND_PARSE_PARAMETERS_END();
-    RETURN_LONG((zend_long)pw_php.mode->used(real));
+    size_t bytes = pw_php.mode->used(real);
+    RETURN_LONG((zend_long)(real ? in_chunks(bytes) : bytes));
 }
 
 static ZEND_NAMED_FUNCTION(memory_get_peak_usage) {
@@ -126,12 +153,18 @@ static ZEND_NAMED_FUNCTION(memory_get_peak_usage) {
     Z_PARAM_OPTIONAL
     Z_PARAM_BOOL(real)
     ZEND_PARSE_PARAMETERS_END();
-    RETURN_LONG((zend_long)pw_php.mode->peak(real));
+    size_t bytes = pw_php.mode->peak(real);
+    RETURN_LONG((zend_long)(real ? in_chunks(bytes) : bytes));
 }
 
 static ZEND_NAMED_FUNCTION(memory_reset_peak_usage) {
     ZEND_PARSE_PARAMETERS_NONE();
     pw_php.mode->reset_peak();
+}
+
+static ZEND_NAMED_FUNCTION(gc_mem_caches) {
+    ZEND_PARSE_PARAMETERS_NONE();
+    RETURN_LONG(pw_php.mode->reclaim ? (zend_long)pw_php.mode->reclaim() : 0);
 }
 
 static struct {
@@ -141,6 +174,7 @@ static struct {
     {"memory_get_usage", memory_get_usage, NULL},
     {"memory_get_peak_usage", memory_get_peak_usage, NULL},
     {"memory_reset_peak_usage", memory_reset_peak_usage, NULL},
+    {"gc_mem_caches", gc_mem_caches, NULL},
 };
 
 #define FUNCTIONS (sizeof functions / sizeof *functions)

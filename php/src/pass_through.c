@@ -36,6 +36,10 @@ static void reset_peak(void) {
     leave(hooked);
 }
 
+static size_t reclaim(void) {
+    return zend_mm_gc(pw_php.own_heap);
+}
+
 static void set_limit(size_t bytes) {
     zend_mm_heap *hooked = enter();
     zend_set_memory_limit(bytes ? bytes : SIZE_MAX);
@@ -81,5 +85,6 @@ const struct pw_php_mode pw_php_pass_through = {
     .used = used,
     .peak = peak,
     .reset_peak = reset_peak,
+    .reclaim = reclaim,
     .set_limit = set_limit,
 };

@@ -31,6 +31,8 @@
 #define PW_PHP_LAST_VERSION 80236
 #endif
 
+#define PW_PHP_CHUNK ((size_t)2 << 20)
+
 // A way to serve allocations.
 struct pw_php_mode {
     const char *name;
@@ -46,10 +48,12 @@ struct pw_php_mode {
     // A new heap in place of one without blocks, if there is memory for it; NULL: there is none.
     void (*renew)(void);
     // Bytes of blocks in use, or (real) of memory taken for them; and the most of it in this
-    // request.
+    // request. PHP's own heap takes memory in chunks of PW_PHP_CHUNK.
     size_t (*used)(bool real);
     size_t (*peak)(bool real);
     void (*reset_peak)(void);
+    // Let freed memory serve other sizes, or give it back; the bytes of it. NULL: there is none.
+    size_t (*reclaim)(void);
     void (*set_limit)(size_t bytes); // 0: none
     // NULL: there are none.
     void (*statistics)(struct pw_heap_statistics *out);
@@ -65,6 +69,7 @@ struct pw_php {
     size_t live_bytes;         // of blocks in use
     size_t seen_segment_bytes; // when peaks were last looked at
     size_t peak_live_bytes, peak_segment_bytes;
+    size_t reclaim_above; // bytes of segments
 
     // The large block that was resized last, and the sizes for which it stays as it is.
     void *grown;
@@ -85,6 +90,7 @@ struct pw_php {
     pid_t process;                              // whose own the heap is
     void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
     size_t requested;                           // by the allocation that goes on, for messages
+    bool limited;                               // it was the limit that refused it
     uint64_t transactions;                      // ended so far
     char reason[256];                           // why there was no switch
     int end_resource;                           // shutdown.c: the type of resource
@@ -128,7 +134,8 @@ void pw_php_give_back_limit(void);
 void pw_php_limit_request(void);
 // For pw_heap_options.
 bool pw_php_on_limit(struct pw_heap *heap, size_t needed, void *context);
-// An allocation was refused. NULL where PHP can live with that, else the end of the process.
+// An allocation was refused. NULL where the limit did it and PHP can live with that, else the end
+// of the process.
 void *pw_php_refused(size_t size);
 
 // --- ffi.c -----------------------------------------------------------------------

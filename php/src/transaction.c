@@ -5,6 +5,12 @@
 #include "php_pagewise.h"
 
 #define SMALLEST_SEGMENT ((size_t)16 << 10)
+// Heaps below this size are left alone.
+#define RECLAIM_ABOVE ((size_t)32 << 20)
+
+static void reclaim_again_above(size_t segment_bytes) {
+    pw_php.reclaim_above = MAX(segment_bytes + segment_bytes / 2, RECLAIM_ABOVE);
+}
 
 static bool start(void) {
     struct pw_heap_options options = pw_php_heap_options();
@@ -19,33 +25,24 @@ static bool start(void) {
             pw_php_log("no memory for a heap. PHP keeps its own allocator");
         }
     }
+    reclaim_again_above(0);
     return pw_php.heap != NULL;
 }
 
 // --- what is in use ----------------------------------------------------------------
 
-static size_t live_bytes(void) {
-    if (pw_php.checked) { // it holds freed blocks back, and knows what is in use
-        struct pw_heap_statistics statistics;
-        pw_heap_statistics_read(pw_php.heap, &statistics);
-        return statistics.live_bytes;
-    }
-    return pw_php.live_bytes;
-}
-
 // Peaks lie where the heap grew, or somebody looks: what was in use in between, with segments that
 // it had already, is not seen.
 static void note_peaks(size_t segment_bytes) {
-    size_t bytes = live_bytes();
     pw_php.seen_segment_bytes = segment_bytes;
     pw_php.peak_segment_bytes = MAX(pw_php.peak_segment_bytes, segment_bytes);
-    pw_php.peak_live_bytes = MAX(pw_php.peak_live_bytes, bytes);
+    pw_php.peak_live_bytes = MAX(pw_php.peak_live_bytes, pw_php.live_bytes);
 }
 
 static size_t used(bool real) {
     size_t segment_bytes = pw_heap_segment_bytes(pw_php.heap);
     note_peaks(segment_bytes);
-    return real ? segment_bytes : live_bytes();
+    return real ? segment_bytes : pw_php.live_bytes;
 }
 
 static size_t peak(bool real) {
@@ -56,6 +53,31 @@ static size_t peak(bool real) {
 static void reset_peak(void) {
     pw_php.peak_live_bytes = pw_php.peak_segment_bytes = 0;
     note_peaks(pw_heap_segment_bytes(pw_php.heap));
+}
+
+static size_t reclaim_and(bool give_back) {
+    size_t bytes = pw_heap_reclaim(pw_php.heap, give_back);
+    pw_php.seen_segment_bytes = pw_heap_segment_bytes(pw_php.heap);
+    reclaim_again_above(pw_php.seen_segment_bytes);
+    return bytes;
+}
+
+static size_t reclaim(void) {
+    return reclaim_and(true);
+}
+
+// A worker that runs for long in one request has jobs of many sizes, and would have the most of
+// each class at the end: more than half of it must be in use. Not looked at before it has grown by
+// half.
+static void note_growth(size_t segment_bytes) {
+    note_peaks(segment_bytes);
+    if (segment_bytes > pw_php.reclaim_above) {
+        if (pw_php.live_bytes < segment_bytes / 2) {
+            reclaim_and(false);
+        } else {
+            reclaim_again_above(segment_bytes);
+        }
+    }
 }
 
 static void set_limit(size_t bytes) {
@@ -91,13 +113,14 @@ static void *allocated(void *block, size_t size) {
     pw_php.live_bytes += usable_size(block);
     size_t segment_bytes = pw_heap_segment_bytes(pw_php.heap);
     if (segment_bytes != pw_php.seen_segment_bytes) {
-        note_peaks(segment_bytes);
+        note_growth(segment_bytes);
     }
     return block;
 }
 
 static __attribute__((noinline)) void *alloc_slow(size_t size) {
     pw_php.requested = size;
+    pw_php.limited = false;
     return allocated(pw_heap_alloc_packed(pw_php.heap, size), size);
 }
 
@@ -116,7 +139,7 @@ static HOT void *alloc(size_t size) {
 static __attribute__((noinline)) void free_slow(void *block) {
     if (block) {
         pw_php.grown = block == pw_php.grown ? NULL : pw_php.grown;
-        pw_php.live_bytes -= pw_php.checked ? 0 : usable_size(block);
+        pw_php.live_bytes -= usable_size(block);
         pw_heap_free_slow(pw_php.heap, block);
     }
 }
@@ -147,8 +170,9 @@ static __attribute__((noinline)) void *realloc_slow(void *block, size_t size) {
     if (!block) {
         return alloc(size);
     }
-    size_t before = pw_php.checked ? 0 : usable_size(block);
+    size_t before = usable_size(block);
     pw_php.requested = size;
+    pw_php.limited = false;
     void *moved = pw_heap_realloc(pw_php.heap, block, size);
     if (moved) {
         note_grown(moved);
@@ -196,6 +220,7 @@ static void free_all(void) {
     pw_php.live_bytes = pw_php.seen_segment_bytes = 0;
     pw_php.grown = NULL;
     pw_php.peak_live_bytes = pw_php.peak_segment_bytes = 0;
+    reclaim_again_above(0);
 }
 
 static void renew(void) {
@@ -219,6 +244,7 @@ const struct pw_php_mode pw_php_transaction = {
     .used = used,
     .peak = peak,
     .reset_peak = reset_peak,
+    .reclaim = reclaim,
     .set_limit = set_limit,
     .statistics = statistics,
 };

@@ -183,6 +183,13 @@ impl Heap {
         unsafe { sys::pw_heap_free_all(self.raw.as_ptr()) }
     }
 
+    /// Let segments whose blocks were all freed serve other sizes, which the heap does by itself before an allocation
+    /// fails, and give chunks without a block back to the kernel. Returns the bytes of these segments.
+    pub fn reclaim(&self) -> usize {
+        // SAFETY: the heap is alive, and blocks in use stay as they are.
+        unsafe { sys::pw_heap_reclaim(self.raw.as_ptr(), true) }
+    }
+
     /// Change the limit; 0: none.
     pub fn set_limit(&self, bytes: usize) {
         // SAFETY: the heap is alive.

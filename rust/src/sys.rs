@@ -33,9 +33,9 @@ pub struct Statistics {
     pub live_blocks: u64,
     /// Their usable size.
     pub live_bytes: u64,
-    /// Freed in this transaction, to be used again for their size class only.
+    /// Freed in this transaction, to be used again for their size class.
     pub free_bytes: u64,
-    /// Of these, in segments without a live block: what the lack of coalescing costs.
+    /// Of these, in segments without a live block: what [`crate::Heap::reclaim`] takes for other sizes.
     pub empty_segment_bytes: u64,
     /// Not yet carved from the segments of their class.
     pub fresh_bytes: u64,
@@ -66,6 +66,7 @@ unsafe extern "C" {
     pub fn pw_heap_realloc(heap: *mut PwHeap, block: *mut c_void, size: usize) -> *mut c_void;
     pub fn pw_heap_free(heap: *mut PwHeap, block: *mut c_void);
     pub fn pw_heap_free_all(heap: *mut PwHeap);
+    pub fn pw_heap_reclaim(heap: *mut PwHeap, give_back: bool) -> usize;
     pub fn pw_heap_set_limit(heap: *mut PwHeap, limit_bytes: usize);
     pub fn pw_heap_statistics_read(heap: *mut PwHeap, out: *mut Statistics);
 }

@@ -107,6 +107,23 @@ fn limits_are_results_where_asked_for() {
 }
 
 #[test]
+fn what_was_freed_serves_other_sizes() {
+    let heap = Heap::new();
+    let kept = heap.alloc([7u8; 50]);
+    let mut blocks = Vec::new_in(&heap);
+    blocks.extend((0..20_000).map(|i| Box::new_in([i; 10], &heap)));
+    assert_eq!(heap.reclaim(), 0);
+    drop(blocks);
+    let before = heap.statistics();
+    let reclaimed = heap.reclaim();
+    assert!(reclaimed > 500_000);
+    let after = heap.statistics();
+    assert_eq!(after.segment_bytes, before.segment_bytes - reclaimed as u64);
+    assert_eq!(after.empty_segment_bytes, 0);
+    assert_eq!(kept, &[7u8; 50]);
+}
+
+#[test]
 fn a_heap_can_be_sent() {
     let mut heap = Heap::new();
     heap.alloc([1u8; 100]);

@@ -214,6 +214,14 @@ static void release_oldest(struct pw_heap_whole *heap) {
     }
 }
 
+bool pw_checker_release_queue(struct pw_heap_whole *heap) {
+    bool there_were = heap->checker->queue_count > 0;
+    while (heap->checker->queue_count) {
+        release_oldest(heap);
+    }
+    return there_were;
+}
+
 static void enqueue(struct pw_heap_whole *heap, void *block) {
     struct pw_checker *checker = heap->checker;
     size_t size = whole_size(heap, block);
@@ -289,6 +297,15 @@ void pw_checker_free(struct pw_heap_whole *heap, void *block) {
     }
 }
 
+// Where it is: a block that shrinks needs no memory.
+static void *shrink(struct pw_heap_whole *heap, void *block, size_t size) {
+    struct entry *entry = find(heap->checker, block);
+    check_tail(heap, entry);
+    entry->size = size;
+    memset((char *)block + size, TAIL_PATTERN, whole_size(heap, block) - size);
+    return block;
+}
+
 void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size) {
     check_thread(heap);
     const struct entry *entry = live_entry(heap, block);
@@ -296,12 +313,19 @@ void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    // Moves always: whoever still uses the old address is found out.
+    // Moves wherever it can: whoever still uses the old address is found out.
+    int saved = errno;
     size_t before = entry->size;
+    heap->checker->inner->asks_nobody = size <= before;
     void *moved = pw_checker_alloc(heap, size, PW_NATURAL_ALIGNMENT, false);
+    heap->checker->inner->asks_nobody = false;
     if (moved) {
         memcpy(moved, block, before < size ? before : size);
         pw_checker_free(heap, block);
+    }
+    if (!moved && size <= before) {
+        errno = saved;
+        return shrink(heap, block, size);
     }
     return moved;
 }
@@ -368,22 +392,86 @@ void pw_checker_each_linked(struct pw_heap_whole *heap,
     }
 }
 
+// --- segments that change their class ----------------------------------------------------------
+//
+// What is done in reclaim.c, by the table: links that the program may have written over are not
+// followed. Lists are made anew, and segments that leave are filled with one pattern, since blocks
+// of other sizes will lie across what were their blocks.
+
+static void check_link(struct pw_heap_whole *heap, const struct entry *entry) {
+    if (memcmp((const void *)entry->address, &entry->link, sizeof entry->link) != 0) {
+        report(heap, PW_HEAP_WRITE_AFTER_FREE, entry->address, entry->size);
+    }
+}
+
+static void check_leaving(struct pw_heap_whole *heap, struct entry *entry) {
+    void *block = (void *)entry->address;
+    check_link(heap, entry);
+    memset(block, FREED_PATTERN, sizeof entry->link);
+    entry->linked = false;
+    check_unwritten(heap, block, whole_size(heap, block), entry);
+}
+
+static void link_again(struct pw_heap_whole *inner, struct entry *entry) {
+    void *block = (void *)entry->address;
+    struct pw_heap_class *of = &inner->hot.classes[*pw_heap_class_note(block)];
+    entry->link = (uintptr_t)of->free;
+    pw_heap_put(of, block);
+}
+
+static bool fill_leaving(struct pw_heap_whole *inner, struct pw_chunk *chunk, unsigned segment,
+                         char *start, void *context) {
+    (void)chunk;
+    (void)segment;
+    (void)context;
+    if (pw_class_in(inner, start) && pw_segment_leaves(inner, start)) {
+        memset(start, FREED_PATTERN, pw_segment_size(inner));
+    }
+    return true;
+}
+
+size_t pw_checker_reclaim(struct pw_heap_whole *heap) {
+    struct pw_checker *checker = heap->checker;
+    struct pw_heap_whole *inner = checker->inner;
+    size_t before = inner->segment_bytes;
+    pw_count_free_blocks(inner, heap);
+    if (!pw_segments_leave(inner)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        inner->hot.classes[i].free = NULL;
+    }
+    for (size_t i = 0; i < checker->capacity; i++) {
+        struct entry *entry = &checker->entries[i];
+        if (!entry->linked || entry->transaction != heap->transaction) {
+            continue;
+        }
+        if (pw_segment_leaves(inner, (const void *)entry->address)) {
+            check_leaving(heap, entry);
+        } else {
+            check_link(heap, entry);
+            link_again(inner, entry);
+        }
+    }
+    pw_each_segment(inner, fill_leaving, NULL);
+    pw_segments_release_leaving(inner);
+    return before - inner->segment_bytes;
+}
+
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap) {
     return heap->checker->inner;
 }
 
 // --- birth and death -----------------------------------------------------------------------
 
-// The inner heap is at its limit. What waits in the queue goes first, then the program is asked.
+// The inner heap is at its limit. What waits in the queue goes first, to a class or as segments,
+// then the program is asked.
 static bool outer_limit(struct pw_heap *inner, size_t needed_bytes, void *context) {
     (void)inner;
     struct pw_heap_whole *heap = context;
-    bool released = heap->checker->queue_count > 0; // to a class, or as segments
-    while (heap->checker->queue_count) {
-        release_oldest(heap);
-    }
-    return released || (heap->options.on_limit &&
-                        heap->options.on_limit(&heap->hot, needed_bytes, heap->options.context));
+    return pw_checker_release_queue(heap) ||
+           (heap->options.on_limit &&
+            heap->options.on_limit(&heap->hot, needed_bytes, heap->options.context));
 }
 
 bool pw_checker_new(struct pw_heap_whole *heap) {
@@ -406,6 +494,7 @@ bool pw_checker_new(struct pw_heap_whole *heap) {
     *checker = (struct pw_checker){
         .inner = pw_whole(inner), .entries = entries, .capacity = FIRST_ENTRIES};
     heap->checker = checker;
+    checker->inner->outer = heap;
     heap->hot.slow_below = UINTPTR_MAX; // no free for the hot path
     return true;
 }

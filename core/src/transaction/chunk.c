@@ -4,6 +4,8 @@
 // all its segments are free follows from the number of the transaction that used it last.
 #include "transaction/transaction.h"
 
+#include <string.h>
+
 #define WORD_BITS 64u
 // Chunks in which room to grow is looked for: a few hundred nanoseconds.
 #define MOST_SEARCHED 8u
@@ -98,8 +100,9 @@ bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes) {
 }
 
 bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes) {
-    return heap->options.on_limit &&
-           heap->options.on_limit(&heap->hot, bytes, heap->options.context);
+    return pw_segments_reclaim(heap) ||
+           (heap->options.on_limit && !heap->asks_nobody &&
+            heap->options.on_limit(&heap->hot, bytes, heap->options.context));
 }
 
 bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes) {
@@ -145,7 +148,7 @@ static void note_no_run(struct pw_heap_whole *heap, unsigned count, unsigned bef
     }
 }
 
-char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero) {
+static char *search(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero) {
     unsigned step = (unsigned)((alignment + pw_segment_size(heap) - 1) >> heap->segment_shift);
     step = step ? step : 1;
     for (unsigned i = first_to_search(heap, count);; i++) {
@@ -169,6 +172,14 @@ char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignm
             }
         }
     }
+}
+
+char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignment, bool *zero) {
+    char *segments;
+    do {
+        segments = search(heap, count, alignment, zero);
+    } while (!segments && pw_refused_chunk(heap));
+    return segments;
 }
 
 struct free_run {
@@ -252,21 +263,44 @@ static void discard_segments(struct pw_heap_whole *heap, struct pw_chunk *chunk,
 
 // From the last on, so that a mapping of several is seldom cut in two. Where mappings are short a
 // cut is refused: such a chunk stays, without its pages, and the others go.
+static bool unmap_chunk(struct pw_heap_whole *heap, unsigned number) {
+    struct pw_chunk *chunk = heap->chunks[number];
+    size_t touched = (size_t)chunk->touched << heap->segment_shift;
+    if (!pw_os_unmap(pw_chunk_start(chunk), PW_HEAP_CHUNK)) {
+        discard_segments(heap, chunk, 1);
+        return false;
+    }
+    heap->chunk_count--;
+    heap->returned_bytes += touched;
+    for (unsigned i = number; i < heap->chunk_count; i++) { // those that stay close the gap
+        heap->chunks[i] = heap->chunks[i + 1];
+        heap->chunks[i]->index = i;
+    }
+    return true;
+}
+
 static void unmap_chunks_above(struct pw_heap_whole *heap, unsigned keep) {
     for (unsigned i = heap->chunk_count; i-- > keep;) {
-        struct pw_chunk *chunk = heap->chunks[i];
-        size_t touched = (size_t)chunk->touched << heap->segment_shift;
-        if (!pw_os_unmap(pw_chunk_start(chunk), PW_HEAP_CHUNK)) {
-            discard_segments(heap, chunk, 1);
-            continue;
-        }
-        heap->chunk_count--;
-        heap->returned_bytes += touched;
-        for (unsigned k = i; k < heap->chunk_count; k++) { // those that stay close the gap
-            heap->chunks[k] = heap->chunks[k + 1];
-            heap->chunks[k]->index = k;
+        unmap_chunk(heap, i);
+    }
+}
+
+bool pw_chunks_unmap_free(struct pw_heap_whole *heap) {
+    bool unmapped = false;
+    for (unsigned i = heap->chunk_count; i-- > 1;) {
+        const struct pw_chunk *chunk = heap->chunks[i];
+        bool is_free =
+            !pw_chunk_is_used(heap, chunk) || chunk->free_segments == heap->chunk_segments - 1;
+        if (is_free && unmap_chunk(heap, i)) {
+            unmapped = true;
+            heap->chunks_used -= i < heap->chunks_used;
         }
     }
+    if (unmapped) { // what is known of numbered chunks is about others now
+        heap->first_with_room = 0;
+        memset(heap->no_runs, 0, sizeof heap->no_runs);
+    }
+    return unmapped;
 }
 
 void pw_chunks_return(struct pw_heap_whole *heap) {

@@ -126,8 +126,8 @@ static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
     }
     bool zero;
     char *segment = pw_segments_take(heap, 1, size, &zero);
-    if (!segment) {
-        return NULL;
+    if (!segment) { // a checked heap may have let go of blocks that it held back
+        return pw_heap_take(&heap->hot.classes[class_number]);
     }
     memset(pw_heap_class_note(segment), (int)class_number, size >> PW_HEAP_GRANULE_SHIFT);
     struct pw_heap_class *of = &heap->hot.classes[class_number];
@@ -282,6 +282,25 @@ static void *allocate_growing(struct pw_heap_whole *heap, size_t size) {
     return block;
 }
 
+// A smaller place for it, or its own: a block that shrinks needs no memory. The limit's function is
+// not asked.
+static void *shrink(struct pw_heap_whole *heap, void *block, size_t size) {
+    int saved = errno;
+    heap->asks_nobody = true;
+    void *moved = pw_heap_alloc_inline(&heap->hot, size);
+    heap->asks_nobody = false;
+    if (moved) {
+        memcpy(moved, block, size);
+        pw_heap_free_inline(&heap->hot, block);
+        return moved;
+    }
+    errno = saved;
+    if (*pw_heap_class_note(block) >= PW_HEAP_CLASSES) {
+        pw_large_trim(heap, block, size);
+    }
+    return block;
+}
+
 void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (!block) {
         return pw_heap_alloc_inline(heap, size);
@@ -292,17 +311,19 @@ void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (resize_in_place(pw_whole(heap), block, size)) {
         return block;
     }
+    size_t usable = pw_heap_usable_size(heap, block);
+    if (size <= usable) {
+        return shrink(pw_whole(heap), block, size);
+    }
     void *moved = pw_giant_grow(pw_whole(heap), block, size);
     if (moved) {
         return moved;
     }
-    size_t usable = pw_heap_usable_size(heap, block);
-    moved =
-        size > usable ? allocate_growing(pw_whole(heap), size) : pw_heap_alloc_inline(heap, size);
+    moved = allocate_growing(pw_whole(heap), size);
     if (!moved) {
         return NULL;
     }
-    memcpy(moved, block, usable < size ? usable : size);
+    memcpy(moved, block, usable);
     pw_heap_free_inline(heap, block);
     return moved;
 }

@@ -8,7 +8,7 @@
 
 #define WORD_BITS 64u
 
-static struct pw_heap_class *class_in(struct pw_heap_whole *heap, const char *segment) {
+struct pw_heap_class *pw_class_in(struct pw_heap_whole *heap, const char *segment) {
     unsigned number = *pw_heap_class_note(segment);
     return number < PW_HEAP_CLASSES ? &heap->hot.classes[number] : NULL;
 }
@@ -17,11 +17,7 @@ static bool segment_is_used(const struct pw_chunk *chunk, unsigned segment) {
     return chunk->used[segment / WORD_BITS] >> segment % WORD_BITS & 1;
 }
 
-// Call `visit` with each segment of small blocks, and with the first of each large block.
-typedef bool segment_visitor(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned segment,
-                             char *start, void *context);
-
-static bool each_segment(struct pw_heap_whole *heap, segment_visitor *visit, void *context) {
+bool pw_each_segment(struct pw_heap_whole *heap, pw_segment_visitor *visit, void *context) {
     for (unsigned i = 0; i < heap->chunk_count; i++) {
         struct pw_chunk *chunk = heap->chunks[i];
         if (!pw_chunk_is_used(heap, chunk)) {
@@ -33,7 +29,7 @@ static bool each_segment(struct pw_heap_whole *heap, segment_visitor *visit, voi
                 continue;
             }
             char *start = pw_chunk_start(chunk) + ((size_t)segment << heap->segment_shift);
-            unsigned next = segment + (class_in(heap, start) ? 1 : chunk->run[segment]);
+            unsigned next = segment + (pw_class_in(heap, start) ? 1 : chunk->run[segment]);
             if (!visit(heap, chunk, segment, start, context)) {
                 return false;
             }
@@ -43,9 +39,8 @@ static bool each_segment(struct pw_heap_whole *heap, segment_visitor *visit, voi
     return true;
 }
 
-// Places of a segment that were ever blocks: all up to the fresh range, if that lies in it.
-static size_t places_carved(const struct pw_heap_whole *heap, const struct pw_heap_class *of,
-                            const char *start) {
+size_t pw_places_carved(const struct pw_heap_whole *heap, const struct pw_heap_class *of,
+                        const char *start) {
     uintptr_t end = (uintptr_t)start + pw_segment_size(heap);
     bool current = of->fresh <= of->last && of->last >= (uintptr_t)start && of->last < end;
     return current ? (of->fresh - (uintptr_t)start) / of->size : pw_segment_size(heap) / of->size;
@@ -66,7 +61,7 @@ static void count_linked_blocks(struct pw_heap_whole *heap) {
 }
 
 // Of a checked heap links are not followed: it is there to find out that they were written over.
-static void count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked) {
+void pw_count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked) {
     for (unsigned i = 0; i < heap->chunk_count; i++) {
         memset(heap->chunks[i]->scratch, 0, sizeof heap->chunks[i]->scratch);
     }
@@ -80,13 +75,13 @@ static void count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *
 static bool add_segment(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned segment,
                         char *start, void *context) {
     struct pw_heap_statistics *sum = context;
-    const struct pw_heap_class *of = class_in(heap, start);
+    const struct pw_heap_class *of = pw_class_in(heap, start);
     if (!of) {
         sum->live_blocks++;
         sum->live_bytes += pw_large_size(heap, start);
         return true;
     }
-    size_t carved = places_carved(heap, of, start), freed = chunk->scratch[segment];
+    size_t carved = pw_places_carved(heap, of, start), freed = chunk->scratch[segment];
     size_t places = pw_segment_size(heap) / of->size;
     sum->live_blocks += carved - freed;
     sum->live_bytes += (carved - freed) * of->size;
@@ -107,8 +102,8 @@ void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics 
         .limit_bytes = heap->options.limit_bytes,
         .returned_bytes = heap->returned_bytes,
     };
-    count_free_blocks(heap, whole->checker ? whole : NULL);
-    each_segment(heap, add_segment, out);
+    pw_count_free_blocks(heap, whole->checker ? whole : NULL);
+    pw_each_segment(heap, add_segment, out);
     for (struct pw_giant *giant = heap->giants; giant; giant = giant->next) {
         size_t size = pw_large_size(heap, giant->block);
         out->live_blocks++;
@@ -152,13 +147,13 @@ static bool visit_segment(struct pw_heap_whole *heap, struct pw_chunk *chunk, un
                           char *start, void *context) {
     struct walk *walk = context;
     (void)segment;
-    const struct pw_heap_class *of = class_in(heap, start);
+    const struct pw_heap_class *of = pw_class_in(heap, start);
     if (!of) {
         return walk->visit(start, pw_large_size(heap, start), walk->context);
     }
     unsigned index;
     memcpy(&index, chunk->scratch, sizeof index);
-    size_t carved = places_carved(heap, of, start);
+    size_t carved = pw_places_carved(heap, of, start);
     for (size_t i = 0; i < carved; i++) {
         char *block = start + i * of->size;
         if (!is_freed(walk, index, block) && !walk->visit(block, of->size, walk->context)) {
@@ -177,7 +172,7 @@ bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *con
         return false;
     }
     mark_freed(heap, &walk);
-    bool whole = each_segment(heap, visit_segment, &walk);
+    bool whole = pw_each_segment(heap, visit_segment, &walk);
     for (struct pw_giant *giant = heap->giants; whole && giant; giant = giant->next) {
         whole = visit(giant->block, pw_large_size(heap, giant->block), context);
     }

@@ -86,8 +86,10 @@ static void *take_giant(struct pw_heap_whole *heap, size_t size, size_t alignmen
     }
     struct pw_giant *giant = idle_giant(heap, mapped_bytes, block_at);
     *zero = !giant;
-    if (!giant && !(giant = map_giant(heap, mapped_bytes, block_at))) {
-        return NULL;
+    while (!giant && !(giant = map_giant(heap, mapped_bytes, block_at))) {
+        if (!pw_refused_giant(heap)) {
+            return NULL;
+        }
     }
     start_giant(heap, giant);
     return giant->block;
@@ -189,9 +191,42 @@ size_t pw_large_size(const struct pw_heap_whole *heap, const void *block) {
     return (size_t)run_of(heap, block) << heap->segment_shift;
 }
 
+static void trim_giant(struct pw_heap_whole *heap, struct pw_giant *giant, size_t size) {
+    size_t before = giant->mapped_bytes;
+    size_t block_at = (size_t)(giant->block - pw_chunk_start(giant));
+    size_t smaller = pw_round_up(size + block_at, PW_PAGE);
+    if (smaller < before && pw_os_unmap(pw_chunk_start(giant) + smaller, before - smaller)) {
+        giant->mapped_bytes = smaller;
+        heap->giant_bytes -= before - smaller;
+        heap->segment_bytes -= before - smaller;
+        heap->returned_bytes += before - smaller;
+    }
+}
+
+static void resize_run(struct pw_heap_whole *heap, void *block, unsigned count, unsigned wanted) {
+    if (wanted < count) {
+        char *rest = (char *)block + ((size_t)wanted << heap->segment_shift);
+        pw_segments_release(heap, rest, count - wanted);
+    }
+    pw_chunk_of(block)->run[pw_segment_of(heap, block)] = (uint16_t)wanted;
+}
+
+void pw_large_trim(struct pw_heap_whole *heap, void *block, size_t size) {
+    size = size ? size : 1;
+    if (is_giant(block)) {
+        trim_giant(heap, giant_of(block), size);
+    } else {
+        resize_run(heap, block, run_of(heap, block), segments_for(heap, size));
+    }
+}
+
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size) {
     if (is_giant(block)) {
         size_t usable = pw_large_size(heap, block);
+        if (size < usable / 2 && size > PW_HEAP_CHUNK) {
+            trim_giant(heap, giant_of(block), size);
+            return true;
+        }
         return size <= usable && size >= usable / 2;
     }
     unsigned count = run_of(heap, block), wanted = segments_for(heap, size);
@@ -203,11 +238,7 @@ bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size) {
          !pw_segments_extend(heap, block, count, wanted - count))) {
         return false;
     }
-    if (wanted < count) {
-        char *rest = (char *)block + ((size_t)wanted << heap->segment_shift);
-        pw_segments_release(heap, rest, count - wanted);
-    }
-    pw_chunk_of(block)->run[pw_segment_of(heap, block)] = (uint16_t)wanted;
+    resize_run(heap, block, count, wanted);
     return true;
 }
 
@@ -244,14 +275,22 @@ void pw_giants_free_all(struct pw_heap_whole *heap) {
     }
 }
 
-void pw_giants_unmap(struct pw_heap_whole *heap) {
-    for (int idle = 0; idle < 2; idle++) {
-        struct pw_giant *giant = idle ? heap->idle_giants : heap->giants;
-        while (giant) {
-            struct pw_giant *next = giant->next;
-            unmap_giant(heap, giant);
-            giant = next;
-        }
+static void unmap_all(struct pw_heap_whole *heap, struct pw_giant **list) {
+    for (struct pw_giant *giant = *list, *next; giant; giant = next) {
+        next = giant->next;
+        unmap_giant(heap, giant);
     }
-    heap->giants = heap->idle_giants = NULL;
+    *list = NULL;
+}
+
+bool pw_giants_drop_idle(struct pw_heap_whole *heap) {
+    bool there_were = heap->idle_giants != NULL;
+    unmap_all(heap, &heap->idle_giants);
+    heap->idle_giant_bytes = 0;
+    return there_were;
+}
+
+void pw_giants_unmap(struct pw_heap_whole *heap) {
+    unmap_all(heap, &heap->giants);
+    pw_giants_drop_idle(heap);
 }

@@ -6,6 +6,7 @@
 //     large.c    blocks of whole segments, and blocks larger than a chunk
 //     heap.c     size classes, the calls of pagewise.h, free-all
 //     inspect.c  walk and statistics: computed from the free lists when asked, never counted along
+//     reclaim.c  empty segments that leave their class
 //     checked.c  the heap with PW_HEAP_CHECKED, around a plain one
 //     region.c   the bump region
 #ifndef PW_TRANSACTION_TRANSACTION_H
@@ -64,7 +65,9 @@ struct pw_heap_whole {
     size_t largest_small;
     uint64_t transaction; // from 1
     struct pw_heap_options options;
-    struct pw_checker *checker; // PW_HEAP_CHECKED
+    bool asks_nobody;            // at the limit
+    struct pw_checker *checker;  // PW_HEAP_CHECKED
+    struct pw_heap_whole *outer; // the checked heap around this one
 
     struct pw_chunk **chunks; // tables of known chunks, in the order of their use
     unsigned chunk_count, chunk_capacity;
@@ -127,7 +130,8 @@ static inline bool pw_chunk_is_used(const struct pw_heap_whole *heap,
 
 // May `bytes` more be in use?
 bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes);
-// Ask the program's own function, which may use the heap: does it want another try?
+// Is another try worth while: have segments left their class, or does the program's own function
+// want it, which may use the heap?
 bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes);
 // Both, until one has an answer.
 bool pw_within_limit(struct pw_heap_whole *heap, size_t bytes);
@@ -143,6 +147,8 @@ void pw_segments_release(struct pw_heap_whole *heap, const void *first, unsigned
 bool pw_segments_extend(struct pw_heap_whole *heap, const void *first, unsigned count,
                         unsigned more);
 
+// Unmap the chunks without a block, all but one. False: there were none.
+bool pw_chunks_unmap_free(struct pw_heap_whole *heap);
 // After free-all: give back what the options say.
 void pw_chunks_return(struct pw_heap_whole *heap);
 void pw_chunks_unmap(struct pw_heap_whole *heap);
@@ -156,18 +162,49 @@ void pw_large_release(struct pw_heap_whole *heap, void *block);
 size_t pw_large_size(const struct pw_heap_whole *heap, const void *block);
 // Make the block `size` bytes large where it is. False: it is as before.
 bool pw_large_resize(struct pw_heap_whole *heap, void *block, size_t size);
+// Give back the end of a block that is not needed: it stays where it is.
+void pw_large_trim(struct pw_heap_whole *heap, void *block, size_t size);
 // A block larger than a chunk, made larger without a copy: its new address. NULL: it is as before.
 // Programs that append to a large string ask for little more at a time, and often.
 void *pw_giant_grow(struct pw_heap_whole *heap, void *block, size_t size);
 void pw_giants_free_all(struct pw_heap_whole *heap);
 // After free-all: unmap one that has been idle for long, if there is such a one.
 void pw_giants_age(struct pw_heap_whole *heap);
+// Unmap those that are kept for later ones. False: there were none.
+bool pw_giants_drop_idle(struct pw_heap_whole *heap);
 void pw_giants_unmap(struct pw_heap_whole *heap);
 
 // --- inspect.c -----------------------------------------------------------------
 
+// The class of the segment's blocks; NULL: a large block begins here.
+struct pw_heap_class *pw_class_in(struct pw_heap_whole *heap, const char *segment);
+// Places of a segment that were ever blocks: all up to the fresh range, if that lies in it.
+size_t pw_places_carved(const struct pw_heap_whole *heap, const struct pw_heap_class *of,
+                        const char *start);
+// Call `visit` with each segment of small blocks, and with the first of each large block. The
+// visitor may release it.
+typedef bool pw_segment_visitor(struct pw_heap_whole *heap, struct pw_chunk *chunk,
+                                unsigned segment, char *start, void *context);
+bool pw_each_segment(struct pw_heap_whole *heap, pw_segment_visitor *visit, void *context);
+// Count the freed blocks of each segment, in the chunks' scratch space. `checked`: the checked heap
+// around this one, or NULL.
+void pw_count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked);
 bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
 void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics *out);
+
+// --- reclaim.c -----------------------------------------------------------------
+
+// Segments without a live block leave their class. Returns their bytes.
+size_t pw_segments_reclaim(struct pw_heap_whole *heap);
+// Its two halves, for who unlinks the blocks otherwise: after pw_count_free_blocks, decide which
+// segments leave (false: none does); and release them, once no list has blocks of them.
+bool pw_segments_leave(struct pw_heap_whole *heap);
+bool pw_segment_leaves(const struct pw_heap_whole *heap, const void *inside);
+void pw_segments_release_leaving(struct pw_heap_whole *heap);
+// The machine has no memory for another chunk, or for a giant. Is another try worth while, since
+// something was given up?
+bool pw_refused_chunk(struct pw_heap_whole *heap);
+bool pw_refused_giant(struct pw_heap_whole *heap);
 
 // --- checked.c -----------------------------------------------------------------
 
@@ -184,5 +221,9 @@ bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *c
 void pw_checker_each_linked(struct pw_heap_whole *heap,
                             void (*count)(struct pw_heap_whole *inner, const void *block));
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap);
+// pw_segments_reclaim for the heap inside.
+size_t pw_checker_reclaim(struct pw_heap_whole *heap);
+// Blocks that wait in the queue go back to the heap inside. False: there were none.
+bool pw_checker_release_queue(struct pw_heap_whole *heap);
 
 #endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// Segments that hold no live block leave their class, for any class and for large blocks. It takes
+// a walk over all freed blocks, so that it is done where the heap would otherwise fail (at the
+// limit, or because the machine has no more memory), and when the program asks for it.
+#include "transaction/transaction.h"
+
+#define LEAVES UINT16_MAX // in scratch: the segment leaves its class. No segment has so many blocks
+
+bool pw_segment_leaves(const struct pw_heap_whole *heap, const void *inside) {
+    return pw_chunk_of(inside)->scratch[pw_segment_of(heap, inside)] == LEAVES;
+}
+
+static bool decide(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned segment,
+                   char *start, void *context) {
+    bool *found = context;
+    const struct pw_heap_class *of = pw_class_in(heap, start);
+    if (of && chunk->scratch[segment] == pw_places_carved(heap, of, start)) {
+        chunk->scratch[segment] = LEAVES;
+        *found = true;
+    }
+    return true;
+}
+
+bool pw_segments_leave(struct pw_heap_whole *heap) {
+    bool found = false;
+    pw_each_segment(heap, decide, &found);
+    return found;
+}
+
+static void unlink_blocks(const struct pw_heap_whole *heap, struct pw_heap_class *of) {
+    pw_heap_link *link = &of->free;
+    for (void *block = of->free, *next; block; block = next) {
+        next = *(pw_heap_link *)block;
+        if (pw_segment_leaves(heap, block)) {
+            continue;
+        }
+        if (*link != block) { // what stays as it is is not written
+            *link = block;
+        }
+        link = block;
+    }
+    if (*link) {
+        *link = NULL;
+    }
+}
+
+static bool release(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned segment,
+                    char *start, void *context) {
+    (void)context;
+    struct pw_heap_class *of = pw_class_in(heap, start);
+    if (of && chunk->scratch[segment] == LEAVES) {
+        if (of->last - (uintptr_t)start < pw_segment_size(heap)) { // the rest of it is fresh
+            of->fresh = 1;
+            of->last = 0;
+        }
+        pw_segments_release(heap, start, 1);
+    }
+    return true;
+}
+
+void pw_segments_release_leaving(struct pw_heap_whole *heap) {
+    pw_each_segment(heap, release, NULL);
+}
+
+size_t pw_segments_reclaim(struct pw_heap_whole *heap) {
+    if (heap->outer) {
+        return pw_checker_reclaim(heap->outer);
+    }
+    size_t before = heap->segment_bytes;
+    pw_count_free_blocks(heap, NULL);
+    if (!pw_segments_leave(heap)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        unlink_blocks(heap, &heap->hot.classes[i]);
+    }
+    pw_segments_release_leaving(heap);
+    return before - heap->segment_bytes;
+}
+
+static bool release_queue(struct pw_heap_whole *heap) {
+    return heap->outer && pw_checker_release_queue(heap->outer);
+}
+
+bool pw_refused_chunk(struct pw_heap_whole *heap) {
+    return pw_giants_drop_idle(heap) || pw_segments_reclaim(heap) || release_queue(heap);
+}
+
+bool pw_refused_giant(struct pw_heap_whole *heap) {
+    if (pw_giants_drop_idle(heap)) {
+        return true;
+    }
+    pw_segments_reclaim(heap);
+    return pw_chunks_unmap_free(heap) || release_queue(heap);
+}
+
+size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    if (whole->checker) {
+        pw_checker_release_queue(whole);
+        whole = pw_checker_inner(whole);
+    }
+    size_t reclaimed = pw_segments_reclaim(whole);
+    if (give_back) {
+        pw_giants_drop_idle(whole);
+        pw_chunks_unmap_free(whole);
+    }
+    return reclaimed;
+}

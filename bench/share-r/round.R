@@ -41,7 +41,9 @@ wait("made")
 
 seconds("share", if (shared) d <- share(d))
 invisible(gc())
+options(pagewise.handles = if (shared) TRUE)
 say("bytes", if (shared) length(serialize(d, NULL)) else 8 * rows * 20)
+options(pagewise.handles = NULL)
 seconds("hand", parallel::clusterCall(cl, function(d) {
   assign("d", d, globalenv())
   NULL

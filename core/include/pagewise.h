@@ -324,6 +324,12 @@ PW_API bool pw_shared_changed(const struct pw_shared *shared, const struct pw_sh
                               const void *view);
 PW_API uint64_t pw_shared_private(const struct pw_shared_part *part, const void *view);
 
+// What a view costs, as pw_page_cost() says it of other memory, but that pages of the object count
+// as shared whoever has touched them: bytes of them in *published, and in cost->shared. False: the
+// kernel does not tell.
+PW_API bool pw_shared_cost(const struct pw_shared_part *part, const void *view,
+                           struct pw_page_cost *cost, uint64_t *published);
+
 // Write the processes that have it open, at most `room`; returns how many there are.
 PW_API size_t pw_shared_holders(const struct pw_shared *shared, uint32_t *pids, size_t room);
 

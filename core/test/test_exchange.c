@@ -53,6 +53,20 @@ static enum pw_shared_result opened(const void *handle) {
     return result;
 }
 
+// Of 6 pages so many are the view's own, and the others count as shared, whoever has mapped them.
+static void costs(const struct pw_shared_part *part, const char *view, uint64_t own) {
+    struct pw_page_cost cost;
+    uint64_t published;
+    if (pw_shared_cost(part, view, &cost, &published)) {
+        assert_int_equal(cost.own, own * PW_PAGE);
+        assert_int_equal(cost.shared, (6 - own) * PW_PAGE);
+        assert_int_equal(published, cost.shared);
+        assert_int_equal(cost.swapped + cost.absent, 0);
+    } else {
+        assert_true(pw_shared_private(part, view) == PW_SHARED_UNKNOWN);
+    }
+}
+
 static void views_are_private(void **state) {
     (void)state;
     struct pw_shared shared = make(), other;
@@ -62,7 +76,9 @@ static void views_are_private(void **state) {
     struct pw_shared_part part = first_part(&other);
     assert_int_equal(part.kind, 3);
     char *one = pw_shared_map(&shared, &part), *two = pw_shared_map(&other, &part);
+    costs(&part, one, 0);
     assert_memory_equal(one, data, SIZE);
+    costs(&part, one, 0); // its pages are mapped here now, and nowhere else
     assert_memory_equal(two, data, SIZE);
     assert_false(pw_shared_changed(&shared, &part, one));
 
@@ -72,6 +88,8 @@ static void views_are_private(void **state) {
     assert_false(pw_shared_changed(&other, &part, two));
     uint64_t own = pw_shared_private(&part, one);
     assert_true(own == PW_PAGE || own == PW_SHARED_UNKNOWN);
+    costs(&part, one, 1);
+    costs(&part, two, 0);
 
     // One more view of what was written.
     char *three = pw_shared_map_again(&shared, &part, one);
@@ -108,6 +126,7 @@ static void views_without_page_tables(void **state) {
     pw_os_fault_plan(PW_SITE_PAGEMAP_OPEN, EACCES, 1, 1);
     assert_true(pw_shared_changed(&shared, &part, one));
     assert_true(pw_shared_private(&part, one) == PW_SHARED_UNKNOWN);
+    costs(&part, one, 1);
     char *two = pw_shared_map_again(&shared, &part, one);
     one[3 * PW_PAGE] ^= 1;
     assert_false(pw_shared_changed(&shared, &part, one));

@@ -7,7 +7,9 @@
 #' The vectors of lists, data frames and slots of S4 objects are added up, each counted once. Strings
 #' are not: R keeps them in one pool for all character vectors. Nor are other attributes: names, row
 #' names, levels. A compact vector such as `1:1e9` costs nothing until R expands it. Vectors under a
-#' page (4 kB) lie beside others and count with their size, as often as they are listed.
+#' page (4 kB) lie beside others and count with their size, as often as they are listed. Of vectors that
+#' [share()] made, `own` is what this process wrote, and R's pointers to strings that were read; all the rest
+#' is `shared`, as [shared_info()] has it.
 #'
 #' @param x A vector, list, data frame or S4 object.
 #' @return A list of class `vector_cost`, in bytes: `bytes` (what the vectors hold), `own`, `shared`,

@@ -279,6 +279,8 @@ bytes <- function(n) {
 }
 
 .onLoad <- function(libname, pkgname) {
+  session$library <- libname
+  .Call(pagewise_share_decide, travels_by_handle)
   if (isTRUE(getOption("pagewise.autoload", FALSE)) && !is_on()) {
     session$autoload <- tryCatch({
       pagewise_on()

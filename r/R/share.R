@@ -2,9 +2,16 @@
 #'
 #' Writes the vectors of an object once into memory that other R processes of the same user on this
 #' machine can use, and returns the object with shared vectors in their place. The result is used
-#' like the original. Where it is serialised (a cluster of **parallel**, **future**, `saveRDS()`), a
-#' handle of about a hundred bytes for each vector is written instead of the data, and the process
-#' that reads it sees the same memory: nothing is copied.
+#' like the original. Where it is sent to a worker on this machine (a cluster of **parallel** or
+#' **future**), a handle of about a hundred bytes for each vector is written instead of the data, and
+#' the process that reads it sees the same memory: nothing is copied.
+#'
+#' @section Handle or data:
+#' Handles are written by `serialize()` to a socket whose other end is on this machine, and for results of
+#' `mclapply()`. Everything else gets the data: `saveRDS()`, `save()`, caches, hashes (`rlang::hash()`),
+#' `serialize(x, NULL)`. So does a socket where a new R process would not find this package; `share()` warns of that.
+#' `options(pagewise.handles = TRUE)` writes handles everywhere (for other ways to send an object to a process that reads
+#' it at once), `FALSE` nowhere. A process that reads a handle and cannot load the package gets an error.
 #'
 #' @section Writing:
 #' Every process may change its shared vectors. It then gets pages (4 kB) of its own where it writes, and
@@ -14,8 +21,8 @@
 #' @section Lifetime:
 #' The memory lives as long as any process has the object, and the kernel frees it with the last one,
 #' however that ends. Keep the result of `share()` in a variable until the others have read their
-#' handles; after that the owner may drop it, or end. `readRDS()` of a handle that nobody has any more
-#' is an error. Objects that a forked child (`mclapply()`) shares travel by value, because the child
+#' handles; after that the owner may drop it, or end. Reading a handle of an object that nobody has any more
+#' is an error. Objects that a forked child (`mclapply()`) shares or reads itself travel by value, because the child
 #' has ended when its result is read.
 #'
 #' @section Who can read it:
@@ -28,7 +35,7 @@
 #' slots of S4 objects. Smaller ones and the lists around them travel by value. Of a character vector
 #' the distinct strings and a code for each element are shared; a process puts a string into R's own
 #' pool when it first asks for an element that has it. Strings keep their encoding; unmarked text of the
-#' session's own encoding becomes UTF-8. Unmarked bytes that are no text in it (accented letters under
+#' session's own encoding stays unmarked in sessions of UTF-8, and is UTF-8 in others. Unmarked bytes that are no text in it (accented letters under
 #' `LC_ALL=C`, Latin-1 under UTF-8) stay the same bytes, which a session in another locale may read
 #' otherwise. Environments, functions and external pointers
 #' are refused, except in attributes: the environment of a formula, in the result of `lm()` say, travels as R
@@ -38,13 +45,12 @@
 #' @param x A vector, matrix, factor, data frame, or a list of them.
 #' @return For `share()`, `x` with shared vectors; `x` itself where nothing in it is large enough.
 #'   For `shared_info()`, a data frame of class `shared_info` with a row for each shared vector:
-#'   `vector` (where it is in `x`), `type`, `length`, `bytes`, `written` (bytes of pages that this
-#'   process has for itself; `NA` where the kernel does not tell), `changed` (it reads otherwise than
+#'   `vector` (where it is in `x`), `type`, `length`, `bytes`, `written` (bytes that this process has for itself:
+#'   pages that it wrote, and R's pointers to strings that were read; `NA` where the kernel does not tell), `changed` (it reads otherwise than
 #'   when it was shared), `object` (the same for vectors that were shared together), `maker` (the
 #'   process that shared it) and `processes` (how many have it now).
 #' @examples
 #' x <- share(data.frame(a = runif(1e5), b = 1:1e5))
-#' length(serialize(x, NULL))
 #' x$a[1] <- 0
 #' shared_info(x)
 #' @export
@@ -53,19 +59,74 @@ share <- function(x) {
   .Call(pagewise_share, x)
 }
 
-# R that finds no class for a shared vector reads an empty one, with a warning that a cluster's worker
-# does not show. So it is said here, once, where a new R would not find the package.
+# Said once: sending takes longer than it need then.
 warn_of_private_library <- function() {
   if (isTRUE(session$library_checked)) {
     return(invisible())
   }
   session$library_checked <- TRUE
-  folders <- c(strsplit(Sys.getenv(c("R_LIBS", "R_LIBS_USER")), ":", fixed = TRUE), .Library.site, .Library)
-  own <- dirname(getNamespaceInfo("pagewise", "path"))
-  if (!normalizePath(own) %in% normalizePath(path.expand(unlist(folders)), mustWork = FALSE)) {
-    warning("a new R process would not find pagewise, which is in ", own, ", and would read shared vectors ",
-      "as empty: before starting workers, Sys.setenv(R_LIBS = \"", own, "\")", call. = FALSE)
+  if (is.null(getOption("pagewise.handles")) && !found_by_new_r()) {
+    warning("a new R process would not find pagewise, which is in ", session$library, ": shared vectors are sent to ",
+      "workers by value. So that they get handles, before starting them: Sys.setenv(R_LIBS = \"", session$library, "\")",
+      call. = FALSE)
   }
+}
+
+# Would a new R process, a worker, find the package where this one found it?
+found_by_new_r <- function() {
+  asked <- Sys.getenv(c("R_LIBS", "R_LIBS_USER"))
+  if (!identical(asked, session$libraries_asked)) {
+    folders <- path.expand(c(unlist(strsplit(asked, ":", fixed = TRUE)), .Library.site, .Library))
+    session$found_by_new_r <- normalizePath(session$library) %in% normalizePath(folders, mustWork = FALSE)
+    session$libraries_asked <- asked
+  }
+  session$found_by_new_r
+}
+
+# Asked by share_send.c for each shared vector that is being serialised: is a handle written, or its data?
+# A handle is right where it is read at once, by a process that has the package. Everything else (files,
+# caches, hashes, databases) keeps or compares what is written, and gets the data.
+travels_by_handle <- function() {
+  asked <- getOption("pagewise.handles")
+  if (!is.null(asked)) {
+    return(isTRUE(asked))
+  }
+  frame <- sys.nframe() - 1L # of the function that serialises
+  if (frame < 1L || !is_base_serialize(sys.function(frame))) {
+    return(FALSE)
+  }
+  # A list may hold thousands of vectors: the answer is kept where it ends with the call.
+  call <- sys.frame(frame)
+  if (is.null(call$.pagewise)) {
+    call$.pagewise <- if (is.null(call$connection)) {
+      is_result_of_fork(frame)
+    } else {
+      is_socket_to_this_machine(call$connection) && found_by_new_r()
+    }
+  }
+  call$.pagewise
+}
+
+is_base_serialize <- function(f) {
+  identical(environment(f), .BaseNamespaceEnv) && identical(formals(f), formals(serialize))
+}
+
+# As clusters of parallel, snow, future and BiocParallel have them.
+is_socket_to_this_machine <- function(connection) {
+  if (!inherits(connection, "sockconn")) {
+    return(FALSE)
+  }
+  host <- sub("^(<-|->)(.*):[0-9]+$", "\\2", summary(connection)$description)
+  host %in% c("localhost", "localhost.localdomain", "127.0.0.1", "::1", Sys.info()[["nodename"]])
+}
+
+# Is this parallel's own code that sends what a forked child found to its parent (mclapply())? What the user's
+# functions do with serialize() there is theirs.
+is_result_of_fork <- function(frame) {
+  caller <- sys.parents()[[frame]]
+  caller > 0L && isNamespaceLoaded("parallel") &&
+    identical(sys.call(frame)[[1]], quote(serialize)) &&
+    identical(topenv(sys.frame(caller)), getNamespace("parallel"))
 }
 
 #' @rdname share

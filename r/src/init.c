@@ -14,5 +14,5 @@ attribute_visible void R_init_pagewise(DllInfo *library) {
     R_registerRoutines(library, NULL, calls, NULL, NULL);
     R_useDynamicSymbols(library, FALSE);
     R_forceSymbols(library, TRUE);
-    share_start(library);
+    share_start();
 }

@@ -39,6 +39,7 @@ struct leaf {
     const void *data; // NULL: a compact vector, which has none
     size_t size;
     const struct view *view; // of an object of share(), or NULL
+    bool inside;             // no vector that anybody sees: R's pointers to shared strings
 };
 
 typedef void visit_leaf(void *context, const struct leaf *leaf);
@@ -79,12 +80,32 @@ static void each_slot(SEXP x, int depth, visit_leaf *visit, void *context) {
     }
 }
 
+static void visit_inside(SEXP table, visit_leaf *visit, void *context) {
+    if (table != R_NilValue) {
+        struct leaf leaf = {DATAPTR_RO(table), (size_t)XLENGTH(table) * sizeof(SEXP), NULL, true};
+        visit(context, &leaf);
+    }
+}
+
+// Of character vectors the part that the object holds, codes and strings, and what R made of them.
+static void visit_shared(SEXP x, visit_leaf *visit, void *context) {
+    const struct view *view = share_view_of(x);
+    struct leaf leaf = {view->data, (size_t)view->part.size, view, false};
+    visit(context, &leaf);
+    if (TYPEOF(x) == STRSXP) {
+        visit_inside(share_string_made(x), visit, context);
+        visit_inside(share_string_expanded(x), visit, context);
+    }
+}
+
 static void visit_vector(SEXP x, size_t element, visit_leaf *visit, void *context) {
-    struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element, share_view_of(x)};
-    if (leaf.view) { // of character vectors the part that the object holds, codes and strings
-        leaf.data = leaf.view->data;
-        leaf.size = (size_t)leaf.view->part.size;
-    } else if (!ALTREP(x)) {
+    struct leaf leaf = {NULL, (size_t)XLENGTH(x) * element, NULL, false};
+    SEXP shared = share_inner(x);
+    if (shared) {
+        visit_shared(shared, visit, context);
+        return;
+    }
+    if (!ALTREP(x)) {
         leaf.data = DATAPTR_RO(x);
     } else if (TYPEOF(x) != VECSXP) {
         leaf.data = DATAPTR_OR_NULL(x);
@@ -133,16 +154,27 @@ static bool seen_before(struct sum *sum, const struct leaf *leaf) {
     return false;
 }
 
+// *published: of cost->shared, what lies in an object of share(), whether this process has touched
+// it or not.
+static bool cost_of_leaf(const struct leaf *leaf, struct pw_page_cost *cost, uint64_t *published) {
+    *published = 0;
+    return leaf->view ? pw_shared_cost(&leaf->view->part, leaf->data, cost, published)
+                      : pw_page_cost(leaf->data, leaf->size, cost);
+}
+
 static void add_cost(void *context, const struct leaf *leaf) {
     struct sum *sum = context;
     struct pw_page_cost cost;
     struct pw_block_info block;
+    uint64_t published;
     double *fields = sum->fields;
     if (leaf->data && seen_before(sum, leaf)) {
         return;
     }
-    fields[VECTORS]++;
-    fields[BYTES] += (double)leaf->size;
+    if (!leaf->inside) {
+        fields[VECTORS]++;
+        fields[BYTES] += (double)leaf->size;
+    }
     if (!leaf->data) {
         fields[COMPACT] += (double)leaf->size;
         return;
@@ -151,17 +183,13 @@ static void add_cost(void *context, const struct leaf *leaf) {
         fields[OWN] += (double)leaf->size;
         return;
     }
-    bool managed = pw_block_describe(leaf->data, &block);
+    bool managed = !leaf->inside && pw_block_describe(leaf->data, &block);
     fields[MANAGED] += managed ? (double)leaf->size : 0;
-    if (!pw_page_cost(leaf->data, leaf->size, &cost)) {
+    if (!cost_of_leaf(leaf, &cost, &published)) {
         fields[KNOWN] = 0;
         return;
     }
-    if (leaf->view) { // what this process has not touched lies in the object all the same
-        cost.shared += cost.absent;
-        cost.absent = 0;
-        fields[PUBLISHED] += (double)cost.shared;
-    }
+    fields[PUBLISHED] += (double)published;
     fields[OWN] += (double)cost.own;
     fields[SHARED] += (double)cost.shared;
     fields[SWAPPED] += (double)cost.swapped;
@@ -177,6 +205,17 @@ static void write_cost(SEXP x, double *fields) {
     each_leaf(x, 0, add_cost, &sum);
     memcpy(fields, sum.fields, sizeof sum.fields);
     vmaxset(before);
+}
+
+double share_own_bytes(SEXP x) {
+    double cost[COST_FIELDS];
+    const void *before = vmaxget();
+    struct sum sum = {.fields = {[KNOWN] = 1, [HUGE_KNOWN] = 1}};
+    share_map_start(&sum.seen, 0);
+    visit_shared(share_inner(x), add_cost, &sum);
+    memcpy(cost, sum.fields, sizeof cost);
+    vmaxset(before);
+    return cost[KNOWN] == 1 ? cost[OWN] + cost[SHARED] - cost[PUBLISHED] + cost[SWAPPED] : NA_REAL;
 }
 
 static SEXP names_of_costs(void) {
@@ -259,7 +298,7 @@ static SEXP plain_value(SEXP symbol, SEXP environment) {
 }
 
 static void add_bytes(void *context, const struct leaf *leaf) {
-    *(double *)context += leaf->data ? (double)leaf->size : 0;
+    *(double *)context += leaf->data && !leaf->inside ? (double)leaf->size : 0;
 }
 
 // list(names, bytes, snapshots) of the variables that are vectors, lists or objects with slots.

@@ -339,17 +339,15 @@ static SEXP hexadecimal(const uint8_t token[16]) {
     return Rf_mkString(text);
 }
 
-// list(bytes, pages written here, changed, object, maker) of a shared vector, or NULL.
+// list(bytes, bytes of this process's own, changed, object, maker) of a shared vector, or NULL.
 SEXP pagewise_shared_leaf(SEXP x) {
     const struct view *view = share_view_of(x);
     if (!view) {
         return R_NilValue;
     }
-    uint64_t written = pw_shared_private(&view->part, view->data);
     SEXP result = PROTECT(Rf_allocVector(VECSXP, 5));
     SET_VECTOR_ELT(result, 0, Rf_ScalarReal((double)view->part.size));
-    SET_VECTOR_ELT(result, 1,
-                   Rf_ScalarReal(written == PW_SHARED_UNKNOWN ? NA_REAL : (double)written));
+    SET_VECTOR_ELT(result, 1, Rf_ScalarReal(share_own_bytes(x)));
     SET_VECTOR_ELT(result, 2, Rf_ScalarLogical(share_is_changed(x)));
     SET_VECTOR_ELT(result, 3, hexadecimal(view->snapshot->shared.token));
     SET_VECTOR_ELT(result, 4, Rf_ScalarInteger((int)view->snapshot->shared.maker_pid));

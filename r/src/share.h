@@ -9,6 +9,7 @@
 // X(function, number of arguments), as in calls.h.
 #define SHARE_CALLS(X)                                                                             \
     X(pagewise_share, 1)                                                                           \
+    X(pagewise_share_decide, 1)                                                                    \
     X(pagewise_shared_leaf, 1)                                                                     \
     X(pagewise_shared_holders, 1)                                                                  \
     X(pagewise_shared_bytes, 0)
@@ -16,6 +17,6 @@
 SHARE_CALLS(DECLARE_CALL)
 
 // Called once, when the package's library is loaded: makes the ALTREP classes.
-void share_start(DllInfo *library);
+void share_start(void);
 
 #endif

@@ -7,7 +7,7 @@
 // at once.
 #include "share_view.h"
 
-#include <R_ext/Altrep.h>
+#include <langinfo.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +26,10 @@ struct table {
 #define HEADER     sizeof(uint64_t)
 #define ALIGN(n)   (((n) + 7) & ~(uint64_t)7)
 #define MOST_CODES (UINT32_MAX - 1)
+
+// An encoding of ours: UTF-8 here, and the session's own, without a mark, where it was shared. So
+// it is in a session of UTF-8 again.
+#define NATIVE_AS_UTF8 0x80
 
 static R_altrep_class_t string_class;
 
@@ -50,6 +54,13 @@ static bool read_table(const char *data, const struct pw_shared_part *part, stru
     return true;
 }
 
+static cetype_t encoding_of(uint8_t written) {
+    if (written == NATIVE_AS_UTF8) {
+        return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? CE_NATIVE : CE_UTF8;
+    }
+    return (cetype_t)written;
+}
+
 // Distinct string `code` - 1. What the table does not hold is NA: an error may not be raised here.
 static SEXP make_string(const struct table *table, uint32_t code) {
     if (code == 0 || code > table->distinct) {
@@ -57,7 +68,7 @@ static SEXP make_string(const struct table *table, uint32_t code) {
     }
     uint64_t start = table->offsets[code - 1], end = table->offsets[code];
     const char *text = table->text + start;
-    cetype_t encoding = (cetype_t)table->encodings[code - 1];
+    cetype_t encoding = encoding_of(table->encodings[code - 1]);
     bool known = encoding == CE_NATIVE || encoding == CE_UTF8 || encoding == CE_LATIN1 ||
                  encoding == CE_BYTES;
     if (!known || start > end || end > table->text_size || end - start > INT_MAX ||
@@ -91,8 +102,8 @@ static const char *in_utf8(SEXP string) {
 
 // Strings of the session's own encoding would read otherwise in a session with another one, and so
 // become UTF-8. What is no text in it stays the bytes that it is.
-static const char *portable(SEXP string, size_t *size, cetype_t *encoding) {
-    *encoding = Rf_getCharCE(string);
+static const char *portable(SEXP string, size_t *size, uint8_t *encoding) {
+    *encoding = (uint8_t)Rf_getCharCE(string);
     *size = (size_t)LENGTH(string);
     if (*encoding != CE_NATIVE || is_ascii(CHAR(string), *size)) {
         return CHAR(string);
@@ -101,7 +112,7 @@ static const char *portable(SEXP string, size_t *size, cetype_t *encoding) {
     if (!text) {
         return CHAR(string);
     }
-    *encoding = CE_UTF8;
+    *encoding = NATIVE_AS_UTF8;
     *size = strlen(text);
     return text;
 }
@@ -167,14 +178,13 @@ static enum pw_shared_result write_distinct(struct pw_shared *shared,
                                             const struct distinct *distinct) {
     uint64_t total = 0;
     size_t size;
-    cetype_t encoding;
+    uint8_t encoding;
     uint64_t *offsets = (uint64_t *)(void *)R_alloc((size_t)distinct->count + 1, sizeof *offsets);
     uint8_t *encodings = (uint8_t *)R_alloc((size_t)distinct->count + 1, 1);
     for (uint32_t i = 0; i < distinct->count; i++) {
         const void *mark = vmaxget();
         offsets[i] = total;
-        portable(STRING_ELT(distinct->strings, i), &size, &encoding);
-        encodings[i] = (uint8_t)encoding;
+        portable(STRING_ELT(distinct->strings, i), &size, &encodings[i]);
         total += size;
         vmaxset(mark);
     }
@@ -241,7 +251,7 @@ static SEXP new_string(SEXP pointer, SEXP made) {
     PROTECT(made);
     SEXP parts = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(parts, MADE, made);
-    SEXP x = R_new_altrep(string_class, pointer, parts);
+    SEXP x = share_new(string_class, STRSXP, pointer, parts);
     UNPROTECT(2);
     return x;
 }
@@ -264,6 +274,14 @@ static struct table table_of(SEXP x) {
 
 static SEXP expanded_of(SEXP x) {
     return VECTOR_ELT(R_altrep_data2(x), EXPANDED);
+}
+
+SEXP share_string_expanded(SEXP x) {
+    return expanded_of(x);
+}
+
+SEXP share_string_made(SEXP x) {
+    return VECTOR_ELT(R_altrep_data2(x), MADE);
 }
 
 // A slot of the empty string has not been made yet; for the empty string itself it makes no odds.
@@ -381,7 +399,7 @@ static SEXP method_duplicate(SEXP x, Rboolean deep) {
 }
 
 static SEXP method_serialized_state(SEXP x) {
-    return share_string_is_changed(x) ? NULL : view_handle(view_at(R_altrep_data1(x)));
+    return share_state(string_class, x);
 }
 
 static SEXP method_unserialize(SEXP class, SEXP handle) {
@@ -398,8 +416,12 @@ static Rboolean method_inspect(SEXP x, int before, int deep, int vector,
     return TRUE;
 }
 
-void share_string_start(DllInfo *library) {
-    string_class = R_make_altstring_class("shared_string", "pagewise", library);
+void share_string_start(void) {
+    if (R_SEXP(string_class)) {
+        return;
+    }
+    string_class = R_make_altstring_class("shared_string", "pagewise", NULL);
+    share_hide_type(string_class, STRSXP);
     R_set_altrep_Length_method(string_class, method_length);
     R_set_altrep_Duplicate_method(string_class, method_duplicate);
     R_set_altrep_Serialized_state_method(string_class, method_serialized_state);

@@ -6,8 +6,6 @@
 // docs/notes/sharing-between-processes.md says why ALTREP, and what it costs.
 #include "share_view.h"
 
-#include <R_ext/Altrep.h>
-
 // X(R type, name of the class, ALTREP family, element type)
 #define FAMILIES(X)                                                                                \
     X(LGLSXP, logical, altlogical, int)                                                            \
@@ -51,16 +49,30 @@ static const R_altrep_class_t *class_of_type(SEXPTYPE type) {
     }
 }
 
-const struct view *share_view_of(SEXP x) {
-    if (!ALTREP(x)) {
+static bool is_ours(SEXP x) {
+    const R_altrep_class_t *class = class_of_type((SEXPTYPE)TYPEOF(x));
+    return ALTREP(x) && ((class && R_altrep_inherits(x, *class)) || share_string_owns(x));
+}
+
+SEXP share_inner(SEXP x) {
+    if (is_ours(x)) {
+        return x;
+    }
+    bool data = TYPEOF(x) == STRSXP || share_is_atomic((SEXPTYPE)TYPEOF(x));
+    if (!ALTREP(x) || !data) {
         return NULL;
     }
-    const R_altrep_class_t *class = class_of_type((SEXPTYPE)TYPEOF(x));
-    bool ours = (class && R_altrep_inherits(x, *class)) || share_string_owns(x);
-    return ours ? view_in(x) : NULL;
+    SEXP wrapped = R_altrep_data1(x); // R's wrappers have what they are around there
+    return TYPEOF(wrapped) == TYPEOF(x) && is_ours(wrapped) ? wrapped : NULL;
+}
+
+const struct view *share_view_of(SEXP x) {
+    SEXP inner = share_inner(x);
+    return inner ? view_in(inner) : NULL;
 }
 
 bool share_is_changed(SEXP x) {
+    x = share_inner(x);
     if (TYPEOF(x) == STRSXP) {
         return share_string_is_changed(x);
     }
@@ -69,7 +81,8 @@ bool share_is_changed(SEXP x) {
 }
 
 SEXP share_vector(SEXP pointer) {
-    return R_new_altrep(*class_of_type(view_at(pointer)->part.kind), pointer, R_NilValue);
+    SEXPTYPE type = view_at(pointer)->part.kind;
+    return share_new(*class_of_type(type), type, pointer, R_NilValue);
 }
 
 // --- methods
@@ -106,9 +119,8 @@ static SEXP method_duplicate(SEXP x, Rboolean deep) {
     return copy;
 }
 
-// NULL: by value, because it was written since it was shared.
 static SEXP method_serialized_state(SEXP x) {
-    return share_is_changed(x) ? NULL : view_handle(view_in(x));
+    return share_state(*class_of_type((SEXPTYPE)TYPEOF(x)), x);
 }
 
 static SEXP method_unserialize(SEXP class, SEXP handle) {
@@ -118,7 +130,8 @@ static SEXP method_unserialize(SEXP class, SEXP handle) {
     }
     FAMILIES(UNSERIALIZE)
 #undef UNSERIALIZE
-    return R_NilValue;
+    share_fail(PW_SHARED_FORGED, NULL);
+    return R_NilValue; // not reached
 }
 
 static Rboolean method_inspect(SEXP x, int before, int deep, int vector,
@@ -213,9 +226,13 @@ SEXP share_unserialize(SEXP handle, SEXPTYPE type) {
     return x;
 }
 
-void share_vector_start(DllInfo *library) {
+void share_vector_start(void) {
+    if (R_SEXP(real_class)) {
+        return;
+    }
 #define START(type, name, family, element)                                                         \
-    name##_class = R_make_##family##_class("shared_" #name, "pagewise", library);                  \
+    name##_class = R_make_##family##_class("shared_" #name, "pagewise", NULL);                     \
+    share_hide_type(name##_class, type);                                                           \
     R_set_altrep_Length_method(name##_class, method_length);                                       \
     R_set_altrep_Duplicate_method(name##_class, method_duplicate);                                 \
     R_set_altrep_Serialized_state_method(name##_class, method_serialized_state);                   \

@@ -28,8 +28,11 @@ static struct {
     pid_t process;          // that loaded the package; 0, which is none, in a forked child
 } state;
 
+// Of the parts that share_vector.c and share_string.c write.
+#define PARTS_LAYOUT 1u
+
 uint32_t share_runtime(void) {
-    return ((uint32_t)'R' << 24) | (uint32_t)(R_VERSION >> 8);
+    return ((uint32_t)'R' << 24) | (PARTS_LAYOUT << 16) | (uint32_t)(R_VERSION >> 8);
 }
 
 // Was this process forked, and has started no program since? A child of mclapply() may be the first
@@ -91,7 +94,10 @@ static void make_room_for_object(uint64_t bytes) {
 // --- errors --------------------------------------------------------------------------------------
 
 void share_fail(enum pw_shared_result result, const struct pw_shared_name *name) {
-    unsigned theirs = name ? name->runtime & 0xffffff : 0;
+    unsigned theirs = name ? name->runtime & 0xffff : 0;
+    if (result == PW_SHARED_RUNTIME && name && (name->runtime >> 16) != (share_runtime() >> 16)) {
+        result = PW_SHARED_LAYOUT;
+    }
     switch (result) {
     case PW_SHARED_DAMAGED:
         Rf_error(
@@ -193,7 +199,6 @@ SEXP snapshot_begin(struct snapshot **result, uint64_t bytes) {
     make_room_for_object(bytes);
     struct snapshot *snapshot = *result = new_snapshot();
     SEXP pointer = PROTECT(keep_snapshot(snapshot));
-    snapshot->made_here = true;
     share_fail(pw_shared_begin(&snapshot->shared, share_runtime()), NULL);
     UNPROTECT(1);
     return pointer;
@@ -298,7 +303,7 @@ SEXP view_handle(const struct view *view) {
     const struct snapshot *snapshot = view->snapshot;
     struct pw_shared_part part;
     // A forked child (mclapply) is gone when its result is read, and with it what only it has.
-    bool only_here = snapshot->made_here && snapshot->process != state.process;
+    bool only_here = snapshot->process != state.process;
     if (only_here || !pw_shared_describe(&snapshot->shared, view->index, &part)) {
         return NULL;
     }
@@ -316,9 +321,9 @@ SEXP pagewise_shared_bytes(void) {
     return Rf_ScalarReal((double)bytes);
 }
 
-void share_start(DllInfo *library) {
+void share_start(void) {
     state.process = is_forked_child() ? 0 : getpid();
     state.private_bytes = private_bytes();
-    share_vector_start(library);
-    share_string_start(library);
+    share_vector_start();
+    share_string_start();
 }

@@ -8,6 +8,7 @@
 #include "calls.h"
 
 #include <pagewise.h>
+#include <R_ext/Altrep.h>
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -22,7 +23,6 @@ struct snapshot { // one object, however many views
     struct pw_shared shared;
     unsigned references;
     pid_t process; // that opened or made it: a forked child has it as well
-    bool made_here;
     struct snapshot *next;
 };
 
@@ -33,7 +33,7 @@ struct view {
     char *data;
 };
 
-// What can read our parts: R of the same series (4.2.x).
+// What can read our parts: R of the same series (4.2.x), by code that writes them the same way.
 uint32_t share_runtime(void);
 
 // Raise the R error that explains a result. `name` may be NULL.
@@ -70,16 +70,25 @@ size_t share_element_size(SEXPTYPE type);
 SEXP share_vector(SEXP pointer);
 SEXP share_string(SEXP pointer);
 
-// NULL: not one of ours.
+// The vector of ours that x is, or that R has put a wrapper around to change the attributes of; or
+// NULL. And its view.
+SEXP share_inner(SEXP x);
 const struct view *share_view_of(SEXP x);
 
 // Does the vector read otherwise than the part that it is a view of?
 bool share_is_changed(SEXP x);
 
-void share_vector_start(DllInfo *library);
-void share_string_start(DllInfo *library);
+// Make the classes, once in a process. They belong to no library: R takes the methods from the
+// classes of one that is unloaded, and vectors of ours live on (-z nodelete in Makevars.in keeps
+// the code).
+void share_vector_start(void);
+void share_string_start(void);
 bool share_string_owns(SEXP x);
 bool share_string_is_changed(SEXP x);
+
+// The tables that R's strings of a shared character vector are in; R_NilValue: none yet.
+SEXP share_string_made(SEXP x);
+SEXP share_string_expanded(SEXP x);
 
 // Write a character vector as a part: `length` elements in *part.
 enum pw_shared_result share_string_write(struct pw_shared *shared, SEXP x,
@@ -88,6 +97,23 @@ enum pw_shared_result share_string_write(struct pw_shared *shared, SEXP x,
 // The R vector of an unserialised handle.
 SEXP share_unserialize(SEXP handle, SEXPTYPE type);
 SEXP share_string_copy(const struct snapshot *snapshot, const struct pw_shared_part *part);
+
+// --- sending (share_send.c)
+// -----------------------------------------------------------------------
+
+// Called for each new class, and for each new vector in place of R_new_altrep().
+void share_hide_type(R_altrep_class_t class, SEXPTYPE type);
+SEXP share_new(R_altrep_class_t class, SEXPTYPE type, SEXP data1, SEXP data2);
+
+// What R is to write of a vector of ours: a handle, or NULL: its data.
+SEXP share_state(R_altrep_class_t class, SEXP x);
+
+// --- costs (memory.c)
+// -----------------------------------------------------------------------------
+
+// Bytes that this process has for itself because of one shared vector. NA: the kernel does not
+// tell.
+double share_own_bytes(SEXP x);
 
 // --- addresses to numbers (share_map.c)
 // -----------------------------------------------------------

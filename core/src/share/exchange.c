@@ -361,6 +361,42 @@ uint64_t pw_shared_private(const struct pw_shared_part *part, const void *view) 
     return each_written((char *)view, part, count_range, &bytes) ? bytes : PW_SHARED_UNKNOWN;
 }
 
+struct costing {
+    struct pw_os_pagemap pagemap;
+    struct pw_page_cost *cost;
+    uint64_t private;
+};
+
+static bool add_private(void *context, char *start, size_t size) {
+    struct costing *costing = context;
+    struct pw_os_tally pages;
+    bool known = pw_os_pagemap_tally(&costing->pagemap, start, start + size, &pages);
+    costing->private += size;
+    costing->cost->own += pages.exclusive * PW_PAGE;
+    costing->cost->shared += pages.shared * PW_PAGE;
+    costing->cost->swapped += pages.swapped * PW_PAGE;
+    return known;
+}
+
+bool pw_shared_cost(const struct pw_shared_part *part, const void *view, struct pw_page_cost *cost,
+                    uint64_t *published) {
+    struct costing costing = {.cost = cost};
+    char *start = (char *)view;
+    uint64_t huge = 0;
+    *cost = (struct pw_page_cost){0};
+    pw_os_pagemap_open(&costing.pagemap);
+    bool known = each_written(start, part, add_private, &costing);
+    bool huge_known = pw_os_pagemap_count(&costing.pagemap, start, start + view_size(part),
+                                          PW_OS_HUGE_PAGES, &huge) &&
+                      costing.pagemap.scan;
+    pw_os_close(&costing.pagemap.file);
+    *published = view_size(part) - costing.private;
+    cost->shared += *published;
+    cost->huge = huge_known ? huge * PW_PAGE : 0;
+    cost->huge_known = huge_known;
+    return known;
+}
+
 // From one view to another that is that far away.
 static bool copy_range(void *context, char *start, size_t size) {
     pw_os_copy(start + *(const ptrdiff_t *)context, start, size);

@@ -25,3 +25,22 @@ local_pagewise <- function(..., frame = parent.frame()) {
   pagewise_on(...)
   do.call(on.exit, list(quote(pagewise_off()), add = TRUE), envir = frame)
 }
+
+# A cluster whose workers find the package where this process found it.
+local_workers <- function(n = 1, frame = parent.frame()) {
+  skip_if_not_installed("parallel")
+  old <- Sys.getenv("R_LIBS", NA)
+  Sys.setenv(R_LIBS = paste(.libPaths(), collapse = ":"))
+  on.exit(if (is.na(old)) Sys.unsetenv("R_LIBS") else Sys.setenv(R_LIBS = old))
+  cl <- parallel::makePSOCKcluster(n)
+  stop_workers <- function() try(parallel::stopCluster(cl), silent = TRUE)
+  do.call(base::on.exit, list(as.call(list(stop_workers)), add = TRUE), envir = frame)
+  cl
+}
+
+# Serialised by handle, whatever for: that is right where it is read at once.
+by_handle <- function(code) {
+  old <- options(pagewise.handles = TRUE)
+  on.exit(options(old))
+  code
+}

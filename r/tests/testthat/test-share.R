@@ -1,20 +1,8 @@
-# A cluster whose workers find the package where this process found it.
-local_workers <- function(n = 1, frame = parent.frame()) {
-  skip_if_not_installed("parallel")
-  old <- Sys.getenv("R_LIBS", NA)
-  Sys.setenv(R_LIBS = paste(.libPaths(), collapse = ":"))
-  on.exit(if (is.na(old)) Sys.unsetenv("R_LIBS") else Sys.setenv(R_LIBS = old))
-  cl <- parallel::makePSOCKcluster(n)
-  stop_workers <- function() try(parallel::stopCluster(cl), silent = TRUE)
-  do.call(base::on.exit, list(as.call(list(stop_workers)), add = TRUE), envir = frame)
-  cl
-}
-
 # An R process that shares `what`, writes its handle to `file`, and waits to be killed.
 sharer <- function(file, what = "runif(1e5)") {
   script <- tempfile(fileext = ".R")
   writeLines(c(
-    sprintf(".libPaths(%s)", deparse1(.libPaths())), "library(pagewise)", "set.seed(1)",
+    sprintf(".libPaths(%s)", deparse1(.libPaths())), "library(pagewise); options(pagewise.handles = TRUE)", "set.seed(1)",
     sprintf("x <- share(%s)", what),
     sprintf("saveRDS(list(x, Sys.getpid()), '%s.part'); invisible(file.rename('%s.part', '%s'))", file, file, file),
     "Sys.sleep(300)"
@@ -41,8 +29,9 @@ objects_open <- function(pid = "self") {
   sum(grepl("^/memfd:pagewise-shared-", links))
 }
 
-sent <- function(x) unserialize(serialize(x, NULL))
-wire <- function(x) length(serialize(x, NULL))
+in_memory <- function(x, ...) by_handle(serialize(x, NULL, ...))
+sent <- function(x) unserialize(in_memory(x))
+wire <- function(x) length(in_memory(x))
 
 # Where the handle starts in what was serialised.
 handle_in <- function(bytes) {
@@ -79,7 +68,7 @@ test_that("every kind of vector comes out as it went in", {
   expect_lt(wire(all), wire(objects) / 10)
   expect_identical(unserialize(serialize(all, NULL, version = 2)), objects)
   rounded <- names(objects) == "time_series" # R itself writes 15 digits of it
-  expect_identical(unserialize(serialize(all, NULL, ascii = TRUE))[!rounded], objects[!rounded])
+  expect_identical(unserialize(in_memory(all, ascii = TRUE))[!rounded], objects[!rounded])
 })
 
 test_that("S4 objects and attributes share what they hold", {
@@ -134,7 +123,7 @@ test_that("strings that are no text in the locale stay the same bytes", {
     "text <- lapply(list(c(0x63, 0xc3, 0xa9), c(0x63, 0xe9), 0x81), function(b) rawToChar(as.raw(b)))",
     "x <- rep(c(unlist(text), 'plain', NA), 1000)",
     "same <- function(y) identical(y, x) && identical(lapply(y[1:4], charToRaw), lapply(x[1:4], charToRaw))",
-    "y <- unserialize(serialize(share(x), NULL))",
+    "options(pagewise.handles = TRUE); y <- unserialize(serialize(share(x), NULL))",
     "Encoding(x) <- 'latin1'; latin <- same(share(x)); Encoding(x) <- 'unknown'",
     "cat('same:', same(share(x)), same(y), latin, nrow(shared_info(y)))"
   )
@@ -156,7 +145,7 @@ test_that("strings that are made whenever they are asked for are kept while they
   expect_true(file.exists(library))
   out <- fresh_r(c(
     "library(pagewise)", sprintf("dyn.load('%s')", library),
-    "x <- share(.Call('fresh_strings', 3e5))",
+    "options(pagewise.handles = TRUE); x <- share(.Call('fresh_strings', 3e5))",
     "cat('same:', identical(unserialize(serialize(x, NULL)), sprintf('string %d', 0:299999)))"
   ))
   expect_match(out, "same: TRUE", all = FALSE)
@@ -398,7 +387,21 @@ test_that("forked children read, write and share", {
     expect_gt(found[[i]][[4]], 8e5)
   }
   expect_identical(x, original)
-  expect_lt(length(parallel::mclapply(1, function(i) serialize(x, NULL))[[1]]), 250)
+  expect_lt(length(parallel::mclapply(1:2, function(i) in_memory(x), mc.cores = 2)[[1]]), 250)
+})
+
+test_that("what a forked child received comes back by value: the child may be the last that has it", {
+  skip_if_not_installed("parallel")
+  file <- tempfile()
+  maker <- sharer(file)[[2]]
+  gc()
+  child <- parallel::mcparallel({
+    x <- readRDS(file)[[1]]
+    kill_and_wait(maker)
+    x
+  })
+  set.seed(1)
+  expect_identical(parallel::mccollect(child)[[1]], runif(1e5))
 })
 
 test_that("a forked child that loads the package itself sends what it shares by value", {
@@ -412,7 +415,7 @@ test_that("a forked child that loads the package itself sends what it shares by 
 
 test_that("damaged, truncated and forged handles are errors", {
   x <- share(runif(1e5))
-  bytes <- serialize(x, NULL)
+  bytes <- in_memory(x)
   start <- handle_in(bytes)
   set.seed(2)
   for (at in start - 1 + 1:80) {
@@ -430,7 +433,7 @@ test_that("damaged, truncated and forged handles are errors", {
     expect_error(unserialize(again(rep(state, 3)[seq_len(size)])), "damaged")
   }
   # Of a logical vector instead of numbers.
-  whole <- serialize(share(rep(TRUE, 1e5)), NULL)
+  whole <- in_memory(share(rep(TRUE, 1e5)))
   other <- whole
   place <- handle_in(whole)
   other[place - 1 + 1:80] <- state
@@ -460,7 +463,7 @@ fnv <- function(bytes) {
 test_that("handles of other versions, machines and users say so", {
   skip_if(.Platform$endian != "little")
   x <- share(runif(1e5))
-  bytes <- serialize(x, NULL)
+  bytes <- in_memory(x)
   start <- handle_in(bytes)
   forged <- function(at, value) {
     handle <- bytes[start - 1 + 1:80]
@@ -484,7 +487,7 @@ test_that("handles of other versions, machines and users say so", {
 # some changes there, for its own raw and compact vectors as well.
 test_that("no change of a handle ends the process", {
   out <- fresh_r(c(
-    "library(pagewise)", "set.seed(3)",
+    "library(pagewise); options(pagewise.handles = TRUE)", "set.seed(3)",
     "x <- share(list(runif(1e4), as.character(1:2000)))", "bytes <- serialize(x, NULL)",
     "starts <- grepRaw('PWSH', bytes, fixed = TRUE, all = TRUE)",
     "for (i in 1:3000) {",
@@ -495,7 +498,7 @@ test_that("no change of a handle ends the process", {
   ))
   expect_identical(utils::tail(out, 1), "done")
   out <- fresh_r(c(
-    "library(pagewise)", "x <- share(list(runif(1e4), as.character(1:2000)))", "bytes <- serialize(x, NULL)",
+    "library(pagewise); options(pagewise.handles = TRUE)", "x <- share(list(runif(1e4), as.character(1:2000)))", "bytes <- serialize(x, NULL)",
     "for (n in seq_along(bytes) - 1L) stopifnot(inherits(try(unserialize(bytes[seq_len(n)]), TRUE), 'try-error'))",
     "cat('done\\n')"
   ))
@@ -504,7 +507,7 @@ test_that("no change of a handle ends the process", {
 
 test_that("anything else in place of a handle is refused", {
   for (x in list(share(runif(1e4)), share(as.character(1:5000)))) {
-    bytes <- serialize(x, NULL)
+    bytes <- in_memory(x)
     start <- handle_in(bytes)
     for (other in list(NULL, 1:3, "text", list(1), as.raw(1:80), as.raw(1:3), raw(), globalenv(), mean, quote(a), runif(10))) {
       item <- serialize(other, NULL)[-(1:23)] # without the format's header
@@ -522,7 +525,7 @@ test_that("other users cannot read an object", {
   on.exit(Sys.chmod(dirname(folder), "700"))
   file.copy(file.path(.libPaths(), "pagewise")[file.exists(file.path(.libPaths(), "pagewise"))][[1]], folder,
     recursive = TRUE)
-  saveRDS(x, file.path(folder, "handle.rds"))
+  by_handle(saveRDS(x, file.path(folder, "handle.rds")))
   script <- file.path(folder, "read.R")
   fds <- list.files("/proc/self/fd", full.names = TRUE)
   mine <- sub("self", Sys.getpid(), fds[grepl("pagewise-shared", Sys.readlink(fds))])
@@ -564,7 +567,8 @@ test_that("sharing and pagewise_on() get along", {
   gc()
   expect_identical(y[-1], x[-1])
   expect_identical(z[-2], x[-2])
-  out <- fresh_r(c("library(pagewise)", "x <- share(runif(1e6)); y <- unserialize(serialize(x, NULL))",
+  out <- fresh_r(c("library(pagewise); options(pagewise.handles = TRUE)",
+    "x <- share(runif(1e6)); y <- unserialize(serialize(x, NULL))",
     "y[1] <- 0; gc(); cat(identical(x[-1], y[-1]), length(serialize(x, NULL)) < 250)"),
     before = c(pagewise_command(), "run", "--quiet", "--"))
   expect_match(out, "TRUE TRUE", all = FALSE)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// When R writes a handle in place of a shared vector's data, and what becomes of a handle that
+// nobody can explain. docs/notes/sharing-between-processes.md has the reasons.
+#include "share_view.h"
+
+// For an ALTREP vector R writes list(class, package, type) and the state. Where it finds no such
+// class it makes a vector of that type and of length 0, and an error only for types that it cannot
+// make. So no type is written: a vector never turns into an empty one.
+#define NO_TYPE NILSXP
+
+static bool types_are_hidden = true; // else everything travels by value
+static SEXP decision;                // travels_by_handle() of share.R; NULL before it is known
+
+// Where R keeps the type of a class, or NULL if it keeps it in another way than it did up to now.
+static int *type_of_class(R_altrep_class_t class) {
+    SEXP info = ATTRIB(R_SEXP(class));
+    bool known = TYPEOF(info) == LISTSXP && Rf_length(info) == 3 && TYPEOF(CADDR(info)) == INTSXP &&
+                 XLENGTH(CADDR(info)) == 1;
+    return known ? INTEGER(CADDR(info)) : NULL;
+}
+
+static void set_type(R_altrep_class_t class, int type) {
+    if (types_are_hidden) {
+        *type_of_class(class) = type;
+    }
+}
+
+void share_hide_type(R_altrep_class_t class, SEXPTYPE type) {
+    const int *place = type_of_class(class);
+    types_are_hidden = types_are_hidden && place && *place == (int)type;
+    set_type(class, NO_TYPE);
+}
+
+// R takes the type of a new vector from the same place.
+SEXP share_new(R_altrep_class_t class, SEXPTYPE type, SEXP data1, SEXP data2) {
+    set_type(class, (int)type);
+    SEXP x = R_new_altrep(class, data1, data2);
+    set_type(class, NO_TYPE);
+    return x;
+}
+
+SEXP pagewise_share_decide(SEXP function) {
+    if (decision) {
+        R_ReleaseObject(decision);
+    }
+    R_PreserveObject(function);
+    decision = function;
+    return R_NilValue;
+}
+
+static bool may_send_handle(void) {
+    int failed = 0;
+    if (!decision || !types_are_hidden) {
+        return false;
+    }
+    SEXP call = PROTECT(Rf_lang1(decision));
+    SEXP answer = R_tryEvalSilent(call, R_GlobalEnv, &failed);
+    UNPROTECT(1);
+    return !failed && TYPEOF(answer) == LGLSXP && XLENGTH(answer) == 1 && LOGICAL(answer)[0] == 1;
+}
+
+// NULL: by value.
+SEXP share_state(R_altrep_class_t class, SEXP x) {
+    if (!may_send_handle() || share_is_changed(x)) {
+        return NULL;
+    }
+    set_type(class, NO_TYPE); // share_new() may have been left by an error
+    return view_handle(share_view_of(x));
+}

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid, getgid, getuid};
-use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol, ReadCache, elf};
 use thiserror::Error;
 
 use super::executable;
@@ -31,6 +31,8 @@ pub enum Refusal {
     SetId(String),
     #[error("{0} has file capabilities, and the loader ignores LD_PRELOAD there")]
     Capabilities(String),
+    #[error("{0} is built with {1}, which must be its only malloc")]
+    Sanitizer(String, &'static str),
 }
 
 /// Looks at the program, or at the interpreter of a script. What cannot be read is given the benefit of
@@ -58,8 +60,32 @@ fn check_binary(path: &Path) -> Result<(), Refusal> {
         Ok(Kind::Static) => Err(Refusal::Static(name)),
         Ok(Kind::ThirtyTwoBit) => Err(Refusal::ThirtyTwoBit(name)),
         Ok(Kind::OtherMachine) => Err(Refusal::OtherMachine(name)),
-        Ok(Kind::Dynamic | Kind::NotElf) | Err(_) => Ok(()),
+        Ok(Kind::Dynamic) => match sanitizer(path) {
+            Some(sanitizer) => Err(Refusal::Sanitizer(name, sanitizer)),
+            None => Ok(()),
+        },
+        Ok(Kind::NotElf) | Err(_) => Ok(()),
     }
+}
+
+/// What a sanitizer's runtime exports to the program, and the program to it: a program that has the runtime as a library
+/// or within itself names one of them.
+const SANITIZERS: [(&[u8], &str); 5] = [
+    (b"__asan_init", "AddressSanitizer"),
+    (b"__hwasan_init", "HWAddressSanitizer"),
+    (b"__tsan_init", "ThreadSanitizer"),
+    (b"__msan_init", "MemorySanitizer"),
+    (b"__lsan_init", "LeakSanitizer"),
+];
+
+fn sanitizer(path: &Path) -> Option<&'static str> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
+    let of_symbol = |name: &[u8]| SANITIZERS.iter().find(|(symbol, _)| *symbol == name);
+    file.dynamic_symbols()
+        .filter_map(|symbol| symbol.name_bytes().ok())
+        .find_map(of_symbol)
+        .map(|(_, name)| *name)
 }
 
 /// The program named by a script's first line; `#!/usr/bin/env NAME` is followed to NAME.
@@ -220,6 +246,32 @@ mod tests {
         let mut broken = own;
         broken[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(kind_of(&broken), Kind::NotElf);
+    }
+
+    #[test]
+    fn sanitizers_are_recognised() {
+        let folder = tempfile::tempdir().expect("folder");
+        let source = folder.path().join("x.c");
+        fs::write(&source, "int main(void) { return 0; }\n").expect("source");
+        for (option, name) in [
+            ("address", "AddressSanitizer"),
+            ("thread", "ThreadSanitizer"),
+        ] {
+            let program = folder.path().join(option);
+            let built = std::process::Command::new("cc")
+                .arg(format!("-fsanitize={option}"))
+                .arg("-o")
+                .args([&program, &source])
+                .output();
+            if built.is_ok_and(|built| built.status.success()) {
+                let said = check(&program).map_err(|refusal| refusal.to_string());
+                assert!(
+                    said.as_ref().is_err_and(|said| said.contains(name)),
+                    "{said:?}"
+                );
+            }
+        }
+        assert_eq!(sanitizer(Path::new("/bin/true")), None);
     }
 
     #[test]

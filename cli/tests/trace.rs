@@ -529,6 +529,168 @@ fn an_older_trace_stays_until_the_new_one_is_complete() {
     assert!(shown.contains("command: sleep 5"), "{shown}");
 }
 
+/// A program of the test's own, compiled as `NAME` in its folder.
+fn built(bench: &Bench, name: &str, source: &str, flags: &[&str]) -> bool {
+    let file = bench.path(&format!("{name}.c"));
+    fs::write(&file, source).unwrap();
+    let built = Command::new("cc")
+        .args(["-O0", "-g", "-w", "-D_GNU_SOURCE", "-fno-builtin", "-o"])
+        .args([&bench.path(name), &file])
+        .args(flags)
+        .output();
+    built.unwrap().status.success()
+}
+
+/// The function and file of each site that allocated so many blocks of a size.
+fn sites_of(bench: &Bench) -> Vec<String> {
+    let figures = bench.stat("x.trace");
+    let sites = figures["sites"].as_array().unwrap().iter();
+    sites
+        .map(|site| {
+            format!(
+                "{} {}",
+                site["description"].as_str().unwrap(),
+                site["allocations"]
+            )
+        })
+        .collect()
+}
+
+/// After dlclose another library is loaded where the first one was, and has its own name and lines.
+#[test]
+fn a_library_in_the_place_of_another_is_told_from_it() {
+    let bench = new_bench();
+    for name in ["alpha", "beta"] {
+        let source = format!(
+            "#include <stdlib.h>\nvoid *of_{name:_<5}(int size) {{\nvoid *p = malloc(size);\nreturn p;\n}}\n"
+        );
+        assert!(built(
+            &bench,
+            &format!("{name}.so"),
+            &source,
+            &["-shared", "-fPIC"]
+        ));
+    }
+    let source = "#include <dlfcn.h>\n#include <stdlib.h>\nstatic void *use(char *path, char *name, int times) {\n\
+         void *library = dlopen(path, RTLD_NOW); void *(*make)(int) = dlsym(library, name);\n\
+         for (int i = 0; i < times; i++) free(make(100));\ndlclose(library);\nreturn make; }\n\
+         int main(void) { void *a = use(\"./alpha.so\", \"of_alpha\", 300), *b = use(\"./beta.so\", \"of_beta_\", 200);\n\
+         use(\"./alpha.so\", \"of_alpha\", 50); return a != b; }\n";
+    assert!(built(&bench, "x", source, &[]));
+    for options in [&[][..], &["--stacks"]] {
+        let output = bench.record(options, &["./x"]);
+        assert!(
+            output.status.success(),
+            "not loaded in its place: {}",
+            errors(&output)
+        );
+        let found = sites_of(&bench).join("\n");
+        let count = |start: &str| {
+            let of_it = found.lines().filter(|line| line.starts_with(start));
+            let counts = of_it.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+            counts.sum::<f64>()
+        };
+        assert_eq!(
+            (count("of_alpha"), count("of_beta_")),
+            (350.0, 200.0),
+            "{found}"
+        );
+        assert!(
+            found.contains("of_beta_ (beta.so.c:3)") || !options.is_empty(),
+            "{found}"
+        );
+    }
+}
+
+/// They end as plain, and why recording ended is not blamed on the disk.
+#[test]
+fn restricted_programs_are_recorded_and_the_true_reason_is_said() {
+    let bench = new_bench();
+    let source = fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../core/test/environment/recorded_restricted.c"),
+    )
+    .unwrap();
+    assert!(built(&bench, "x", &source, &["-pthread"]));
+    for how in ["strict", "few-allowed"] {
+        let output = bench.record(&[], &["./x", how]);
+        assert!(output.status.success(), "{how}: {}", errors(&output));
+        assert!(text(&output).ends_with("done\n"), "{how}");
+        assert!(!errors(&output).contains("dropped"), "{}", errors(&output));
+        check_expectations(&bench, &output);
+    }
+    for (how, reason) in [
+        ("strict-long", "the program entered seccomp's strict mode"),
+        (
+            "few-allowed-long",
+            "a seccomp filter of the program denies rt_sigprocmask",
+        ),
+    ] {
+        let output = bench.record(&[], &["./x", how]);
+        assert!(output.status.success(), "{how}: {}", errors(&output));
+        let said = errors(&output);
+        assert!(
+            said.contains(reason) && said.contains(" events were dropped"),
+            "{said}"
+        );
+        let shown = bench.run(&["stat", "x.trace"]);
+        let said = errors(&shown);
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn programs_of_a_sanitizer_are_refused_with_its_name() {
+    let bench = new_bench();
+    let source = "int main(void) { return 0; }\n";
+    for (option, name) in [
+        ("address", "AddressSanitizer"),
+        ("thread", "ThreadSanitizer"),
+    ] {
+        if built(&bench, "x", source, &[&format!("-fsanitize={option}")]) {
+            bench.refused(&["record", "-o", "x.trace", "--", "./x"], name);
+            assert!(!bench.path("x.trace").exists());
+        }
+    }
+}
+
+/// Also what the other processes lost, that are too small for a trace of their own.
+#[test]
+fn what_other_processes_lost_is_said() {
+    let bench = new_bench();
+    let line = "ulimit -f 64; ./x; true";
+    let source = "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 300000; i++) free(malloc(50)); }\n";
+    assert!(built(&bench, "x", source, &[]));
+    let output = bench.record(&[], &["sh", "-c", line]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(
+        said.contains("1 other recording ended early")
+            && said.contains(" events were dropped elsewhere")
+            || said.contains("1 recording could not be begun"),
+        "{said}"
+    );
+}
+
+/// Names with spaces and line ends, started through the loader, from a folder that is left.
+#[test]
+fn names_that_mean_nothing_elsewhere_are_found() {
+    let bench = new_bench();
+    fs::create_dir(bench.path("a b\nc")).unwrap();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+         void make(void) { free(malloc(24007)); }\nint main(void) { chdir(\"/\"); make(); }\n";
+    assert!(built(&bench, "a b\nc/x y", source, &[]));
+    for start in ["exec './x y'", "exec /lib64/ld-linux-x86-64.so.2 './x y'"] {
+        if start.contains("/ld-") && !std::path::Path::new("/lib64/ld-linux-x86-64.so.2").exists() {
+            continue;
+        }
+        let output = bench.record(&[], &["sh", "-c", &format!("cd 'a b\nc'; {start}")]);
+        assert!(output.status.success(), "{}", errors(&output));
+        let found = sites_of(&bench).join("\n");
+        assert!(found.contains("make (x y.c:3) 1"), "{start}: {found}");
+    }
+}
+
 // --- looking at traces ---------------------------------------------------------
 
 /// One survivor on each of 100 pages, and everything else freed.

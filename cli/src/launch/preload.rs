@@ -319,6 +319,32 @@ mod tests {
     }
 
     #[test]
+    fn sanitizers_are_recognised() {
+        let folder = tempfile::tempdir().expect("folder");
+        let source = folder.path().join("x.c");
+        fs::write(&source, "int main(void) { return 0; }\n").expect("source");
+        for (option, name) in [
+            ("address", "AddressSanitizer"),
+            ("thread", "ThreadSanitizer"),
+        ] {
+            let program = folder.path().join(option);
+            let built = std::process::Command::new("cc")
+                .arg(format!("-fsanitize={option}"))
+                .arg("-o")
+                .args([&program, &source])
+                .output();
+            if built.is_ok_and(|built| built.status.success()) {
+                let said = check(&program).map_err(|refusal| refusal.to_string());
+                assert!(
+                    said.as_ref().is_err_and(|said| said.contains(name)),
+                    "{said:?}"
+                );
+            }
+        }
+        assert!(check(Path::new("/bin/true")).is_ok());
+    }
+
+    #[test]
     fn setuid_of_another_user_is_refused() {
         if !geteuid().is_root() {
             return;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
 use pagewise_trace::format::{
     Frame, Manner, Module, Occurrence, Options, Properties, Site, TraceWriter,
@@ -10,7 +11,7 @@ use pagewise_trace::format::{
 use rustc_hash::FxHashMap;
 
 use super::clock;
-use super::spool::{Action, Header, Place, PlaceId, Record, Spool, Stop, Tables};
+use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Stop, Tables};
 use super::symbols::Symbols;
 
 /// Times between events are written no more often.
@@ -30,6 +31,8 @@ pub struct Assembled {
     pub allocations: u64,
     pub sites: usize,
     pub dropped: u64,
+    pub lost_modules: u64,
+    pub lost_children: u64,
     pub stop: Option<Stop>,
 }
 
@@ -175,7 +178,7 @@ impl<W: Write> Assembly<W> {
             let depth = addresses_of(&spool.tables, place, &mut resolved);
             let mut frames: Vec<Resolved> = resolved
                 .iter()
-                .map(|&(address, stamp)| Resolved::of(&spool.tables, address, stamp, symbols))
+                .map(|&(at, seen)| Resolved::of(&spool.tables, at, seen, symbols))
                 .collect();
             for frame in &mut frames {
                 if let Some(name) = started_as
@@ -204,6 +207,14 @@ impl<W: Write> Assembly<W> {
         ] {
             self.writer.set_property(name, number.to_string());
         }
+        for (name, number) in [
+            ("lost-modules", header.lost_modules),
+            ("lost-children", header.lost_children),
+        ] {
+            if number > 0 {
+                self.writer.set_property(name, number.to_string());
+            }
+        }
         if let Some(build_id) = build_id_of(spool) {
             self.writer.set_property("build-id", build_id);
         }
@@ -212,6 +223,8 @@ impl<W: Write> Assembly<W> {
             allocations: self.counts.allocations,
             sites: self.keys.len(),
             dropped,
+            lost_modules: header.lost_modules,
+            lost_children: header.lost_children,
             stop: header.stop,
         };
         Ok((self.writer.finish()?, assembled))
@@ -220,7 +233,7 @@ impl<W: Write> Assembly<W> {
 
 /// The name by which the program was started, where that is a link to it: nobody knows Debian's redis-server as redis-check-rdb.
 fn started_as(header: &Header) -> Option<String> {
-    let word = header.command.split(' ').next()?;
+    let word = header.name.as_str();
     let is_program = |path: &PathBuf| {
         path.canonicalize()
             .is_ok_and(|real| real == Path::new(&header.program))
@@ -246,15 +259,15 @@ fn build_id_of(spool: &Spool) -> Option<&str> {
 }
 
 /// The return addresses of a place, each with the time at which it was seen; its depth.
-fn addresses_of(tables: &Tables, place: PlaceId, out: &mut Vec<(u64, u64)>) -> Option<u64> {
+fn addresses_of(tables: &Tables, place: PlaceId, out: &mut Vec<(Return, u64)>) -> Option<u64> {
     match tables.place(place)? {
-        (Place::Caller { address, depth }, stamp) => {
-            out.push((*address, *stamp));
+        (Place::Caller { at, depth }, stamp) => {
+            out.push((*at, *stamp));
             // 0 is a stack that is not the thread's own.
             u64::from(*depth).checked_sub(1)
         }
         (Place::Stack(stack), stamp) => {
-            out.extend(stack.iter().map(|&address| (address, *stamp)));
+            out.extend(stack.iter().map(|&at| (at, *stamp)));
             None
         }
     }
@@ -270,18 +283,18 @@ struct Resolved {
 }
 
 impl Resolved {
-    fn of(tables: &Tables, address: u64, stamp: u64, symbols: &mut Symbols) -> Self {
-        let Some(module) = tables.module_of(address, stamp) else {
+    fn of(tables: &Tables, at: Return, seen: u64, symbols: &mut Symbols) -> Self {
+        let Some(module) = tables.module_of(at, seen) else {
             return Self {
                 path: String::new(),
                 build_id: String::new(),
-                offset: address,
+                offset: at.address,
                 symbol: String::new(),
                 file: String::new(),
                 line: 0,
             };
         };
-        let offset = address.wrapping_sub(module.bias);
+        let offset = at.address.wrapping_sub(module.bias);
         let found = symbols.find(&module.path, &module.build_id, offset);
         Self {
             path: module.path.clone(),
@@ -341,12 +354,51 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
     properties
 }
 
-pub fn in_words(stop: Stop) -> &'static str {
+pub fn in_words(stop: Stop) -> String {
     match stop {
-        Stop::Room => "the disk or the limit on file sizes left no room for what was recorded",
-        Stop::File => "the program could no longer reach what it recorded into",
-        Stop::Memory => "the program had no address space left for what was recorded",
+        Stop::Room => {
+            "the disk or the limit on file sizes left no room for what was recorded".into()
+        }
+        Stop::File(0) => "the program could no longer reach what it recorded into".into(),
+        Stop::File(number) => {
+            let error = Errno::from_raw(number).desc();
+            format!("the program could no longer reach what it recorded into ({error})")
+        }
+        Stop::Memory => "the program had no address space left for what was recorded".into(),
+        Stop::StrictMode => {
+            "the program entered seccomp's strict mode, where the recorder can make no more room"
+                .into()
+        }
+        Stop::Filter(call) => {
+            let call = name_of(call);
+            format!(
+                "a seccomp filter of the program denies {call}, without which the recorder can make no more room"
+            )
+        }
     }
+}
+
+/// Of the system calls that the recorder makes for room.
+fn name_of(call: u32) -> String {
+    let known = [
+        (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
+        (libc::SYS_newfstatat, "newfstatat"),
+        (libc::SYS_fstat, "fstat"),
+        (libc::SYS_prlimit64, "prlimit64"),
+        (libc::SYS_fallocate, "fallocate"),
+        (libc::SYS_mmap, "mmap"),
+        (libc::SYS_madvise, "madvise"),
+        (libc::SYS_munmap, "munmap"),
+        (libc::SYS_clock_gettime, "clock_gettime"),
+        (libc::SYS_getpid, "getpid"),
+    ];
+    known
+        .iter()
+        .find(|(number, _)| *number == libc::c_long::from(call))
+        .map_or_else(
+            || format!("system call {call}"),
+            |(_, name)| (*name).to_owned(),
+        )
 }
 
 /// Largest size of the class: steps of 16 bytes up to 128, then four a doubling.

@@ -8,6 +8,7 @@ mod group;
 mod input;
 mod jvm;
 mod kinship;
+mod losses;
 mod model;
 mod output;
 mod pages;

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::assemble::{self, Assembled, Known};
 use super::jvm;
+use super::losses::Losses;
 use super::output::{self, Output};
 use super::progress;
 use super::spool::Spool;
@@ -227,9 +228,9 @@ fn make_traces(
             None => Ok(()),
         };
         match make_trace(path, &names[key], &known, fewest, &mut symbols, &go_on)? {
-            Some(assembled) if is_main => seen_main = Some(assembled),
-            Some(assembled) => others.kept.push((assembled.events, names[key].clone())),
-            None => others.left_out += 1,
+            Some(made) if is_main => seen_main = Some(made.trace),
+            Some(made) => others.add(&made, &names[key]),
+            None => others.not_begun += 1,
         }
     }
     if arguments.jvm && ended.end == End::Exited(jvm::OUT_OF_MEMORY) {
@@ -248,12 +249,47 @@ struct Others {
     /// Events and file of each.
     kept: Vec<(u64, PathBuf)>,
     left_out: u64,
+    /// Those that could make their file and no more.
+    not_begun: u64,
+    /// Those whose recording ended before they did.
+    cut_short: u64,
+    losses: Losses,
 }
 
 /// So many are named, those with most events.
 const NAMED: usize = 4;
 
 impl Others {
+    fn add(&mut self, made: &Made, name: &Path) {
+        if made.is_kept {
+            self.kept.push((made.trace.events, name.to_owned()));
+        } else {
+            self.left_out += 1;
+        }
+        self.cut_short += u64::from(made.trace.stop.is_some());
+        self.losses.add(&Losses::from(&made.trace));
+    }
+
+    /// Empty where all is whole.
+    fn lost_in_words(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.cut_short > 0 {
+            said.push(format!(
+                "{} ended early",
+                units::counted(self.cut_short, "other recording")
+            ));
+        }
+        let lost = self.losses.in_words();
+        said.extend(lost.iter().map(|words| format!("{words} elsewhere")));
+        if self.not_begun > 0 {
+            said.push(format!(
+                "{} could not be begun",
+                units::counted(self.not_begun, "recording")
+            ));
+        }
+        said
+    }
+
     fn in_words(&self) -> String {
         let mut kept: Vec<_> = self.kept.iter().collect();
         kept.sort_by_key(|(events, _)| Reverse(*events));
@@ -280,7 +316,14 @@ fn in_words(end: End) -> String {
     }
 }
 
-/// None: it has fewer than `fewest` events, or is no recording.
+/// A trace that has been made of a recording.
+pub struct Made {
+    pub trace: Assembled,
+    /// It has enough events to be a file.
+    pub is_kept: bool,
+}
+
+/// None: it is no recording. Of fewer than `fewest` events no file is made.
 pub fn make_trace(
     spool: &Path,
     target: &Path,
@@ -288,7 +331,7 @@ pub fn make_trace(
     fewest: u64,
     symbols: &mut Symbols,
     go_on: &dyn Fn() -> Result<()>,
-) -> Result<Option<Assembled>> {
+) -> Result<Option<Made>> {
     if let Some(mut jvm) = jvm::Spool::open(spool).with_context(|| spool.display().to_string())? {
         let target = Target {
             path: target,
@@ -297,7 +340,8 @@ pub fn make_trace(
         };
         return write_trace(&target, known, go_on, |out, known, progress| {
             jvm::assemble(&mut jvm, out, known, progress)
-        });
+        })
+        .map(Some);
     }
     let Some(mut spool) = Spool::open(spool).with_context(|| spool.display().to_string())? else {
         return Ok(None);
@@ -310,6 +354,7 @@ pub fn make_trace(
     write_trace(&target, known, go_on, |out, known, progress| {
         assemble::assemble(&mut spool, out, known, symbols, progress)
     })
+    .map(Some)
 }
 
 type Written = Result<(Output, Assembled)>;
@@ -327,7 +372,7 @@ fn write_trace(
     known: &Known,
     go_on: &dyn Fn() -> Result<()>,
     assemble: impl FnOnce(Output, &Known, Progress) -> Written,
-) -> Result<Option<Assembled>> {
+) -> Result<Made> {
     let mut known = known.clone();
     if known.ended.is_none() && target.has_ended {
         known.ended = Some("exit".into());
@@ -340,11 +385,14 @@ fn write_trace(
     })
     .with_context(|| format!("cannot write {}", target.path.display()))?;
     bar.finish_and_clear();
-    if assembled.events >= target.fewest {
+    let is_kept = assembled.events >= target.fewest;
+    if is_kept {
         out.finish()?;
-        return Ok(Some(assembled));
     }
-    Ok(None)
+    Ok(Made {
+        trace: assembled,
+        is_kept,
+    })
 }
 
 fn summary(
@@ -374,12 +422,7 @@ fn summary(
                 units::counted(trace.sites as u64, "site"),
                 units::bytes(size as f64)
             ));
-            if trace.dropped > 0 {
-                line.push(format!(
-                    "{} events were dropped",
-                    units::count(trace.dropped)
-                ));
-            }
+            line.extend(Losses::from(trace).in_words());
             if let Some(stop) = trace.stop {
                 line.push(format!(
                     "recording stopped early: {}",
@@ -388,11 +431,15 @@ fn summary(
             }
         }
         None if arguments.jvm => line.push("the command started no JVM that was recorded".into()),
-        None => line.push("the command allocated nothing that could be seen".into()),
+        None => line.push(
+            "the command's process left no recording: it could not make its file, or the recorder could not be loaded into it"
+                .into(),
+        ),
     }
     if !others.kept.is_empty() {
         line.push(others.in_words());
     }
+    line.extend(others.lost_in_words());
     if others.left_out > 0 {
         let few = units::counted(others.left_out, "small one");
         line.push(format!("{few} left out (--every-process)"));
@@ -457,7 +504,8 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
         let fewest = u64::from(name != target);
         let known = Known::default();
         let go_on = || Ok(());
-        if make_trace(&spools[&key], &name, &known, fewest, &mut symbols, &go_on)?.is_some() {
+        let trace = make_trace(&spools[&key], &name, &known, fewest, &mut symbols, &go_on)?;
+        if trace.is_some_and(|trace| trace.is_kept) {
             made.push(name);
         }
     }

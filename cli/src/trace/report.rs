@@ -11,6 +11,7 @@ use plotters::prelude::*;
 
 use super::analysis::{self, Analysis, Moment, PageFigures};
 use super::input;
+use super::losses::Losses;
 use super::output::Output;
 use super::pages::PAGE;
 use super::stat::{self, Group};
@@ -106,6 +107,10 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
         "model",
         format!("an allocator with size classes would hold {held} of pages for the same blocks"),
     ));
+    let losses = Losses::of(trace.properties()).in_words();
+    if !losses.is_empty() {
+        head.push(("lost", losses.join("; ")));
+    }
     let report = Report {
         head,
         rows,

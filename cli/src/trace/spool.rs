@@ -14,7 +14,7 @@ use crate::commandline::Stacks;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PWSPOOL1");
 const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"PWCHUNK1");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const STEP: u64 = 64 << 10;
 const LARGEST_CHUNK: u64 = 1 << 20;
 const CHUNK_HEADER: u64 = 64;
@@ -28,12 +28,16 @@ const MAX_PLACES: usize = 1 << 20;
 const MAX_MODULES: usize = 1 << 16;
 const MAX_FRAMES: usize = 64;
 
-/// What the recorder was short of, so that it ended before the program did.
+/// Why the recorder ended before the program did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     Room,
-    File,
+    /// Of what the system said.
+    File(i32),
     Memory,
+    StrictMode,
+    /// Denied is the system call of this number.
+    Filter(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +57,14 @@ pub struct Header {
     pub has_ended: bool,
     pub program: String,
     pub command: String,
+    /// The first word of the command.
+    pub name: String,
+    /// Sites whose modules the recorder could not keep.
+    pub lost_modules: u64,
+    /// Children that could not begin a recording of their own.
+    pub lost_children: u64,
+    /// Modules are told apart by loads, not by the time.
+    has_loads: bool,
 }
 
 impl Header {
@@ -60,15 +72,18 @@ impl Header {
     fn parse(page: &[u8]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| page[at + i]));
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        if u64_at(0) != MAGIC || u32_at(8) != VERSION {
+        if u64_at(0) != MAGIC || !(1..=VERSION).contains(&u32_at(8)) {
             return None;
         }
+        let command = &page[104 + 1024..104 + 1024 + 2048];
         Some(Self {
             stop: match u32_at(12) {
                 0 => None,
                 1 => Some(Stop::Room),
                 3 => Some(Stop::Memory),
-                _ => Some(Stop::File),
+                4 => Some(Stop::StrictMode),
+                5 => Some(Stop::Filter(u32_at(36))),
+                _ => Some(Stop::File(u32_at(36) as i32)),
             },
             process: u32_at(16),
             sample_bytes: u64_at(24),
@@ -86,7 +101,11 @@ impl Header {
             dropped_frees: u64_at(88),
             has_ended: u64_at(96) != 0,
             program: text_of(&page[104..104 + 1024]),
-            command: words_of(&page[104 + 1024..104 + 1024 + 2048]),
+            command: words_of(command),
+            name: text_of(command),
+            lost_modules: u64_at(3176),
+            lost_children: u64_at(3184),
+            has_loads: u32_at(8) > 1,
         })
     }
 }
@@ -114,16 +133,24 @@ pub struct Module {
     pub end: u64,
     /// What was added to its file's addresses.
     pub bias: u64,
-    pub stamp: u64,
+    /// Its number, or in spools of version 1 the time when it was seen.
+    pub load: u64,
     pub build_id: String,
     pub path: String,
+}
+
+/// A return address, and the load of the module that it was in, 0 where none is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Return {
+    pub address: u64,
+    pub load: u32,
 }
 
 /// Where allocations come from: a return address with a stack depth, or a whole stack, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    Caller { address: u64, depth: u16 },
-    Stack(Box<[u64]>),
+    Caller { at: Return, depth: u16 },
+    Stack(Box<[Return]>),
 }
 
 /// Number of a place; 0 is one that is not known.
@@ -191,6 +218,7 @@ pub struct Tables {
     pub modules: Vec<Module>,
     places: Vec<(Place, u64)>,
     numbers: FxHashMap<Place, PlaceId>,
+    has_loads: bool,
 }
 
 impl Tables {
@@ -212,15 +240,18 @@ impl Tables {
         number
     }
 
-    /// The module in which an address lay at that time.
-    pub fn module_of(&self, address: u64, stamp: u64) -> Option<&Module> {
-        let contains = |module: &&Module| (module.start..module.end).contains(&address);
-        let loaded = self.modules.iter().filter(contains);
+    /// The module in which an address lay. `seen`: when, for spools that do not know loads.
+    pub fn module_of(&self, at: Return, seen: u64) -> Option<&Module> {
+        let contains = |module: &&Module| (module.start..module.end).contains(&at.address);
+        let mut loaded = self.modules.iter().filter(contains);
+        if self.has_loads {
+            return loaded.find(|module| module.load == u64::from(at.load));
+        }
         loaded
             .clone()
-            .filter(|module| module.stamp <= stamp)
-            .max_by_key(|module| module.stamp)
-            .or_else(|| loaded.clone().min_by_key(|module| module.stamp))
+            .filter(|module| module.load <= seen)
+            .max_by_key(|module| module.load)
+            .or_else(|| loaded.min_by_key(|module| module.load))
     }
 }
 
@@ -246,6 +277,7 @@ impl Spool {
             current: None,
             tables: Tables::default(),
         };
+        spool.tables.has_loads = spool.header.has_loads;
         for lane in 0..spool.lanes.len() {
             spool.fetch_record(lane)?;
             spool.wait(lane);
@@ -459,25 +491,30 @@ impl Lane {
             (1, &[stamp]) => self.stamp = stamp,
             (2, &[key]) => {
                 let place = Place::Caller {
-                    address: key & ADDRESS,
+                    at: Return {
+                        address: key & ADDRESS,
+                        load: (operand / SLOTS) as u32,
+                    },
                     depth: (key >> 48) as u16,
                 };
                 self.slots[operand % SLOTS] = tables.number(place, self.stamp);
             }
             (3, stack) if stack.len() <= MAX_FRAMES => {
-                let place = Place::Stack(stack.into());
+                let returns = stack.iter().map(|&word| Return {
+                    address: word & ADDRESS,
+                    load: (word >> 48) as u32,
+                });
+                let place = Place::Stack(returns.collect());
                 self.slots[operand % SLOTS] = tables.number(place, self.stamp);
             }
-            (4, &[start, end, bias, stamp, ref text @ ..])
-                if tables.modules.len() < MAX_MODULES =>
-            {
+            (4, &[start, end, bias, load, ref text @ ..]) if tables.modules.len() < MAX_MODULES => {
                 let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
                 let (id, path) = bytes.split_at(operand.min(bytes.len()));
                 tables.modules.push(Module {
                     start,
                     end,
                     bias,
-                    stamp,
+                    load,
                     build_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
                     path: text_of(path),
                 });
@@ -542,8 +579,8 @@ mod tests {
             100,
             &[
                 other(5, 0, &[11]),
-                other(4, 2, &[0x1000, 0x2000, 0x400, 100, path]),
-                other(2, 3, &[place]),
+                other(4, 2, &[0x1000, 0x2000, 0x400, 1, path]),
+                other(2, 3 | 1 << 10, &[place]),
                 allocate(5, ADDRESS_A, 24, 3),
             ],
         ));
@@ -600,23 +637,22 @@ mod tests {
                 (112, 11, allocate(5 << 30))
             ]
         );
+        let at = Return {
+            address: 0x1000,
+            load: 1,
+        };
         let (place, stamp) = spool.tables.place(1).expect("known");
-        assert_eq!(
-            (place, *stamp),
-            (
-                &Place::Caller {
-                    address: 0x1000,
-                    depth: 7
-                },
-                100
-            )
-        );
-        let module = spool.tables.module_of(0x1000, 100).expect("known");
+        assert_eq!((place, *stamp), (&Place::Caller { at, depth: 7 }, 100));
+        let module = spool.tables.module_of(at, 0).expect("known");
         assert_eq!(
             (module.path.as_str(), module.build_id.as_str()),
             ("/x", "abcd")
         );
-        assert_eq!(spool.tables.module_of(0x2000, 100), None);
+        let beyond = Return {
+            address: 0x2000,
+            load: 1,
+        };
+        assert_eq!(spool.tables.module_of(beyond, 0), None);
         assert_eq!(spool.tables.place(0), None);
     }
 
@@ -625,8 +661,57 @@ mod tests {
         assert!(open(b"").is_none());
         assert!(open(&[0; 70_000]).is_none());
         let mut later = header();
-        later[8] = 2;
+        later[8] = VERSION as u8 + 1;
         assert!(open(&later).is_none());
+    }
+
+    /// The second module is where the first one was; a recording may have been kept by an older pagewise.
+    #[test]
+    fn a_modules_place_may_become_anothers() {
+        let path = |name: &[u8; 8]| u64::from_le_bytes(*name);
+        for version in [1, VERSION] {
+            let load = |number: u64, stamp: u64| if version == 1 { stamp } else { number };
+            let site = |number: u64| if version == 1 { 3 } else { 3 | number << 10 };
+            let mut bytes = header();
+            bytes[8] = version as u8;
+            bytes.extend(chunk(
+                0,
+                0,
+                100,
+                &[
+                    other(
+                        4,
+                        0,
+                        &[0x1000, 0x2000, 0, load(1, 100), path(b"/a\0\0\0\0\0\0")],
+                    ),
+                    other(2, site(1), &[0x1100 | 1 << 48]),
+                    allocate(5, ADDRESS_A, 24, 3),
+                    other(
+                        4,
+                        0,
+                        &[0x1000, 0x2000, 0, load(2, 105), path(b"/b\0\0\0\0\0\0")],
+                    ),
+                    other(2, site(2), &[0x1100 | 2 << 48]),
+                    allocate(5, ADDRESS_A + 16, 24, 3),
+                ],
+            ));
+            let mut spool = open(&bytes).expect("a spool");
+            let found: Vec<String> = all(&mut spool)
+                .iter()
+                .map(|record| {
+                    let Action::Allocate { place, .. } = record.action else {
+                        panic!("{record:?}");
+                    };
+                    let (place, seen) = spool.tables.place(place).expect("known");
+                    let Place::Caller { at, .. } = place else {
+                        panic!("{place:?}");
+                    };
+                    let module = spool.tables.module_of(*at, *seen).expect("known");
+                    module.path.clone()
+                })
+                .collect();
+            assert_eq!(found, ["/a", "/b"], "version {version}");
+        }
     }
 
     #[test]

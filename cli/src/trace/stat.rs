@@ -93,11 +93,15 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             "dropped",
             dropped("dropped-allocations").saturating_add(dropped("dropped-frees")),
         ),
+        ("children", dropped("lost-children")),
+        ("unnamed", dropped("lost-modules")),
         ("foreign", dropped("foreign-frees")),
         ("twice", found.double_frees),
     ] {
         let what = match name {
             "dropped" => "events that the recorder could not keep",
+            "children" => "forked processes that could not be recorded",
+            "unnamed" => "times a place could not be named, as too many libraries had been loaded",
             "foreign" => "frees of blocks that are not in the trace",
             _ => "frees of what had been freed before",
         };

@@ -125,7 +125,7 @@ static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
 #define FAMILY(name)    name
 #define FAMILY_API      PW_API
 #define FAMILY_SYMBOL   ".globl"
-#define FIND_CALL(name) find_next(name)
+#define FIND_CALL(name) pw_find_next(name)
 #define NEXT(name)      (LIKELY(next.name) ? next.name : name##_slowly)
 
 #include "front/family.h"

@@ -10,21 +10,10 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-static void *find_next(const char *name) {
-    static __thread bool looking __attribute__((tls_model("initial-exec")));
-    if (looking) {
-        return NULL;
-    }
-    looking = true;
-    void *found = dlsym(RTLD_NEXT, name);
-    looking = false;
-    return found;
-}
-
 #define FAMILY(name)    name
 #define FAMILY_API      PW_API
 #define FAMILY_SYMBOL   ".globl"
-#define FIND_CALL(name) find_next(name)
+#define FIND_CALL(name) pw_find_next(name)
 
 #include "front/family_mappings.h"
 

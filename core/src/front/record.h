@@ -17,6 +17,9 @@ void pw_record_free(void *block);
 uintptr_t pw_record_pause(const void *frame);
 void pw_record_resume(uintptr_t before);
 
+// The C library's dlclose.
+int pw_record_close(void *library);
+
 // Does this function belong to the allocator behind us, or to the module of that name?
 bool pw_record_is_behind(const void *function);
 bool pw_record_is_in(const void *function, const char *module);

@@ -3,10 +3,12 @@
 #include "front/record_clock.h"
 
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define LIKELY(condition)   __builtin_expect(!!(condition), 1)
@@ -20,6 +22,9 @@
 #define ALIGNMENT_AT       58
 #define ALLOCATION_BITS    30 // of a stamp's difference
 #define FREE_BITS          14
+#define NAMELESS           (UINT64_C(1) << 31)
+#define LARGEST_RESERVE    (64 << 20)
+#define CLOCK_MARGIN       (1 << 22)  // ticks: stamps that are being taken are smaller
 #define IN_THE_MAKING      UINT32_MAX // pw_log.epoch while a process begins to record
 
 struct pw_log pw_log;
@@ -27,6 +32,21 @@ static OWN_THREAD struct pw_lane *own_lane;
 static OWN_THREAD bool has_ended; // what comes after has no lane for longer than a record
 static pthread_key_t thread_end;
 static bool has_thread_end;
+
+// --- stamps -------------------------------------------------------------------
+
+// No clock may be read any more: what happens is counted.
+__attribute__((noinline)) static uint64_t count_on(void) {
+    return __atomic_add_fetch(&pw_log.counted, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline uint64_t stamp_now(void) {
+    return UNLIKELY(pw_log.has_no_clock) ? count_on() : pw_clock();
+}
+
+static inline uint64_t stamp_after_loads(void) {
+    return UNLIKELY(pw_log.has_no_clock) ? count_on() : pw_clock_after_loads();
+}
 
 // --- options ------------------------------------------------------------------
 
@@ -92,6 +112,15 @@ static bool create_file(void) {
     return false;
 }
 
+// Started by the loader's name, the program is what the loader has loaded first.
+static void find_program(char *path, size_t size) {
+    const struct link_map *first = _r_debug.r_map;
+    bool is_loaded_by_name = getauxval(AT_BASE) == 0;
+    if (!is_loaded_by_name || !first || !pw_os_mapped_file(first->l_ld, path, size)) {
+        pw_os_read_link("/proc/self/exe", path, size);
+    }
+}
+
 static void fill_header(void) {
     struct pw_spool_header *header = pw_log.header;
     header->version = PW_SPOOL_VERSION;
@@ -99,10 +128,13 @@ static void fill_header(void) {
     header->parent = (uint32_t)pw_os_parent_pid();
     header->sample_bytes = pw_log.sample_bytes;
     header->stacks = pw_log.stacks;
-    header->start_stamp = pw_clock();
-    header->start_ns = pw_os_monotonic_ns();
-    header->start_real_ns = pw_os_real_ns();
-    pw_os_read_link("/proc/self/exe", header->program, sizeof header->program);
+    header->start_stamp = stamp_now();
+    if (!pw_log.has_no_clock) {
+        header->start_ns = pw_os_monotonic_ns();
+        header->start_real_ns = pw_os_real_ns();
+    }
+    find_program(header->program, sizeof header->program);
+    pw_os_read_link("/proc/self/cwd", pw_log.working_folder, sizeof pw_log.working_folder);
     pw_os_read_file("/proc/self/cmdline", header->command, sizeof header->command - 1);
     header->magic = PW_SPOOL_MAGIC;
 }
@@ -113,7 +145,14 @@ static bool begin_process(void) {
     pw_log.header = NULL;
     pw_log.lanes = 0;
     pw_log.lock = 0;
-    pw_log.module_count = 0;
+    if (pw_log.loads) {
+        memset(pw_log.modules, 0, sizeof pw_log.modules);
+        pw_log.loads = 0;
+    }
+    pw_log.reserve = NULL;
+    if (pw_log.is_closed || pw_log.is_frozen) {
+        return false;
+    }
     pw_os_close(&pw_log.file); // the parent's
     if (!create_file()) {
         return false;
@@ -123,6 +162,7 @@ static bool begin_process(void) {
     if (!pw_log.header) {
         return false;
     }
+    pw_os_inherit(pw_log.header, PW_PAGE);
     fill_header();
     return true;
 }
@@ -158,6 +198,9 @@ void pw_log_start_unwinder(void) {
 
 static void note_time(void) {
     struct pw_spool_header *header = pw_log.header;
+    if (pw_log.is_frozen || pw_log.has_no_clock) {
+        return; // it may take a system call
+    }
     header->end_stamp = pw_clock();
     header->end_ns = pw_os_monotonic_ns();
 }
@@ -169,6 +212,20 @@ void pw_log_end(void) {
     }
 }
 
+// Where a child cannot record, its parent's header says so: it is the only thing of the parent's
+// recording that a child has.
+static void begin_child(void) {
+    struct pw_spool_header *parents = pw_log.header;
+    pw_log.header = NULL;
+    pw_log.is_on = pw_log.has_children && begin_process();
+    if (pw_log.has_children && !pw_log.is_on && parents) {
+        __atomic_fetch_add(&parents->lost_children, 1, __ATOMIC_RELAXED);
+    }
+    if (parents && !pw_log.is_frozen) {
+        pw_os_unmap(parents, PW_PAGE);
+    }
+}
+
 // The first event in a child of a fork. With several threads, one of them does it.
 static bool enter_process(void) {
     uint32_t none = 0;
@@ -177,10 +234,7 @@ static bool enter_process(void) {
         // The lanes in the list were those of the parent's other threads: their chunks are not
         // mapped here.
         pw_log.spare = NULL;
-        pw_log.header = NULL;
-        if (!pw_log.has_children || !begin_process()) {
-            pw_log.is_on = false;
-        }
+        begin_child();
         pw_log.last_epoch++;
         __atomic_store_n(pw_log.epoch, pw_log.last_epoch, __ATOMIC_RELEASE);
     }
@@ -190,26 +244,33 @@ static bool enter_process(void) {
 
 // --- a thread -----------------------------------------------------------------
 
-static void lock_lanes(void) {
+// A signal's handler that allocates must not find its own thread holding the lock; where signals
+// cannot be held back, it goes without. False: not locked.
+static bool lock_lanes(struct pw_os_signals *signals, bool hold) {
+    if (UNLIKELY(!hold)) {
+        return __atomic_exchange_n(&pw_log.lock, 1, __ATOMIC_ACQUIRE) == 0;
+    }
+    pw_os_signals_block(signals);
     while (__atomic_exchange_n(&pw_log.lock, 1, __ATOMIC_ACQUIRE) != 0) {}
+    return true;
 }
 
-static void unlock_lanes(void) {
+static void unlock_lanes(const struct pw_os_signals *signals, bool were_held) {
     __atomic_store_n(&pw_log.lock, 0, __ATOMIC_RELEASE);
+    if (were_held) {
+        pw_os_signals_restore(signals);
+    }
 }
 
-// A signal's handler that allocates must not find its own thread holding the lock.
 static void put_spare(struct pw_lane *lane) {
     struct pw_os_signals signals;
-    if (*pw_log.epoch != lane->epoch) {
+    bool hold = !pw_log.is_frozen;
+    if (*pw_log.epoch != lane->epoch || !lock_lanes(&signals, hold)) {
         return;
     }
-    pw_os_signals_block(&signals);
-    lock_lanes();
     lane->spare = pw_log.spare;
     pw_log.spare = lane;
-    unlock_lanes();
-    pw_os_signals_restore(&signals);
+    unlock_lanes(&signals, hold);
 }
 
 // Other destructors may run after this one, and the C library frees what was the thread's.
@@ -221,15 +282,25 @@ static void end_thread(void *lane) {
 
 static struct pw_lane *take_spare(void) {
     struct pw_os_signals signals;
-    pw_os_signals_block(&signals);
-    lock_lanes();
+    bool hold = !pw_log.is_frozen;
+    if (!lock_lanes(&signals, hold)) {
+        return NULL;
+    }
     struct pw_lane *lane = pw_log.spare;
     if (lane) {
         pw_log.spare = lane->spare;
     }
-    unlock_lanes();
-    pw_os_signals_restore(&signals);
+    unlock_lanes(&signals, hold);
     return lane;
+}
+
+static struct pw_lane *new_lane(void) {
+    struct pw_log_reserve *reserve = pw_log.reserve;
+    if (LIKELY(!pw_log.is_frozen)) {
+        return pw_os_map_table((sizeof(struct pw_lane) + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    }
+    uint32_t number = __atomic_fetch_add(&reserve->lanes_used, 1, __ATOMIC_RELAXED);
+    return number < PW_LOG_LANES_FROZEN ? &reserve->lanes[number] : NULL;
 }
 
 static void begin_lane(struct pw_lane *lane) {
@@ -239,6 +310,7 @@ static void begin_lane(struct pw_lane *lane) {
     lane->stamp = pw_log.header->start_stamp;
     lane->number = __atomic_fetch_add(&pw_log.lanes, 1, __ATOMIC_RELAXED);
     lane->epoch = *pw_log.epoch;
+    lane->generation = pw_log.generation;
     memset(lane->slots, 0, sizeof lane->slots);
 }
 
@@ -254,13 +326,22 @@ static struct pw_lane *find_lane(void) {
     if (lane) {
         return lane;
     }
-    lane = pw_os_map_table((sizeof *lane + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    lane = new_lane();
     if (lane) {
         begin_lane(lane);
+    } else if (pw_log.is_frozen) {
+        stop(pw_log.frozen_for, pw_log.frozen_error);
     } else {
         stop(PW_STOP_NO_MEMORY, ENOMEM);
     }
     return lane;
+}
+
+static uint64_t thread_number(void) {
+    if (pw_log.is_frozen || pw_log.is_closed) {
+        return NAMELESS + __atomic_fetch_add(&pw_log.nameless, 1, __ATOMIC_RELAXED);
+    }
+    return (uint64_t)pw_os_thread_id();
 }
 
 static struct pw_lane *begin_thread(void) {
@@ -279,7 +360,7 @@ static struct pw_lane *begin_thread(void) {
             pthread_setspecific(thread_end, lane);
         }
     }
-    uint64_t thread = (uint64_t)pw_os_thread_id();
+    uint64_t thread = thread_number();
     if (pw_log_room(lane, 2)) {
         pw_log_other(lane, PW_KIND_THREAD, 0, &thread, 1);
     }
@@ -294,12 +375,17 @@ static struct pw_lane *enter(void) {
     return lane;
 }
 
+// It begins anew, also where its parent's recording has ended.
+static bool is_new_child(void) {
+    return pw_log.last_epoch != 0 && *pw_log.epoch == 0;
+}
+
 // NULL: this thread does not record.
 static inline struct pw_lane *lane_here(void) {
     struct pw_lane *lane = own_lane;
     if (UNLIKELY(!pw_log.is_on)) {
         pw_log_start();
-        return pw_log.is_on ? enter() : NULL;
+        return pw_log.is_on || is_new_child() ? enter() : NULL;
     }
     if (UNLIKELY(!lane || lane->epoch != *pw_log.epoch)) {
         return enter();
@@ -322,28 +408,31 @@ static size_t next_chunk_size(const struct pw_lane *lane) {
     return size < LARGEST_CHUNK ? size : LARGEST_CHUNK;
 }
 
-static bool new_chunk(struct pw_lane *lane) {
-    struct pw_os_signals signals;
+static void begin_chunk(struct pw_lane *lane, struct pw_spool_chunk *chunk, size_t size) {
+    chunk->lane = lane->number;
+    chunk->sequence = lane->chunks++;
+    chunk->stamp = lane->stamp;
+    chunk->size = size;
+    __atomic_store_n(&chunk->magic, PW_CHUNK_MAGIC, __ATOMIC_RELEASE);
+    lane->chunk = chunk;
+    lane->next = (uint64_t *)(chunk + 1);
+    lane->end = (uint64_t *)((char *)chunk + size);
+}
+
+// NULL: recording has ended.
+static struct pw_spool_chunk *map_chunk(struct pw_lane *lane, size_t size) {
     int error = 0;
-    size_t size = next_chunk_size(lane);
-    if (!pw_log.is_on) {
-        return false;
-    }
+    struct pw_os_signals signals;
     pw_os_signals_block(&signals);
     uint64_t offset = __atomic_fetch_add(&pw_log.size, size, __ATOMIC_RELAXED);
-    struct pw_spool_chunk *chunk = pw_os_map_spool(&pw_log.file, pw_log.path, offset, size, &error);
+    // Without its name nothing can be opened.
+    const char *path = pw_log.is_closed ? NULL : pw_log.path;
+    struct pw_spool_chunk *chunk = pw_os_map_spool(&pw_log.file, path, offset, size, &error);
+    if (chunk && lane->chunk) {
+        pw_os_unmap(lane->chunk, lane->chunk->size);
+    }
     if (chunk) {
-        if (lane->chunk) {
-            pw_os_unmap(lane->chunk, lane->chunk->size);
-        }
-        chunk->lane = lane->number;
-        chunk->sequence = lane->chunks++;
-        chunk->stamp = lane->stamp;
-        chunk->size = size;
-        __atomic_store_n(&chunk->magic, PW_CHUNK_MAGIC, __ATOMIC_RELEASE);
-        lane->chunk = chunk;
-        lane->next = (uint64_t *)(chunk + 1);
-        lane->end = (uint64_t *)((char *)chunk + size);
+        begin_chunk(lane, chunk, size);
         note_time();
     } else {
         stop(error == ENOSPC || error == EDQUOT || error == EFBIG ? PW_STOP_NO_ROOM
@@ -352,7 +441,38 @@ static bool new_chunk(struct pw_lane *lane) {
              error);
     }
     pw_os_signals_restore(&signals);
-    return chunk != NULL;
+    return chunk;
+}
+
+// From what was mapped ahead. NULL: nothing is left of it.
+static struct pw_spool_chunk *take_reserved(struct pw_lane *lane, size_t size) {
+    struct pw_log_reserve *reserve = pw_log.reserve;
+    if (LIKELY(!reserve) || reserve->used >= reserve->size) {
+        return NULL;
+    }
+    uint64_t at = __atomic_fetch_add(&reserve->used, size, __ATOMIC_RELAXED);
+    if (at + size > reserve->size) {
+        return NULL;
+    }
+    struct pw_spool_chunk *chunk = (struct pw_spool_chunk *)(reserve->start + at);
+    begin_chunk(lane, chunk, size);
+    return chunk;
+}
+
+static bool new_chunk(struct pw_lane *lane) {
+    size_t size = next_chunk_size(lane);
+    if (!pw_log.is_on) {
+        return false;
+    }
+    if (UNLIKELY(pw_log.is_frozen)) {
+        // The last of it in small pieces.
+        if (!take_reserved(lane, size) && !take_reserved(lane, PW_SPOOL_STEP)) {
+            stop(pw_log.frozen_for, pw_log.frozen_error);
+            return false;
+        }
+        return true;
+    }
+    return map_chunk(lane, size) != NULL;
 }
 
 bool pw_log_room(struct pw_lane *lane, size_t words) {
@@ -425,7 +545,7 @@ static inline bool is_taken(struct pw_lane *lane, const void *block, size_t size
 
 static inline void write_allocation(struct pw_lane *lane, const void *block, size_t size,
                                     unsigned alignment, const void *site, const void *frame) {
-    uint64_t stamp = pw_clock_after_loads();
+    uint64_t stamp = stamp_after_loads();
     uint32_t slot = pw_site_slot(lane, site, frame);
     if (UNLIKELY(!is_recordable(block) || !pw_log_room(lane, LONGEST_ALLOCATION + 1))) {
         count_dropped(false);
@@ -469,7 +589,7 @@ void pw_log_allocation(const void *block, size_t size, unsigned alignment, const
 }
 
 void pw_log_free(const void *block) {
-    uint64_t stamp = pw_clock();
+    uint64_t stamp = stamp_now();
     struct pw_lane *lane = lane_here();
     if (UNLIKELY(!lane)) {
         count_dropped(true);
@@ -484,7 +604,7 @@ void pw_log_free(const void *block) {
 struct pw_log_resize pw_log_resize_begins(const void *block) {
     return (struct pw_log_resize){
         .block = block,
-        .stamp = pw_clock(),
+        .stamp = stamp_now(),
         .is_recorded = block && (!pw_log.sampled || pw_sample_remove(block)),
     };
 }
@@ -515,4 +635,71 @@ void pw_log_resized(const struct pw_log_resize *resize, const void *moved, size_
         write_allocation(lane, moved, size, 0, site, frame);
     }
     leave(lane);
+}
+
+// --- restricted programs --------------------------------------------------------
+
+// As much as there is room for, at once: later there is no way to get more.
+static struct pw_log_reserve *make_reserve(void) {
+    size_t table = (sizeof(struct pw_log_reserve) + PW_PAGE - 1) & ~(PW_PAGE - 1);
+    struct pw_log_reserve *reserve = pw_os_map_table(table);
+    const char *path = pw_log.is_closed ? NULL : pw_log.path;
+    for (size_t size = LARGEST_RESERVE; reserve && size >= PW_SPOOL_STEP; size /= 2) {
+        int error = 0;
+        uint64_t offset = __atomic_fetch_add(&pw_log.size, size, __ATOMIC_RELAXED);
+        reserve->start = pw_os_map_spool(&pw_log.file, path, offset, size, &error);
+        if (reserve->start) {
+            reserve->size = size;
+            break;
+        }
+    }
+    return reserve;
+}
+
+static bool has_reserve(void) {
+    const struct pw_log_reserve *old = pw_log.reserve;
+    if (!old || old->used > old->size / 2) {
+        pw_log.reserve = make_reserve();
+    }
+    if (!pw_log.reserve) {
+        stop(PW_STOP_NO_MEMORY, ENOMEM);
+    }
+    return pw_log.reserve != NULL;
+}
+
+struct pw_log_frozen pw_log_freeze(enum pw_spool_stop reason, bool has_clock) {
+    struct pw_log_frozen before = {0};
+    // A child of vfork has our memory, and restricts itself alone.
+    if (!lane_here() || (!pw_log.is_frozen && (uint32_t)pw_os_pid() != pw_log.header->pid)) {
+        return before;
+    }
+    before.was_frozen = pw_log.is_frozen;
+    before.had_no_clock = pw_log.has_no_clock;
+    if (!before.was_frozen && !has_reserve()) {
+        return before; // recording has been stopped
+    }
+    before.is_here = true;
+    if (!before.was_frozen) {
+        note_time();
+        pw_log.frozen_for = reason;
+        __atomic_store_n(&pw_log.is_frozen, true, __ATOMIC_RELEASE);
+    }
+    if (!has_clock && !before.had_no_clock) {
+        pw_log.counted = pw_clock() + CLOCK_MARGIN;
+        __atomic_store_n(&pw_log.has_no_clock, true, __ATOMIC_SEQ_CST);
+    }
+    return before;
+}
+
+void pw_log_unfreeze(const struct pw_log_frozen *before) {
+    if (before->is_here) {
+        pw_log.has_no_clock = before->had_no_clock;
+        pw_log.is_frozen = before->was_frozen;
+    }
+}
+
+void pw_log_stay_frozen(const struct pw_log_frozen *before, int denied) {
+    if (before->is_here && !before->was_frozen) {
+        pw_log.frozen_error = denied;
+    }
 }

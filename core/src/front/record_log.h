@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PW_LOG_MAX_FRAMES  64
-#define PW_LOG_MAX_MODULES 1024
+#define PW_LOG_MAX_FRAMES   64
+#define PW_LOG_MODULES      4096 // places for modules, a power of two
+#define PW_LOG_LANES_FROZEN 32
 
 // A thread's lane. Lives on after the thread, for the next one.
 struct pw_lane {
@@ -22,6 +23,7 @@ struct pw_lane {
     uint64_t stamp;       // of the last record
     uint32_t epoch;       // of the process that the lane belongs to, see pw_log.epoch
     uint32_t number, chunks;
+    uint32_t generation; // pw_log.generation when the slots were last filled
     struct pw_spool_chunk *chunk;
     int64_t until_sample; // bytes to the next sample
     uint64_t random;
@@ -30,6 +32,23 @@ struct pw_lane {
     struct pw_unwound *unwound;      // record_unwind.c; NULL before the first
     struct pw_lane *spare;           // next in the list of lanes without a thread
     uint64_t slots[PW_SPOOL_SLOTS];  // which site or stack a slot stands for
+};
+
+// A module that has been written down. Read and written by all threads at once, hence in words that
+// mean something each: `key` comes last and says that the others are there.
+struct pw_log_module {
+    uint64_t key;   // of its place, name and build id; 0: nothing
+    uint64_t range; // first page's number << 28 | pages; 0: another one has been loaded there since
+    uint32_t load;
+};
+
+// Room in the spool that is mapped before it is needed: a program that enters a sandbox may end by
+// any system call of ours.
+struct pw_log_reserve {
+    char *start;
+    uint64_t size, used;
+    uint32_t lanes_used;
+    struct pw_lane lanes[PW_LOG_LANES_FROZEN];
 };
 
 // All state of the recorder but what is in a thread's own storage.
@@ -45,6 +64,7 @@ struct pw_log {
     uint64_t sample_bytes;
     uint64_t seeds; // given out so far
     char folder[1024];
+    char working_folder[1024]; // when the process began to record
     char path[1100];
     struct pw_os_file file;
     struct pw_spool_header *header;
@@ -52,12 +72,20 @@ struct pw_log {
     uint32_t lanes; // given out
     uint32_t lock;  // of `spare`
     struct pw_lane *spare;
-    struct {
-        const void *map;
-        uint64_t name;
-    } modules[PW_LOG_MAX_MODULES]; // those that have been written down
-    uint32_t module_count;
     uint64_t *sampled; // addresses of the blocks in the sample, see record_sample.c
+    // Grows when an address may mean another module than before: lanes then forget their slots.
+    uint32_t generation;
+    uint32_t loads; // given out
+    struct pw_log_module modules[PW_LOG_MODULES];
+    // Where the program has restricted its system calls, see record_seccomp.c.
+    bool is_frozen;    // none may be made any more
+    bool is_closed;    // none that opens a file or asks who we are
+    bool has_no_clock; // reading it would end the thread: stamps are counted
+    enum pw_spool_stop frozen_for;
+    int frozen_error;
+    uint64_t counted;  // the last stamp
+    uint32_t nameless; // threads whose number could not be asked for
+    struct pw_log_reserve *reserve;
 };
 
 extern struct pw_log pw_log;
@@ -93,6 +121,17 @@ void pw_log_resize_failed(const struct pw_log_resize *resize);
 void pw_log_resized(const struct pw_log_resize *resize, const void *moved, size_t size,
                     const void *site, const void *frame);
 
+// Before the program restricts its system calls: makes room ahead and freezes the recorder, which
+// makes none from then on. `has_clock`: the clock can be read afterwards.
+struct pw_log_frozen {
+    bool is_here; // false: this process does not record
+    bool was_frozen, had_no_clock;
+};
+struct pw_log_frozen pw_log_freeze(enum pw_spool_stop reason, bool has_clock);
+// Afterwards: it was refused, or forbids nothing that we need. Else `denied` is such a call.
+void pw_log_unfreeze(const struct pw_log_frozen *before);
+void pw_log_stay_frozen(const struct pw_log_frozen *before, int denied);
+
 // --- between the recorder's files ------------------------------------------------
 
 // Makes sure that the lane has room for `words` words. False: recording has ended.
@@ -102,6 +141,7 @@ void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operan
 
 // The slot of an allocation's site; writes it down where it is new (record_site.c).
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
+void pw_site_forget_modules(void); // an address may mean another module from now on
 void pw_site_find_stack(struct pw_lane *lane);
 
 // Stacks by unwind tables (record_unwind.c). The first says whether there is somebody who reads
@@ -109,6 +149,9 @@ void pw_site_find_stack(struct pw_lane *lane);
 // where it cannot tell, on another stack than the thread's for instance.
 bool pw_unwind_start(void);
 size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack);
+
+// The stacks found so far do not count any more.
+void pw_unwind_forget(struct pw_lane *lane);
 
 // Sampling (record_sample.c).
 bool pw_sample_start(void);

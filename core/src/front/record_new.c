@@ -65,7 +65,7 @@ static void *find_for(const void *site, const char *name) {
     void *caller = open_module(site, 0);
     void *found = caller ? dlsym(caller, name) : NULL;
     if (caller) {
-        dlclose(caller);
+        pw_record_close(caller);
     }
     return found && !is_in_one_module(found, &behind) ? found : NULL;
 }

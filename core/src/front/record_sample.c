@@ -47,7 +47,8 @@ static void next_point(struct pw_lane *lane) {
 // be sampled at the same places.
 static uint64_t new_seed(void) {
     uint64_t thread = __atomic_add_fetch(&pw_log.seeds, 1, __ATOMIC_RELAXED);
-    uint64_t process = (uint64_t)pw_os_pid() << 32; // a fork's children are threads of their own
+    uint64_t process = (uint64_t)pw_log.header->pid
+                       << 32; // a fork's children are threads of their own
     uint64_t x = pw_os_random() + process + thread * UINT64_C(0x9e3779b97f4a7c15); // splitmix64
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);

@@ -17,6 +17,7 @@
 #define FARTHEST   ((uintptr_t)64 << 20) // from the base; farther is another stack
 #define FINE_STEPS 256                   // of 16 bytes
 #define COARSE     3                     // 2^3 steps a doubling
+#define ADDRESS    ((UINT64_C(1) << 48) - 1)
 
 extern void *__libc_stack_end;
 
@@ -35,12 +36,13 @@ static uint32_t depth_of(const struct pw_lane *lane, const void *frame) {
 }
 
 void pw_site_find_stack(struct pw_lane *lane) {
-    bool is_main = pw_os_thread_id() == pw_os_pid();
+    bool may_ask = !pw_log.is_frozen && !pw_log.is_closed;
+    bool is_main = may_ask && pw_os_thread_id() == pw_os_pid();
     // A thread's control block lies at the start of its stack.
     lane->stack_base =
         is_main ? (uintptr_t)__libc_stack_end : (uintptr_t)__builtin_thread_pointer();
     lane->stack_low = lane->stack_high = 0;
-    if (pw_log.stacks == PW_STACKS_NONE) {
+    if (pw_log.stacks == PW_STACKS_NONE || !may_ask) {
         return;
     }
     uintptr_t low, high, here = (uintptr_t)__builtin_frame_address(0);
@@ -87,35 +89,86 @@ static size_t build_id_of(const char *start, const char *end, uintptr_t bias, co
     return 0;
 }
 
-static uint64_t hash_text(const char *text) {
-    uint64_t hash = 14695981039346656037U;
-    while (*text) {
-        hash = (hash ^ (unsigned char)*text++) * 1099511628211U;
+#define PAGES_BITS 28 // of a module's range
+#define PROBES     16
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(1099511628211);
     }
-    return hash | 1;
+    return hash;
 }
 
-// Another one may have been loaded where an unloaded one was: the name counts as well.
-static bool is_known(const struct link_map *map, uint64_t name) {
-    uint32_t count = __atomic_load_n(&pw_log.module_count, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < count && i < PW_LOG_MAX_MODULES; i++) {
-        if (pw_log.modules[i].map == map && pw_log.modules[i].name == name) {
-            return true;
+void pw_site_forget_modules(void) {
+    __atomic_fetch_add(&pw_log.generation, 1, __ATOMIC_ACQ_REL);
+}
+
+static uint64_t range_of(const char *start, const char *end) {
+    uint64_t pages = pw_pages_for((size_t)(end - start));
+    uint64_t most = (UINT64_C(1) << PAGES_BITS) - 1;
+    return (uintptr_t)start >> PW_PAGE_SHIFT << PAGES_BITS | (pages < most ? pages : most);
+}
+
+static bool overlap(uint64_t one, uint64_t other) {
+    uint64_t mask = (UINT64_C(1) << PAGES_BITS) - 1;
+    uint64_t first = one >> PAGES_BITS, second = other >> PAGES_BITS;
+    return first < second + (other & mask) && second < first + (one & mask);
+}
+
+// What was where `own` is now has been unloaded, by the C library itself if nobody has told us: an
+// address in it may be in a slot of any lane.
+static void displace_others(struct pw_log_module *own) {
+    bool displaced = false;
+    uint64_t range = __atomic_load_n(&own->range, __ATOMIC_RELAXED);
+    for (struct pw_log_module *other = pw_log.modules; other < pw_log.modules + PW_LOG_MODULES;
+         other++) {
+        uint64_t others = __atomic_load_n(&other->range, __ATOMIC_RELAXED);
+        if (other != own && others && overlap(range, others)) {
+            __atomic_store_n(&other->range, 0, __ATOMIC_RELAXED);
+            displaced = true;
         }
     }
-    return false;
-}
-
-static void remember(const struct link_map *map, uint64_t name) {
-    // Two threads may find the same one: it is written down twice, which does no harm.
-    uint32_t place = __atomic_fetch_add(&pw_log.module_count, 1, __ATOMIC_ACQ_REL);
-    if (place < PW_LOG_MAX_MODULES) {
-        pw_log.modules[place].map = map;
-        pw_log.modules[place].name = name;
-    } else {
-        __atomic_store_n(&pw_log.module_count, PW_LOG_MAX_MODULES, __ATOMIC_RELEASE);
+    if (displaced) {
+        pw_site_forget_modules();
     }
 }
+
+// The place of the module in the table: its own, a free one, or that of a module that was unloaded.
+// NULL: there is none.
+static struct pw_log_module *find_module(uint64_t key, bool *known) {
+    struct pw_log_module *unloaded = NULL;
+    for (uint64_t probe = 0; probe < PROBES; probe++) {
+        struct pw_log_module *module = &pw_log.modules[(key + probe) % PW_LOG_MODULES];
+        uint64_t found = __atomic_load_n(&module->key, __ATOMIC_ACQUIRE);
+        *known = found == key;
+        if (*known || !found) {
+            return module;
+        }
+        unloaded = __atomic_load_n(&module->range, __ATOMIC_RELAXED) ? unloaded : module;
+    }
+    return unloaded;
+}
+
+// Two threads may find the same one, or the same free place: then one of the two is written down
+// once more, which does no harm.
+static void remember(struct pw_log_module *module, uint64_t key, uint64_t range, uint32_t load) {
+    __atomic_store_n(&module->key, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&module->load, load, __ATOMIC_RELAXED);
+    __atomic_store_n(&module->range, range, __ATOMIC_RELEASE);
+    displace_others(module);
+    __atomic_store_n(&module->key, key, __ATOMIC_RELEASE);
+}
+
+#define MOST_ID   64 // bytes of a build id
+#define MOST_PATH 1024
+
+// A module as it is loaded now.
+struct pw_log_found {
+    const char *start, *end, *name, *id;
+    size_t id_length;
+    uintptr_t bias;
+    uint64_t key;
+};
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 // Takes no lock, unlike dladdr: the program may be inside the loader.
@@ -141,35 +194,89 @@ static const struct link_map *module_of(const void *address, const char **start,
 }
 #endif
 
-static void note_module(struct pw_lane *lane, const void *address) {
-    const char *start, *end, *id = NULL;
-    const struct link_map *map = module_of(address, &start, &end);
-    const char *path = map ? map->l_name : NULL;
-    // The executable has no name in the loader's list.
-    if (path && !*path) {
-        path = pw_log.header->program;
+// Where the file is. A name that was looked for from the working folder of its time says nothing
+// by itself: the kernel knows, where it may be asked, else the folder at the start has to do.
+static void find_path(const char *name, const void *start, char *path, size_t size) {
+    int cancel = pw_os_cancel_hold();
+    bool is_relative = name[0] != '/' && strchr(name, '/');
+    size_t length = 0;
+    if (is_relative && !pw_log.is_frozen && !pw_log.is_closed) {
+        length = pw_os_mapped_file(start, path, size);
     }
-    if (!path || is_known(map, hash_text(path))) {
-        return;
+    if (is_relative && length == 0) {
+        length = strnlen(pw_log.working_folder, size - 2);
+        memcpy(path, pw_log.working_folder, length);
+        path[length++] = '/';
+    } else if (length) {
+        name = "";
     }
-    uint64_t words[160] = {(uintptr_t)start, (uintptr_t)end, map->l_addr, lane->stamp};
+    size_t rest = strnlen(name, size - 1 - length);
+    memcpy(path + length, name, rest);
+    path[length + rest] = '\0';
+    pw_os_cancel_restore(cancel);
+}
+
+// False: there is no room for it.
+static bool write_module(struct pw_lane *lane, const struct pw_log_found *found, uint32_t load) {
+    uint64_t words[4 + (MOST_ID + MOST_PATH) / 8] = {(uintptr_t)found->start, (uintptr_t)found->end,
+                                                     found->bias, load};
     char *text = (char *)(words + 4);
-    size_t id_length = build_id_of(start, end, map->l_addr, &id);
-    size_t path_length = strlen(path);
-    if (id_length > 64) {
-        id_length = 0;
-    }
-    if (id_length) {
-        memcpy(text, id, id_length);
-    }
-    size_t room = sizeof words - 4 * sizeof *words - id_length - 1;
-    memcpy(text + id_length, path, path_length < room ? path_length : room);
-    size_t bytes = id_length + (path_length < room ? path_length : room) + 1;
+    memcpy(text, found->id, found->id_length);
+    find_path(found->name, found->start, text + found->id_length, MOST_PATH);
+    size_t bytes = found->id_length + strlen(text + found->id_length) + 1;
     size_t count = 4 + (bytes + 7) / 8;
-    if (pw_log_room(lane, count + 1)) {
-        pw_log_other(lane, PW_KIND_MODULE, (uint32_t)id_length, words, count);
-        remember(map, hash_text(path));
+    if (!pw_log_room(lane, count + 1)) {
+        return false;
     }
+    pw_log_other(lane, PW_KIND_MODULE, (uint32_t)found->id_length, words, count);
+    return true;
+}
+
+// 0: there have been too many, or there is no room.
+static uint32_t new_load(struct pw_lane *lane, const struct pw_log_found *found,
+                         struct pw_log_module *module) {
+    uint32_t load = __atomic_add_fetch(&pw_log.loads, 1, __ATOMIC_RELAXED);
+    if (load > PW_SPOOL_LOADS) {
+        __atomic_store_n(&pw_log.loads, PW_SPOOL_LOADS, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&pw_log.header->lost_modules, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    if (!write_module(lane, found, load)) {
+        return 0;
+    }
+    if (module) {
+        remember(module, found->key, range_of(found->start, found->end), load);
+    }
+    return load;
+}
+
+// The load of the module that `address` is in; writes it down where it is new. 0: none is known.
+static uint32_t note_module(struct pw_lane *lane, const void *address) {
+    struct pw_log_found found = {0};
+    const struct link_map *map = module_of(address, &found.start, &found.end);
+    if (!map || !map->l_name) {
+        return 0;
+    }
+    // The executable has no name in the loader's list.
+    found.name = *map->l_name ? map->l_name : pw_log.header->program;
+    found.bias = map->l_addr;
+    found.id_length = build_id_of(found.start, found.end, map->l_addr, &found.id);
+    found.id_length = found.id_length > MOST_ID ? 0 : found.id_length;
+    const void *place[] = {map, found.start, found.end};
+    found.key = mix(UINT64_C(14695981039346656037), place, sizeof place);
+    found.key = mix(found.key, found.name, strlen(found.name));
+    found.key = mix(found.key, found.id, found.id_length) | 1;
+    bool known;
+    struct pw_log_module *module = find_module(found.key, &known);
+    if (!module || !known) {
+        return new_load(lane, &found, module);
+    }
+    uint32_t load = __atomic_load_n(&module->load, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&module->range, __ATOMIC_RELAXED)) { // loaded once more
+        __atomic_store_n(&module->range, range_of(found.start, found.end), __ATOMIC_RELAXED);
+        displace_others(module);
+    }
+    return load;
 }
 
 // --- sites --------------------------------------------------------------------
@@ -179,9 +286,9 @@ static uint32_t slot_of(uint64_t key) {
 }
 
 static void note_site(struct pw_lane *lane, uint32_t slot, uint64_t key, const void *site) {
-    note_module(lane, site);
+    uint32_t load = note_module(lane, site);
     if (pw_log_room(lane, 2)) {
-        pw_log_other(lane, PW_KIND_SITE, slot, &key, 1);
+        pw_log_other(lane, PW_KIND_SITE, slot | load << PW_SPOOL_LOAD_AT, &key, 1);
         lane->slots[slot] = key;
     }
 }
@@ -212,6 +319,19 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     return count;
 }
 
+static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count) {
+    uint64_t words[PW_LOG_MAX_FRAMES];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t load = note_module(lane, (const void *)(uintptr_t)stack[i]);
+        words[i] = (stack[i] & ADDRESS) | load << 48;
+    }
+    if (!pw_log_room(lane, count + 1)) {
+        return false;
+    }
+    pw_log_other(lane, PW_KIND_STACK, slot, words, count);
+    return true;
+}
+
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
     uint64_t walked[PW_LOG_MAX_FRAMES];
     const uint64_t *stack = walked;
@@ -229,19 +349,23 @@ static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *f
         key ^= key >> 32;
     }
     uint32_t slot = slot_of(key);
-    if (lane->slots[slot] != key) {
-        for (size_t i = 0; i < count; i++) {
-            note_module(lane, (const void *)(uintptr_t)stack[i]);
-        }
-        if (pw_log_room(lane, count + 1)) {
-            pw_log_other(lane, PW_KIND_STACK, slot, stack, count);
-            lane->slots[slot] = key;
-        }
+    if (lane->slots[slot] != key && note_stack(lane, slot, stack, count)) {
+        lane->slots[slot] = key;
     }
     return slot;
 }
 
+// What the slots stand for, they stand for by addresses.
+static void forget(struct pw_lane *lane) {
+    lane->generation = __atomic_load_n(&pw_log.generation, __ATOMIC_ACQUIRE);
+    memset(lane->slots, 0, sizeof lane->slots);
+    pw_unwind_forget(lane);
+}
+
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame) {
+    if (__builtin_expect(lane->generation != pw_log.generation, 0)) {
+        forget(lane);
+    }
     if (pw_log.stacks != PW_STACKS_NONE) {
         return stack_slot(lane, site, frame);
     }

@@ -118,6 +118,14 @@ static struct stack *find(struct pw_unwound *known, struct stack *set, const str
     return stack;
 }
 
+void pw_unwind_forget(struct pw_lane *lane) {
+    for (int set = 0; lane->unwound && set < SETS; set++) {
+        for (int way = 0; way < WAYS; way++) {
+            lane->unwound->stacks[set][way].count = 0;
+        }
+    }
+}
+
 size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
                  const uint64_t **stack) {
     // The frame holds the one before, and the return address.
@@ -125,11 +133,11 @@ size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
     if (!unwinder.backtrace || start < lane->stack_low || start > lane->stack_high) {
         return 0;
     }
-    if (!lane->unwound) {
+    if (!lane->unwound && !pw_log.is_frozen) {
         lane->unwound = pw_os_map_table((sizeof *lane->unwound + PW_PAGE - 1) & ~(PW_PAGE - 1));
-        if (!lane->unwound) {
-            return 0;
-        }
+    }
+    if (!lane->unwound) {
+        return 0;
     }
     uint64_t key = ((uintptr_t)site ^ start << 20) * UINT64_C(0x9e3779b97f4a7c15);
     struct stack *set = lane->unwound->stacks[key >> 57];

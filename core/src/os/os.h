@@ -204,10 +204,13 @@ enum pw_os_seen pw_os_witness_ask(const struct pw_os_witness *witness);
 struct pw_os_file pw_os_create(const char *path);
 
 // Map a part of the file for writing, after making sure of room on the disk. Not inherited by
-// children. The file is found again by `path` where the program has closed our descriptor. NULL:
-// *error says why.
+// children. The file is found again by `path` (NULL: it must not be opened) where the program has
+// closed our descriptor. NULL: *error says why.
 void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t offset, size_t size,
                       int *error);
+
+// Such a part for children, after all.
+void pw_os_inherit(void *part, size_t size);
 
 // Both return the length, 0 on failure; the link's target ends in NUL.
 size_t pw_os_read_link(const char *path, char *target, size_t size);
@@ -245,6 +248,10 @@ bool pw_os_map_empty(void *address, size_t size, int protection);
 
 // Read memory that may not be there.
 bool pw_os_peek(const void *address, void *to, size_t size);
+
+// The file that is mapped at `address`, by its absolute path, ended by NUL. Its length; 0: not
+// known.
+size_t pw_os_mapped_file(const void *address, char *path, size_t size);
 
 // --- page tables -------------------------------------------------------------
 

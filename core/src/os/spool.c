@@ -27,6 +27,10 @@ struct pw_os_file pw_os_create(const char *path) {
 // The program may have closed our descriptor: the file is found again by its name, and its
 // identity.
 static int reopen(const struct pw_os_file *file, const char *path) {
+    if (!path) {
+        errno = EBADF;
+        return -1;
+    }
     int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     struct stat status;
     if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file->device ||
@@ -53,7 +57,8 @@ static bool make_room(int fd, uint64_t offset, size_t size) {
         return true;
     }
     errno = fault ? fault : errno;
-    if (errno != EOPNOTSUPP) {
+    // The file system has not got it, or a sandbox that we were started in denies it.
+    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EPERM) {
         return false;
     }
     static const char zeros[4096];
@@ -90,6 +95,12 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
     }
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
+}
+
+void pw_os_inherit(void *part, size_t size) {
+    int saved = errno;
+    madvise(part, size, MADV_DOFORK);
+    errno = saved;
 }
 
 size_t pw_os_read_link(const char *path, char *target, size_t size) {
@@ -139,10 +150,11 @@ static bool parse_range(const char *line, uintptr_t *start, uintptr_t *end) {
     }
 }
 
-bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
+// Calls `see` with each line of /proc/self/maps until it returns true. False: it never did.
+static bool each_mapping(bool (*see)(void *context, char *line), void *context) {
     int saved = errno;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char text[4096 + 1];
+    char text[4096 + 256 + 1];
     size_t held = 0;
     bool found = false;
     while (fd >= 0 && !found) {
@@ -157,8 +169,8 @@ bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
         text[held] = '\0';
         char *line = text;
         for (char *stop; !found && (stop = strchr(line, '\n')); line = stop + 1) {
-            found = parse_range(line, start, end) && (uintptr_t)address >= *start &&
-                    (uintptr_t)address < *end;
+            *stop = '\0';
+            found = see(context, line);
         }
         held -= (size_t)(line - text);
         memmove(text, line, held);
@@ -171,6 +183,47 @@ bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
     }
     errno = saved;
     return found;
+}
+
+struct mapping {
+    uintptr_t address, start, end;
+    char *path;
+    size_t size, length;
+};
+
+static bool is_wanted(void *context, char *line) {
+    struct mapping *wanted = context;
+    return parse_range(line, &wanted->start, &wanted->end) && wanted->address >= wanted->start &&
+           wanted->address < wanted->end;
+}
+
+// A path is the line's rest; line ends in it are written "\012".
+static bool has_wanted_path(void *context, char *line) {
+    struct mapping *wanted = context;
+    if (!is_wanted(context, line)) {
+        return false;
+    }
+    for (const char *at = strchr(line, '/'); at && *at && wanted->length < wanted->size - 1;) {
+        bool is_line_end = strncmp(at, "\\012", 4) == 0;
+        wanted->path[wanted->length++] = is_line_end ? '\n' : *at;
+        at += is_line_end ? 4 : 1;
+    }
+    wanted->path[wanted->length] = '\0';
+    return true;
+}
+
+bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
+    struct mapping wanted = {.address = (uintptr_t)address};
+    bool found = each_mapping(is_wanted, &wanted);
+    *start = wanted.start;
+    *end = wanted.end;
+    return found;
+}
+
+size_t pw_os_mapped_file(const void *address, char *path, size_t size) {
+    struct mapping wanted = {.address = (uintptr_t)address, .path = path, .size = size};
+    each_mapping(has_wanted_path, &wanted);
+    return wanted.length;
 }
 
 int pw_os_thread_id(void) {

@@ -11,6 +11,7 @@ import errno
 import glob
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -20,7 +21,8 @@ from cases import Failure, Skip, run
 
 STEP = 64 << 10
 TIMEOUT = 240
-STOPPED_NO_ROOM, STOPPED_NO_FILE, STOPPED_NO_MEMORY = 1, 2, 3
+STOPPED_NO_ROOM, STOPPED_NO_FILE, STOPPED_NO_MEMORY, STOPPED_STRICT, STOPPED_FILTER = 1, 2, 3, 4, 5
+ADDRESS = 0xffffffffffff
 
 
 class Recording:
@@ -31,11 +33,15 @@ class Recording:
             data = file.read()
         self.path = path
         magic, version, self.stop, self.process, self.parent = struct.unpack_from("<8sIIII", data)
-        if magic != b"PWSPOOL1" or version != 1:
+        if magic != b"PWSPOOL1" or version != 2:
             raise Failure(f"{path} is no spool")
+        self.error, = struct.unpack_from("<I", data, 36)
+        self.program = data[104:104 + 1024].split(b"\0")[0].decode()
+        self.lost_modules, self.lost_children = struct.unpack_from("<QQ", data, 3176)
         self.dropped = struct.unpack_from("<QQ", data, 80)
         self.ended = struct.unpack_from("<Q", data, 96)[0]
         self.threads, self.modules, self.depths, self.stacks = set(), set(), collections.Counter(), []
+        self.loads = {}  # number of a load: path and build id
         self.alignments, self.resized = collections.defaultdict(set), 0
         events = []
         chunks = collections.defaultdict(list)
@@ -100,16 +106,20 @@ class Recording:
     def other(self, kind, operand, content, slots, stamp):
         if kind == 1:
             return content[0]
+        # A place is a tuple of (return address, load).
         if kind == 2:
-            slots[operand] = (content[0] & 0xffffffffffff,)
+            slots[operand & 0x3ff] = ((content[0] & ADDRESS, operand >> 10),)
             self.depths[content[0] >> 48] += 1
         elif kind == 3:
-            slots[operand] = tuple(content)
-            self.stacks.append(tuple(content))
+            slots[operand] = tuple((word & ADDRESS, word >> 48) for word in content)
+            self.stacks.append(slots[operand])
         elif kind == 4:
             text = struct.pack(f"<{len(content) - 4}Q", *content[4:])
-            path = text[operand:].split(b"\0")[0].decode()
+            path = os.fsdecode(text[operand:].split(b"\0")[0])
             self.modules.add((path, text[:operand].hex(), content[0], content[1]))
+            if content[3] in self.loads:
+                raise Failure(f"{self.path}: two modules are load {content[3]}")
+            self.loads[content[3]] = (path, text[:operand].hex())
         elif kind == 5:
             self.threads.add(content[0])
         else:
@@ -147,18 +157,25 @@ class Bench:
         self.folder_of_program = arguments.folder
         self.program = os.path.join(arguments.folder, "environment_recorded")
         self.behind = os.path.join(arguments.folder, "librecorded_behind.so")
+        self.restricted = os.path.join(arguments.folder, "environment_restricted")
+        self.plugins = [os.path.join(arguments.folder, f"librecorded_plugin_{number}.so") for number in (1, 2)]
         self.record = os.path.abspath(arguments.record)
         self.is_faulty = "testing" in os.path.basename(self.record)
         self.folder = folder
         self.spool = os.path.join(folder, "spool")
         os.mkdir(self.spool)
 
-    def run(self, mode, options="", behind="", status=0, command=None, more=None):
+    def clear(self):
+        """For another recording."""
+        for path in glob.glob(os.path.join(self.spool, "*")):
+            os.remove(path)
+
+    def run(self, mode, options="", behind="", status=0, command=None, more=None, folder=None):
         """Returns what the program printed, and its recordings: the own process's first."""
         environment = dict(os.environ, LC_ALL="C", LD_PRELOAD=f"{self.record}:{behind}".rstrip(":"),
                            PAGEWISE_RECORD=f"spool={self.spool},{options}", **(more or {}))
         done = subprocess.Popen(command or [self.program, mode], env=environment, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
         output, errors = done.communicate(timeout=TIMEOUT)
         if done.returncode != status or (status == 0 and errors):
             raise Failure(f"status {done.returncode} and not {status}: {output[-1000:]} {errors[-1000:]}")
@@ -330,7 +347,7 @@ def cplusplus(bench):
     if not os.path.exists(usual):
         raise Skip("needs a C++ compiler")
     _, (own,) = bench.check("", command=[bench.program, "cplusplus", usual])
-    sites = {path for path, _, start, end in own.modules for place in own.places[23001] if start <= place[0] < end}
+    sites = {path for path, _, start, end in own.modules for place in own.places[23001] if start <= place[0][0] < end}
     if {os.path.basename(path) for path in sites} != {os.path.basename(usual)}:
         raise Failure(f"new was called from {sites}")
     for path in glob.glob(os.path.join(bench.spool, "*")):
@@ -417,6 +434,156 @@ def check_fault(bench, site, number, stopped, first, period):
         os.remove(path)
 
 
+def path_of(recording, size):
+    """The one module from which blocks of the size were asked for."""
+    loads = {place[0][1] for place in recording.places[size]}
+    paths = {recording.loads[load] for load in loads if load in recording.loads}
+    if len(loads) != 1 or len(paths) != 1:
+        raise Failure(f"blocks of {size} bytes come from {paths}, loads {loads}")
+    return paths.pop()
+
+
+def reused_addresses(bench):
+    """After dlclose another library is loaded where the first one was: each call is its own module's."""
+    copies = [os.path.join(bench.folder, f"copy_{number}.so") for number in (1, 2)]
+    copy = copies[0]
+    for options in ("", "stacks=2", "stacks=1"):
+        for plugin, path in zip(bench.plugins, copies):
+            shutil.copy(plugin, path)
+        output, (own,) = bench.check("", command=[bench.program, "reuses-addresses", *bench.plugins, *copies],
+                                     options=options)
+        if "not reused" in output:
+            raise Skip("the loader does not use a place again")
+        names = {size: os.path.basename(path_of(own, size)[0]) for size in (24001, 24101, 24002, 24102, 24003)}
+        one, two = (os.path.basename(path) for path in bench.plugins)
+        if names != {24001: one, 24101: one, 24002: two, 24102: two, 24003: one}:
+            raise Failure(f"with {options}: {names}")
+        # Under one name first the one, then the other.
+        before, after = path_of(own, 24004), path_of(own, 24005)
+        if before[0] != copy or after[0] != copy or before[1] == after[1]:
+            raise Failure(f"with {options}: {before} {after}")
+        if (before[1], after[1]) != (path_of(own, 24001)[1], path_of(own, 24002)[1]):
+            raise Failure(f"with {options}: build ids {before} {after}")
+        bench.clear()
+
+
+def relative_names(bench):
+    """Libraries and programs by names that mean nothing elsewhere."""
+    folder = os.path.join(bench.folder, "a b\nc")
+    os.mkdir(folder)
+    library, program = os.path.join(folder, "x y.so"), os.path.join(folder, "pro gram")
+    shutil.copy(bench.plugins[0], library)
+    shutil.copy(bench.program, program)
+    for command in (["./pro gram"], ["/lib64/ld-linux-x86-64.so.2", "./pro gram"]):
+        if not os.path.exists(os.path.join(folder, command[0])):
+            continue
+        _, (own,) = bench.check("", command=[*command, "relative-name", "./x y.so"], folder=folder)
+        if own.program != program or path_of(own, 24006)[0] != library or path_of(own, 22001)[0] != program:
+            raise Failure(f"{command}: {own.program}, {own.loads}")
+        bench.clear()
+    # By the search path of the loader.
+    more = {"LD_LIBRARY_PATH": "."}
+    _, (own,) = bench.check("", command=["./pro gram", "relative-name", "x y.so"], folder=folder, more=more)
+    if path_of(own, 24006)[0] != library:
+        raise Failure(f"{own.loads}")
+
+
+def no_room_for_child(bench):
+    """What a child cannot record is said by its parent's recording, or by a file without content."""
+    if os.geteuid() != 0:
+        raise Skip("needs root")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", bench.spool], check=False)
+    if done.returncode:
+        raise Skip("cannot mount")
+    try:
+        output, recordings = bench.run("no-room-for-child")
+        own = recordings[0]
+        if "forked 3" not in output or own.stop != STOPPED_NO_ROOM:
+            raise Failure(f"{output}: stopped for {own.stop}")
+        if own.allocations[18002] + own.dropped[0] < 300000:
+            raise Failure(f"{own.allocations[18002]} recorded and {own.dropped[0]} dropped")
+        said = [child for child in recordings[1:] if child.stop == STOPPED_NO_ROOM and child.dropped[0] >= 300000]
+        if len(said) + own.lost_children != 3:
+            raise Failure(f"{len(said)} children say what they lost, and their parent lost {own.lost_children}")
+    finally:
+        subprocess.run(["umount", bench.spool], check=False)
+
+
+def restricted(bench, *words):
+    return [bench.restricted, *words]
+
+
+def strict(bench):
+    """Seccomp's strict mode: the program ends as plain, and what was mapped before is used."""
+    for how in ("strict", "strict-by-syscall", "strict-thread", "no-ticks", "refused"):
+        for options in ("", "stacks=2"):
+            if how == "refused" and options:
+                continue
+            output, _ = bench.check("", command=restricted(bench, how), options=options)
+            if not output.endswith("done\n"):
+                raise Failure(f"{how}: {output}")
+            bench.clear()
+
+
+def too_long(bench):
+    """When what was mapped before is full, recording ends for the true reason, and the rest is counted."""
+    for how, size, stop, error in (("strict-long", 26001, STOPPED_STRICT, None),
+                                   ("few-allowed-long", 27001, STOPPED_FILTER, True)):
+        output, (own,) = bench.run("", command=restricted(bench, how))
+        count = int(re.search(rf"^expect {size} (\d+)", output, re.M)[1])
+        if own.stop != stop or (error and own.error == 0) or "done" not in output:
+            raise Failure(f"{how}: stopped for {own.stop}, {own.error}: {output}")
+        if own.allocations[size] < 50000 or own.allocations[size] + own.dropped[0] != count:
+            raise Failure(f"{how}: {own.allocations[size]} and {own.dropped[0]} dropped of {count}")
+        bench.clear()
+
+
+def filters(bench):
+    """Filters that deny with an error."""
+    for how in ("few-allowed", "all-allowed"):
+        output, _ = bench.check("", command=restricted(bench, how))
+        if not output.endswith("done\n"):
+            raise Failure(f"{how}: {output}")
+        bench.clear()
+
+
+def kill_one(bench):
+    """Filters that kill for one call, each in turn: whoever survives plain survives being recorded."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the calls' numbers are those of x86-64")
+    calls = range(463) if "PAGEWISE_EVERY_CALL" in os.environ else CALLS_OF_THE_RECORDER
+    for more in ("", "by-syscall", "threads", "forks", "closed"):
+        for number in calls:
+            command = restricted(bench, "kill-one", str(number), more)
+            plain = subprocess.run(command, capture_output=True, check=False)
+            environment = dict(os.environ, LD_PRELOAD=bench.record, PAGEWISE_RECORD=f"spool={bench.spool},stacks=2")
+            recorded = subprocess.run(command, capture_output=True, check=False, env=environment)
+            of_plain, of_recorded = ((end.returncode, end.stdout, end.stderr) for end in (plain, recorded))
+            if of_plain != of_recorded:
+                raise Failure(f"{number} {more}: {plain} {recorded}")
+            check_kept(bench, number, more, plain.returncode)
+            bench.clear()
+
+
+# By their numbers on x86-64: write, close, newfstatat, fstat, mmap, munmap, rt_sigprocmask, pwrite64, madvise, getpid,
+# fcntl, ftruncate, readlink, getppid, gettid, futex, clock_gettime, openat, fallocate, prlimit64, clone, clone3, read.
+CALLS_OF_THE_RECORDER = (1, 3, 262, 5, 9, 11, 14, 18, 28, 39, 72, 77, 89, 110, 186, 202, 228, 257, 285, 302, 56, 435, 0)
+
+
+def check_kept(bench, number, more, status):
+    """Nothing is lost but what a child could not record, and that is said."""
+    recordings = [Recording(path) for path in glob.glob(os.path.join(bench.spool, "*")) if was_begun(path)]
+    own = [recording for recording in recordings if recording.allocations[27003]]
+    if more == "closed" and len(own) == 1 and own[0].stop == STOPPED_NO_FILE and any(own[0].dropped):
+        return  # its descriptor is gone, and the file must not be opened once more
+    if len(own) != 1 or any(recording.dropped != (0, 0) or recording.stop for recording in recordings):
+        raise Failure(f"{number} {more}: {len(own)} recordings, stopped for {[one.stop for one in recordings]}")
+    if more == "forks" and status == 0:
+        child = sum(recording.allocations[27004] for recording in recordings)
+        if (child, own[0].lost_children) not in ((30000, 0), (0, 1)):
+            raise Failure(f"{number}: the child recorded {child}, lost are {own[0].lost_children}")
+
+
 def off(bench):
     """Without options, and with a folder that is not there, the program runs on."""
     for folder in ("", "/nonexistent"):
@@ -447,6 +614,13 @@ CASES = {
     "resizes": resizes,
     "stacks": stacks,
     "sample": sample,
+    "reused-addresses": reused_addresses,
+    "relative-names": relative_names,
+    "no-room-for-child": no_room_for_child,
+    "strict": strict,
+    "filters": filters,
+    "too-long": too_long,
+    "kill-one": kill_one,
     "off": off,
     "faults": faults,
 }

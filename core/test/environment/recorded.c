@@ -329,6 +329,20 @@ static void loses_folder(void) {
     printf("lost\n");
 }
 
+// The child can make its file, and nothing in it.
+static void fills_disk_and_forks(void) {
+    churn(300000, 18002);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            churn(300000, 18003);
+            exit(0);
+        }
+        wait_for(child, 0);
+    }
+    puts("forked 3");
+}
+
 // --- signals -------------------------------------------------------------------
 
 static sigjmp_buf back;
@@ -380,7 +394,7 @@ static void loads_libraries(void) {
     expect(20001, 100, 100);
 }
 
-// A function of a library that recorded_new.cpp is.
+// A function of a library.
 static void *function_of(void *library, const char *name) {
     void *function = dlsym(library, name);
     CHECK(function);
@@ -391,6 +405,77 @@ static void *load_alone(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     CHECK(library);
     return library;
+}
+
+typedef void *make_block(size_t size);
+
+// What another thread has called from a place that is another library's later on.
+struct caller {
+    make_block *make;
+    size_t size;
+    pthread_barrier_t turn;
+};
+
+static void *call_in_turns(void *context) {
+    struct caller *caller = context;
+    for (int turn = 0; turn < 2; turn++) {
+        pthread_barrier_wait(&caller->turn);
+        for (int i = 0; i < 100; i++) {
+            free(caller->make(caller->size));
+        }
+        pthread_barrier_wait(&caller->turn);
+    }
+    return NULL;
+}
+
+static void *use_plugin(const char *path, int number, size_t size, struct caller *other) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library);
+    int (*number_of)(void) = (int (*)(void))function_of(library, "plugin_number");
+    make_block *make = (make_block *)function_of(library, "plugin_block");
+    CHECK(number_of() == number);
+    for (int i = 0; i < 100; i++) {
+        free(make(size));
+    }
+    if (other) {
+        other->make = make;
+        other->size = size + 100;
+        pthread_barrier_wait(&other->turn);
+        pthread_barrier_wait(&other->turn);
+        expect(size + 100, 100, 100);
+    }
+    expect(size, 100, 100);
+    CHECK(dlclose(library) == 0);
+    return (void *)(uintptr_t)make;
+}
+
+// Libraries 1 and 2, one after the other where the first one was, and the first one again; then
+// 2 under the name of 1.
+static void reuses_addresses(const char *one, const char *two, const char *copy,
+                             const char *other_copy) {
+    pthread_t thread;
+    struct caller other;
+    CHECK(pthread_barrier_init(&other.turn, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, call_in_turns, &other) == 0);
+    void *first = use_plugin(one, 1, 24001, &other);
+    void *second = use_plugin(two, 2, 24002, &other);
+    pthread_join(thread, NULL);
+    CHECK(use_plugin(one, 1, 24003, NULL));
+    CHECK(use_plugin(copy, 1, 24004, NULL));
+    CHECK(rename(other_copy, copy) == 0);
+    CHECK(use_plugin(copy, 2, 24005, NULL));
+    printf("%s\n", first == second ? "reused" : "not reused");
+}
+
+// By a name that means nothing where the program has gone to.
+static void loads_by_relative_name(const char *name) {
+    void *library = load_alone(name);
+    make_block *make = (make_block *)function_of(library, "plugin_block");
+    CHECK(chdir("/") == 0);
+    for (int i = 0; i < 100; i++) {
+        free(make(24006));
+    }
+    expect(24006, 100, 100);
 }
 
 // This program is C, so that no operator new is in its scope.
@@ -497,6 +582,12 @@ int main(int count, char **words) {
         loads_cplusplus(words[2]);
     } else if (strcmp(mode, "own-operators") == 0 && count > 3) {
         loads_own_operators(words[2], words[3]);
+    } else if (strcmp(mode, "reuses-addresses") == 0 && count > 5) {
+        reuses_addresses(words[2], words[3], words[4], words[5]);
+    } else if (strcmp(mode, "relative-name") == 0 && count > 2) {
+        loads_by_relative_name(words[2]);
+    } else if (strcmp(mode, "no-room-for-child") == 0) {
+        fills_disk_and_forks();
     } else if (strcmp(mode, "resizes") == 0) {
         resizes();
     } else if (strcmp(mode, "late-frees") == 0) {

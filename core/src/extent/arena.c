@@ -301,9 +301,18 @@ static void return_end(struct pw_arena *arena) {
     }
 }
 
+bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *extent) {
+    const char *address = pw_extent_address(arena, extent);
+    return arena->hole >= address && arena->hole < address + (size_t)extent->pages * PW_PAGE;
+}
+
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
                       enum pw_extent_state state) {
     extent->generation++;
+    if (pw_arena_has_hole(arena, extent)) {
+        arena->hole = NULL;
+        state = PW_EXTENT_LOST;
+    }
     if (state == PW_EXTENT_LOST) {
         extent->state = PW_EXTENT_LOST;
         tag(arena, pw_extent_number(arena, extent));
@@ -507,7 +516,7 @@ struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, 
     return extent;
 }
 
-void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
+bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
     uint32_t done = 0;
     while (done < extent->pages && arena->warm_pages > 0 && pw_mappings_may_rise(arena)) {
         int bin = largest_bin(&arena->warm);
@@ -533,8 +542,14 @@ void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
         pw_arena_release(arena, piece, PW_EXTENT_COLD);
         done += pages;
     }
+    if (pw_arena_has_hole(arena, extent)) {
+        pw_os_discard(pw_extent_address(arena, extent), (size_t)done * PW_PAGE);
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return false;
+    }
     extent->warm_pages = done;
     PW_COUNT(arena->stats, gathered_bytes, (uint64_t)done * PW_PAGE);
+    return true;
 }
 
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {

@@ -104,6 +104,7 @@ struct pw_arena {
     uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
     struct pw_mappings mappings;
+    const char *hole; // in the extent that is released next, and cannot be mended; NULL: none
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
@@ -167,8 +168,9 @@ struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, 
 // Call `visit` with each block, in no order.
 typedef void pw_arena_visit(void *context, struct pw_arena *arena, struct pw_extent *extent);
 void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context);
-// Fill a cold extent from the largest warm pieces, leaving those cold.
-void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
+// Fill a cold extent from the largest warm pieces, leaving those cold. False: it is of no use any
+// more, and was put aside.
+bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 
 // Make a taken extent a block: from now on every address in it is found.
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
@@ -193,13 +195,19 @@ bool pw_mappings_relieve(struct pw_arena *arena);
 // New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
-// After a failed call that may have left a hole there: make the place memory again, whatever it
-// takes. The next block that is put there would find the hole.
-void pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
+// After a failed call that may have left a hole there: make the place memory again that reads zero
+// (but for what a file shows). False: it cannot be (a limit was lowered since, RLIMIT_DATA or
+// RLIMIT_AS); a hole is kept from others as far as it can be, and nobody may be handed the place.
+bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
 
-// Move pages to a place in the arena whose contents are dead. False: they are where they were, the
-// place is blank, and the fall-back has been counted.
+// Give the memory of dead pages back where they cannot be made blank: the place is LOST then.
+bool pw_arena_abandon(char *address, size_t size);
+
+// Move pages to a place in the arena whose contents are dead. False: they are where they were, and
+// the fall-back has been counted. The place is blank, or cannot be made memory any more: then
+// pw_arena_release puts the extent aside in which it lies.
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
+bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *extent);
 
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`, `most` and the
 // rest of an extent. Returns pages.

@@ -8,6 +8,8 @@
 #define RETRY_MS 1000u
 // The kernel refuses some calls (mremap) with three mappings left: fewer than four are short.
 #define PROBES 2u
+// A call may fail for a moment; where a limit was lowered, it always does.
+#define MEND_ATTEMPTS 4u
 // Twice the reserve can be split: to probe while it is held, and to see that it was had with ease.
 #define RESERVE_PAGES (2 * 2 * SPLITS + 1)
 
@@ -99,10 +101,23 @@ bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
            (pw_mappings_relieve(arena) && pw_os_map_blank(address, size));
 }
 
-void pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
-    while (!pw_arena_blank(arena, address, size) && !pw_os_is_mapped(address, size)) {
+bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
+    for (unsigned attempt = 0; attempt < MEND_ATTEMPTS; attempt++) {
+        if (pw_arena_blank(arena, address, size) ||
+            (pw_os_is_mapped(address, size) && pw_os_discard(address, size))) {
+            return true;
+        }
         PW_COUNT(arena->stats, fallback_map, 1);
     }
+    // What somebody else maps into a hole would be taken for ours.
+    if (!pw_os_is_mapped(address, size)) {
+        pw_os_map_unusable(address, size);
+    }
+    return false;
+}
+
+bool pw_arena_abandon(char *address, size_t size) {
+    return pw_os_map_unusable(address, size) || pw_os_unmap(address, size);
 }
 
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
@@ -110,6 +125,8 @@ bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
         return true;
     }
     PW_COUNT(arena->stats, fallback_move, 1);
-    pw_arena_mend(arena, to, size);
+    if (!pw_arena_mend(arena, to, size)) {
+        arena->hole = to;
+    }
     return false;
 }

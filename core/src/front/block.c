@@ -38,12 +38,23 @@ static char *data_of(const struct pw_extent *extent) {
     return pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
 }
 
-static size_t capacity_of(const struct pw_extent *extent) {
-    return (size_t)extent->pages * PW_PAGE - extent->data_offset;
-}
-
 static bool has_header(const struct pw_extent *extent) {
     return extent->data_offset != 0;
+}
+
+// How many bytes of the extent have pages, as the C library left it: see repair.
+static size_t held_by(const struct pw_extent *extent) {
+    size_t all = (size_t)extent->pages * PW_PAGE;
+    if (!has_header(extent)) {
+        return all;
+    }
+    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t held = (chunk[1] & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
+    return held < all && held % PW_PAGE == 0 && held > 0 ? held : all;
+}
+
+static size_t capacity_of(const struct pw_extent *extent) {
+    return held_by(extent) - extent->data_offset;
 }
 
 static void write_header(const struct pw_extent *extent) {
@@ -62,19 +73,18 @@ static void write_header(const struct pw_extent *extent) {
 // again before anything else is done with the block. Blocks cannot grow in place: what follows is
 // ours.
 static void repair(struct pw_extent *extent) {
-    if (!has_header(extent)) {
-        return;
-    }
-    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
-    size_t lead = extent->data_offset - CHUNK_HEADER;
-    size_t held = (chunk[1] & ~(size_t)7) + lead, all = (size_t)extent->pages * PW_PAGE;
+    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
     char *start = pw_extent_address(&pw_process.arena, extent);
-    if (held >= all || held % PW_PAGE != 0 || held == 0) {
+    if (held == all) {
         return;
     }
-    pw_arena_mend(&pw_process.arena, start + held, all - held);
-    write_header(extent);
     extent->user_size = held - extent->data_offset;
+    if (!pw_arena_mend(&pw_process.arena, start + held, all - held)) {
+        extent->fixed = true; // the block ends there for good: nobody else gets these pages
+        extent->collected = false;
+        return;
+    }
+    write_header(extent);
     extent->sparse = true;
 }
 
@@ -136,8 +146,8 @@ static struct pw_extent *take_fresh(struct need need) {
         if (!extent) {
             return NULL;
         }
-        if (pool && arena->warm_pages >= pages) {
-            pw_arena_gather(arena, extent);
+        if (pool && arena->warm_pages >= pages && !pw_arena_gather(arena, extent)) {
+            return NULL;
         }
         PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }
@@ -148,6 +158,10 @@ static struct pw_extent *take_fresh(struct need need) {
     arena->live_pages -= extent->warm_pages;
     if (huge && extent->warm_pages == 0) {
         back_with_large_pages(extent, need.filled);
+    }
+    if (pw_arena_has_hole(arena, extent)) {
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return NULL;
     }
     return extent;
 }
@@ -305,10 +319,15 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
         return PW_EXTENT_WARM;
     }
     struct pw_arena *arena = &pw_process.arena;
-    bool blank =
-        pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
+    char *address = pw_extent_address(arena, extent);
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool blank = pw_arena_blank(arena, address, size);
     // What is fixed may be pages of a pool, or of a snapshot's mapping: not for another block.
-    return blank ? PW_EXTENT_COLD : extent->fixed ? PW_EXTENT_LOST : PW_EXTENT_WARM;
+    if (!blank && extent->fixed) {
+        pw_arena_abandon(address, size);
+        return PW_EXTENT_LOST;
+    }
+    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
 }
 
 static void release(struct pw_extent *extent) {

@@ -102,13 +102,24 @@ static void save_warm_pages(const struct copy *copy) {
     }
 }
 
+// The copy that follows writes all of these pages. Where a limit was lowered, they may have to stay
+// in the mapping of a file meanwhile, and are not for another block then.
+static void unattach(const struct copy *copy) {
+    size_t size = (size_t)copy->pages * PW_PAGE;
+    if (!pw_arena_blank(&pw_process.arena, copy->whole, size)) {
+        copy->destination->fixed = true;
+        copy->destination->collected = false;
+        pw_arena_mend(&pw_process.arena, copy->whole, size);
+    }
+}
+
 // Map the destination onto the source's snapshot, or onto its pages.
 static bool attach(const struct copy *copy) {
     save_warm_pages(copy);
     bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
         &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
     if (!attached) {
-        pw_arena_mend(&pw_process.arena, copy->whole, (size_t)copy->pages * PW_PAGE);
+        unattach(copy);
         return false;
     }
     copy->destination->copied = true;

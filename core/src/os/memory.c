@@ -85,6 +85,15 @@ bool pw_os_unmap(void *address, size_t size) {
     return done;
 }
 
+bool pw_os_map_unusable(void *address, size_t size) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_RESERVE)
+                    ? MAP_FAILED
+                    : mmap(address, size, PROT_NONE, ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved;
+    return got == address;
+}
+
 char *pw_os_map_reserved(size_t size) {
     int saved = errno;
     void *got =

@@ -48,6 +48,10 @@ enum pw_os_copied pw_os_mmapcopy(void *to, const void *from, size_t size);
 // Give address space back.
 bool pw_os_unmap(void *address, size_t size);
 
+// Address space without memory in place of whatever is mapped at `address`: it counts in fewer
+// limits than memory does.
+bool pw_os_map_unusable(void *address, size_t size);
+
 // Address space without memory, anywhere. NULL when there is none.
 char *pw_os_map_reserved(size_t size);
 

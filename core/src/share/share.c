@@ -190,24 +190,37 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
     return true;
 }
 
-static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
-    char *address = page_address(share, extent, first);
-    if (!pw_arena_blank(share->arena, address, (size_t)pages * PW_PAGE)) {
+static bool blank(struct pw_share *share, struct pw_extent *extent, uint32_t first,
+                  uint32_t pages) {
+    bool done = pw_arena_blank(share->arena, page_address(share, extent, first),
+                               (size_t)pages * PW_PAGE);
+    if (!done) {
         PW_COUNT(share->stats, fallback_map, 1);
-        return false;
     }
+    return done;
+}
+
+// Its pages show nothing that is shared any more.
+static void forget(struct pw_share *share, struct pw_extent *extent) {
     if (extent->snapshot) {
         pw_snapshot_remove_owner(share, extent);
     }
     pw_call_forget(share, extent);
     extent->copied = false; // what it may share next goes out of it
-    return true;
 }
 
 bool pw_share_drop(struct pw_share *share, struct pw_extent *extent) {
-    return drop(share, extent, extent->share_first, extent->share_pages);
+    bool done = blank(share, extent, extent->share_first, extent->share_pages);
+    if (done) {
+        forget(share, extent);
+    }
+    return done;
 }
 
 bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent) {
-    return drop(share, extent, 0, extent->pages);
+    bool done = blank(share, extent, 0, extent->pages);
+    if (done || pw_arena_abandon(page_address(share, extent, 0), (size_t)extent->pages * PW_PAGE)) {
+        forget(share, extent);
+    }
+    return done;
 }

@@ -24,7 +24,7 @@
 
 static void *table_allocate(struct pw_arena *arena, size_t size) {
     if ((size_t)(arena->table_end - arena->table) < size) {
-        char *chunk = pw_os_map_table(TABLE_CHUNK);
+        char *chunk = arena->sealed ? NULL : pw_os_map_table(TABLE_CHUNK);
         if (!chunk && pw_mappings_relieve(arena)) {
             chunk = pw_os_map_table(TABLE_CHUNK);
         }
@@ -602,6 +602,9 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
 
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
     uint64_t done = 0;
+    if (arena->sealed) {
+        return 0;
+    }
     while (done < pages && arena->warm_pages > 0) {
         int bin = largest_bin(&arena->warm);
         if (bin < 0) {
@@ -639,7 +642,7 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
 
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
     uint32_t now = pw_arena_clock();
-    if (now - arena->trimmed_at < SHORTEST_CYCLE) {
+    if (arena->sealed || now - arena->trimmed_at < SHORTEST_CYCLE) {
         return 0;
     }
     pw_arena_note_resident(arena, pw_os_resident_pages()); // before its low mark is forgotten
@@ -671,7 +674,7 @@ static bool decay_bin(struct pw_arena *arena, unsigned bin, uint32_t stamp, uint
 
 uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
     uint64_t done = 0;
-    for (unsigned bin = 0; bin < PW_SIZE_BINS; bin++) {
+    for (unsigned bin = 0; !arena->sealed && bin < PW_SIZE_BINS; bin++) {
         if (!decay_bin(arena, bin, stamp, most, &done)) {
             break;
         }
@@ -721,6 +724,26 @@ static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh) {
 
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
     arena->fresh_pages += fresh;
+    if (arena->sealed) {
+        return;
+    }
     keep_live_rule(arena, fresh);
     keep_resident_rule(arena, fresh);
+}
+
+// --- without system calls ----------------------------------------------------
+
+void pw_arena_seal(struct pw_arena *arena) {
+    pw_mappings_end(arena);
+    arena->sealed = true;
+    arena->return_address_space = false;
+    arena->most_steps = 0; // it does not grow
+}
+
+void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent) {
+    uint32_t number = pw_extent_number(arena, extent);
+    for (uint32_t i = 0; i < extent->pages; i++) {
+        *index_of(arena, extent->page + i) = 0;
+    }
+    delete_extent(arena, number);
 }

@@ -104,6 +104,7 @@ struct pw_arena {
     uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
     struct pw_mappings mappings;
+    bool sealed;      // no system calls any more (pw_arena_seal)
     const char *hole; // in the extent that is released next, and cannot be mended; NULL: none
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
@@ -192,6 +193,9 @@ bool pw_mappings_may_rise(struct pw_arena *arena);
 // has been given up: it is worth trying again.
 bool pw_mappings_relieve(struct pw_arena *arena);
 
+// Give the reserve up for good.
+void pw_mappings_end(struct pw_arena *arena);
+
 // New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
@@ -217,6 +221,13 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena);
+
+// From now on make no system calls: what pages there are can be handed out and taken back, and
+// nothing else happens to them.
+void pw_arena_seal(struct pw_arena *arena);
+
+// A sealed arena's extent was unmapped by the caller, and the range is anybody's.
+void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent);
 
 // Clock of pw_extent.stamp.
 static inline uint32_t pw_arena_clock(void) {

@@ -63,8 +63,8 @@ static void give_up(struct pw_mappings *mappings) {
 
 bool pw_mappings_may_rise(struct pw_arena *arena) {
     struct pw_mappings *mappings = &arena->mappings;
-    if (mappings->held) {
-        return true;
+    if (mappings->held || arena->sealed) {
+        return mappings->held;
     }
     if (!mappings->given_up || pw_os_now_ms() >= mappings->retry_ms) {
         set_held(mappings, take(mappings));
@@ -96,13 +96,22 @@ bool pw_mappings_relieve(struct pw_arena *arena) {
     return true;
 }
 
+void pw_mappings_end(struct pw_arena *arena) {
+    if (arena->mappings.reserve) {
+        pw_os_unmap(arena->mappings.reserve, RESERVE_PAGES * PW_PAGE);
+    }
+    set_held(&arena->mappings, false);
+    arena->mappings.reserve = NULL;
+}
+
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
-    return pw_os_map_blank(address, size) ||
-           (pw_mappings_relieve(arena) && pw_os_map_blank(address, size));
+    return !arena->sealed &&
+           (pw_os_map_blank(address, size) ||
+            (pw_mappings_relieve(arena) && pw_os_map_blank(address, size)));
 }
 
 bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
-    for (unsigned attempt = 0; attempt < MEND_ATTEMPTS; attempt++) {
+    for (unsigned attempt = 0; !arena->sealed && attempt < MEND_ATTEMPTS; attempt++) {
         if (pw_arena_blank(arena, address, size) ||
             (pw_os_is_mapped(address, size) && pw_os_discard(address, size))) {
             return true;
@@ -110,7 +119,7 @@ bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
         PW_COUNT(arena->stats, fallback_map, 1);
     }
     // What somebody else maps into a hole would be taken for ours.
-    if (!pw_os_is_mapped(address, size)) {
+    if (!arena->sealed && !pw_os_is_mapped(address, size)) {
         pw_os_map_unusable(address, size);
     }
     return false;

@@ -18,6 +18,8 @@
 
 #define CHUNK_HEADER    (2 * sizeof(size_t))
 #define CHUNK_IS_MAPPED ((size_t)2)
+// Its M_MMAP_THRESHOLD: smaller blocks it keeps in its heap.
+#define MAPPED_BY_C_LIBRARY ((size_t)128 << 10)
 #define LARGEST_PAGES   (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
 
 // --- header ------------------------------------------------------------------
@@ -235,11 +237,17 @@ static bool is_promised(size_t pages) {
     return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
 }
 
+// What it maps by itself it serves as well without us.
+static bool is_for_c_library(size_t size) {
+    return pw_process.arena.sealed && size >= MAPPED_BY_C_LIBRARY;
+}
+
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
                                   enum pw_module module) {
     uint16_t offset = data_offset_for(alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
-    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || !is_promised(pages)) {
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(size) ||
+        !is_promised(pages)) {
         return NULL;
     }
     struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
@@ -272,7 +280,9 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     if (!pw_process_enter()) {
         return NULL;
     }
-    pw_collection_block_allocated(size, &caller);
+    if (!pw_process.arena.sealed) {
+        pw_collection_block_allocated(size, &caller);
+    }
     enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : caller.module;
     struct pw_extent *extent = allocate(size, alignment, zeroed, module);
     char *data = extent ? data_of(extent) : NULL;
@@ -330,9 +340,29 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
 }
 
+// Without a system call, but for the one by which the C library gives a block of that size back.
+static void release_sealed(struct pw_extent *extent) {
+    struct pw_arena *arena = &pw_process.arena;
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool unmapped =
+        size >= MAPPED_BY_C_LIBRARY && pw_os_unmap(pw_extent_address(arena, extent), size);
+    bool reusable = !unmapped && !pw_extent_is_shared(extent) && !extent->fixed;
+    pw_huge_forget(arena, extent);
+    if (unmapped) {
+        pw_share_forget(&pw_process.share, extent);
+        pw_arena_disown(arena, extent);
+    } else {
+        pw_arena_release(arena, extent, reusable ? PW_EXTENT_WARM : PW_EXTENT_LOST);
+    }
+}
+
 static void release(struct pw_extent *extent) {
     pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, blocks_freed, 1);
+    if (pw_process.arena.sealed) {
+        release_sealed(extent);
+        return;
+    }
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
     extent->fixed = false;
@@ -378,7 +408,7 @@ static void recover(void *context, struct pw_arena *arena, struct pw_extent *ext
 }
 
 void pw_block_recover(void) {
-    if (pw_process.arena.base && pw_process_enter()) {
+    if (pw_process.arena.base && !pw_process.arena.sealed && pw_process_enter()) {
         pw_arena_each(&pw_process.arena, recover, NULL);
         pw_process_leave();
     }

@@ -32,6 +32,7 @@ static struct {
 #define NEXT(name)   next.name
 
 #include "front/family.h"
+#include "front/family_sandbox.h"
 
 static void *hooked_dlopen(const char *path, int flags);
 
@@ -61,6 +62,9 @@ static struct pw_got_function functions[] = {
     {.name = "pthread_create", .replacement = (void *)hooked_pthread_create, .of_pools = true},
     FUNCTION(clone),
     FUNCTION(getrusage),
+    NEEDED_FOR(prctl), // while blocks live
+    NEEDED_FOR(unshare),
+    NEEDED_FOR(setns),
     // R loads packages by absolute path. Other callers' search paths would depend on the caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
 };

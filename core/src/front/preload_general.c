@@ -102,3 +102,8 @@ PW_API int malloc_trim(size_t pad) {
     (void)pad;
     return pw_trim() > 0;
 }
+
+#define FAMILY(name) name
+#define FAMILY_API   PW_API
+
+#include "front/family_sandbox.h"

@@ -56,6 +56,10 @@ struct pw_process {
     struct pw_quiet quiet;     // who else could write to blocks
     bool keeper_runs;          // the thread that returns idle pages
     bool keeper_failed;        // it could not be started: not tried again
+    bool keeper_stops;         // it is to end now
+    int keeper_thread;         // its number, after its end as well; 0: not known yet
+    pthread_cond_t keeper_wake;
+    bool sealed; // a filter came into force: no system calls any more (sandbox.h)
 };
 
 extern struct pw_process pw_process;

@@ -320,17 +320,17 @@ static _Atomic(usable_size_function) next_usable_size;
 
 // RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
 // library in the order of loading and finds nothing next. Then the C library itself is asked.
-static void *next_function(const char *name) {
+void *pw_os_next_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     void *library = found ? NULL : dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
     return library ? dlsym(library, name) : found;
 }
 
 void pw_os_find_functions(void) {
-    void *copy = next_function("memmove"), *fill = next_function("memset");
+    void *copy = pw_os_next_function("memmove"), *fill = pw_os_next_function("memset");
     next_copy = copy ? (copy_function)copy : memmove;
     next_fill = fill ? (fill_function)fill : memset;
-    void *usable_size = next_function("malloc_usable_size");
+    void *usable_size = pw_os_next_function("malloc_usable_size");
     next_usable_size = usable_size ? (usable_size_function)usable_size : malloc_usable_size;
 }
 

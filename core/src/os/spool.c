@@ -173,10 +173,6 @@ bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
     return found;
 }
 
-int pw_os_thread_id(void) {
-    return (int)gettid();
-}
-
 int pw_os_parent_pid(void) {
     return (int)getppid();
 }

@@ -178,6 +178,26 @@ def file_size(bench):
     bench.work("file-size-later", counters=["fallback_file_size"])
 
 
+EVERY_POLICY = (ALWAYS, PAPERS, LAZY, "policy=auto", "policy=huge", "policy=direct", "policy=ksm")
+
+
+LOWERED = ([("data", below) for below in (0, 65536, 8 << 20)] + [("space", below) for below in (0, 65536, 8 << 20)] +
+           [("nofile", number) for number in (0, 1, 2, 3)] + [("fsize", 0), ("nproc", 0), ("memlock", 0), ("stack", 16384)])
+
+
+def lowered(bench):
+    """Limits lowered while the program runs, below what it has: no byte is lost, nothing ends or hangs."""
+    for name, value in LOWERED:
+        every = EVERY_POLICY if value == 65536 else (ALWAYS, LAZY)
+        bench.work("lowered", name, str(value), counters=None, every_options=every)
+
+
+def lowered_general(bench):
+    general_bench(bench)
+    for name, value in LOWERED:
+        bench.work("lowered", name, str(value), counters=SEGMENTS, every_options=GENERAL)
+
+
 def lock(bench):
     if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
         raise Skip("locking memory needs root")
@@ -870,6 +890,8 @@ CASES = {
     "descriptors": descriptors,
     "file-size": file_size,
     "lock": lock,
+    "lowered": lowered,
+    "lowered-general": lowered_general,
     "map-count": map_count,
     "map-count-later": map_count_later,
     "map-count-none": map_count_none,

@@ -234,6 +234,13 @@ static struct pw_extent *best_fit(struct pw_arena *arena, enum pw_extent_state s
 
 // --- splitting, coalescing ---------------------------------------------------
 
+// Nobody knows which of them lie where.
+static void split_moved(struct pw_extent *extent, struct pw_extent *rest, uint32_t pages) {
+    uint32_t first = (uint32_t)((uint64_t)extent->moved * pages / extent->pages);
+    rest->moved = extent->moved - first;
+    extent->moved = first;
+}
+
 // Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
 // table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
 static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages,
@@ -246,6 +253,7 @@ static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t 
     rest->page = extent->page + pages;
     rest->pages = extent->pages - pages;
     rest->stamp = extent->stamp;
+    split_moved(extent, rest, pages);
     extent->pages = pages;
     bin_insert(arena, number, state);
 }
@@ -256,6 +264,7 @@ static void absorb(struct pw_arena *arena, struct pw_extent *extent, struct pw_e
         extent->page = neighbour->page;
     }
     extent->pages += neighbour->pages;
+    extent->moved += neighbour->moved;
     if (neighbour->stamp > extent->stamp) {
         extent->stamp = neighbour->stamp;
     }
@@ -306,6 +315,20 @@ bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *ext
     return arena->hole >= address && arena->hole < address + (size_t)extent->pages * PW_PAGE;
 }
 
+// What is blank anew is one mapping with its neighbours again.
+static void forget_moved(struct pw_arena *arena, struct pw_extent *extent,
+                         enum pw_extent_state state) {
+    bool gone = state == PW_EXTENT_LOST;
+    if (extent->moved && state == PW_EXTENT_COLD) {
+        gone = pw_arena_blank(arena, pw_extent_address(arena, extent),
+                              (size_t)extent->pages * PW_PAGE);
+    }
+    if (gone) {
+        arena->mappings.moved -= extent->moved;
+        extent->moved = 0;
+    }
+}
+
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
                       enum pw_extent_state state) {
     extent->generation++;
@@ -313,6 +336,7 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
         arena->hole = NULL;
         state = PW_EXTENT_LOST;
     }
+    forget_moved(arena, extent, state);
     if (state == PW_EXTENT_LOST) {
         extent->state = PW_EXTENT_LOST;
         tag(arena, pw_extent_number(arena, extent));
@@ -456,6 +480,7 @@ static struct pw_extent *cut_head(struct pw_arena *arena, struct pw_extent *exte
     struct pw_extent *aligned = pw_extent_at(arena, number);
     aligned->page = extent->page + lead;
     aligned->pages = extent->pages - lead;
+    split_moved(extent, aligned, lead);
     extent->pages = lead;
     tag(arena, number);
     aligned->stamp = extent->stamp;
@@ -518,7 +543,8 @@ struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, 
 
 bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
     uint32_t done = 0;
-    while (done < extent->pages && arena->warm_pages > 0 && pw_mappings_may_rise(arena)) {
+    while (done < extent->pages && arena->warm_pages > 0 &&
+           pw_arena_may_move(arena, extent->pages)) {
         int bin = largest_bin(&arena->warm);
         struct pw_extent *piece = bin < 0 ? NULL : pw_extent_at(arena, arena->warm.head[bin]);
         if (!piece || piece->pages < 16) {
@@ -539,6 +565,7 @@ bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
             coalesce_into_pool(arena, piece, PW_EXTENT_WARM);
             break;
         }
+        pw_arena_count_moved(arena, extent, piece->moved + 1);
         pw_arena_release(arena, piece, PW_EXTENT_COLD);
         done += pages;
     }
@@ -590,7 +617,10 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
         pw_os_split_huge(address, size);
     }
     // A new mapping also drops advice and lets neighbours merge, so that the mapping count falls.
-    if (!pw_arena_blank(arena, address, size) && !pw_os_discard(address, size)) {
+    if (pw_arena_blank(arena, address, size)) {
+        arena->mappings.moved -= extent->moved;
+        extent->moved = 0;
+    } else if (!pw_os_discard(address, size)) {
         PW_COUNT(arena->stats, fallback_discard, 1);
         coalesce_into_pool(arena, extent, PW_EXTENT_WARM);
         return false;

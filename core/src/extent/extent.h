@@ -40,6 +40,7 @@ struct pw_extent {
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
     uint32_t huge_pages;  // pages for which huge ones were advised, from its second page on
     uint32_t generation;  // changes whenever the extent becomes another one
+    uint32_t moved;       // mappings of its own in it, at most: pages that came from elsewhere
     uint32_t zero_given;  // pages that zero reclaim has given back
     uint32_t zero_given_at; // most of them at this collection
     uint32_t zero_due;      // collection at which the next zero scan is due
@@ -82,11 +83,19 @@ struct pw_bins {
 // fails and mappings are short; until it can be had again, and as many on top, those steps wait.
 #define PW_MAPPINGS_RESERVE 64u
 
+// Pages that were moved keep the number that their first place gave them, and their mapping never
+// becomes one with its neighbours'. So many such mappings there may be, of which small ones leave
+// most to those whose copy would be dear; beyond them pages are copied.
+#define PW_MOVED_MOST        2048u
+#define PW_MOVED_SMALL_MOST  512u
+#define PW_MOVED_SMALL_PAGES 256u // below 1 MB
+
 struct pw_mappings {
     char *reserve;     // NULL: no address space for it yet
     bool held;         // it consists of PW_MAPPINGS_RESERVE mappings more than one
     bool given_up;     // it was not to be had, or no longer
     uint64_t retry_ms; // if so: when to try again
+    uint64_t moved;    // of all extents
 };
 
 struct pw_arena {
@@ -188,6 +197,12 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
 // May a step be taken that raises the number of mappings? Takes the reserve if it is not held. When
 // false, the reason has been counted.
 bool pw_mappings_may_rise(struct pw_arena *arena);
+
+// May so many pages be moved? Likewise.
+bool pw_arena_may_move(struct pw_arena *arena, uint32_t pages);
+
+// Pages of an extent have become those of another one.
+void pw_arena_count_moved(struct pw_arena *arena, struct pw_extent *extent, uint32_t moved);
 
 // Something failed that may have needed a mapping. True when mappings were short and the reserve
 // has been given up: it is worth trying again.

@@ -80,6 +80,16 @@ bool pw_mappings_may_rise(struct pw_arena *arena) {
     return mappings->held;
 }
 
+bool pw_arena_may_move(struct pw_arena *arena, uint32_t pages) {
+    uint32_t most = pages < PW_MOVED_SMALL_PAGES ? PW_MOVED_SMALL_MOST : PW_MOVED_MOST;
+    return arena->mappings.moved < most && pw_mappings_may_rise(arena);
+}
+
+void pw_arena_count_moved(struct pw_arena *arena, struct pw_extent *extent, uint32_t moved) {
+    arena->mappings.moved += moved;
+    extent->moved += moved;
+}
+
 bool pw_mappings_relieve(struct pw_arena *arena) {
     struct pw_mappings *mappings = &arena->mappings;
     if (!mappings->held) {

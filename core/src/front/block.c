@@ -18,8 +18,6 @@
 
 #define CHUNK_HEADER    (2 * sizeof(size_t))
 #define CHUNK_IS_MAPPED ((size_t)2)
-// Its M_MMAP_THRESHOLD: smaller blocks it keeps in its heap.
-#define MAPPED_BY_C_LIBRARY ((size_t)128 << 10)
 #define LARGEST_PAGES   (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
 
 // --- header ------------------------------------------------------------------
@@ -237,9 +235,9 @@ static bool is_promised(size_t pages) {
     return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
 }
 
-// What it maps by itself it serves as well without us.
+// What the C library maps it serves as well by itself.
 static bool is_for_c_library(size_t size) {
-    return pw_process.arena.sealed && size >= MAPPED_BY_C_LIBRARY;
+    return pw_process.arena.sealed && size > pw_c_largest_unmapped(pw_process.largest_freed);
 }
 
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
@@ -340,12 +338,12 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
     return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
 }
 
-// Without a system call, but for the one by which the C library gives a block of that size back.
+// Without a system call, but for the one by which the C library gives a mapped block back.
 static void release_sealed(struct pw_extent *extent) {
     struct pw_arena *arena = &pw_process.arena;
     size_t size = (size_t)extent->pages * PW_PAGE;
-    bool unmapped =
-        size >= MAPPED_BY_C_LIBRARY && pw_os_unmap(pw_extent_address(arena, extent), size);
+    bool unmapped = size > pw_c_largest_unmapped(pw_process.largest_freed) &&
+                    pw_os_unmap(pw_extent_address(arena, extent), size);
     bool reusable = !unmapped && !pw_extent_is_shared(extent) && !extent->fixed;
     pw_huge_forget(arena, extent);
     if (unmapped) {
@@ -356,6 +354,13 @@ static void release_sealed(struct pw_extent *extent) {
     }
 }
 
+// The C library maps no blocks of sizes that it has once unmapped.
+static void note_size(size_t size) {
+    if (size > pw_process.largest_freed && size <= PW_C_ALWAYS_MAPPED) {
+        pw_process.largest_freed = size;
+    }
+}
+
 static void release(struct pw_extent *extent) {
     pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, blocks_freed, 1);
@@ -363,6 +368,7 @@ static void release(struct pw_extent *extent) {
         release_sealed(extent);
         return;
     }
+    note_size((size_t)extent->pages * PW_PAGE);
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
     extent->fixed = false;
@@ -434,7 +440,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
-        pages > LARGEST_PAGES || !is_promised(pages) || !pw_mappings_may_rise(arena)) {
+        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
@@ -449,6 +455,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }
+    pw_arena_count_moved(arena, larger, extent->moved + 1);
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
     reset(larger, size, extent->data_offset, extent->collected);

@@ -85,7 +85,8 @@ static void save_warm_pages(const struct copy *copy) {
     uint32_t end = copy->to + copy->pages;
     uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
     // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
-    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16) {
+    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16 ||
+        !pw_arena_may_move(arena, warm_end - copy->to)) {
         return;
     }
     uint32_t pages = warm_end - copy->to;
@@ -95,6 +96,7 @@ static void save_warm_pages(const struct copy *copy) {
     }
     if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
                                                pw_extent_address(arena, saved))) {
+        pw_arena_count_moved(arena, saved, destination->moved + 1);
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {

@@ -370,5 +370,5 @@ void pw_heap_switch_off(void) {
 }
 
 bool pw_is_on(void) {
-    return pw_gate.threshold != SIZE_MAX;
+    return pw_gate.threshold != SIZE_MAX && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
 }

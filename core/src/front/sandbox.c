@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "front/sandbox.h"
+#include "front/c_library.h"
 #include "front/keeper.h"
 #include "front/process.h"
 
@@ -25,6 +26,14 @@ static void drop_everything(void) {
     pw_process.options.decay_seconds = 0;
 }
 
+// It has not seen the blocks that we freed in its place, after which it would rather use its heap
+// than map blocks of such sizes.
+static void teach_c_library(void) {
+    if (pw_process.largest_freed > PW_C_FIRST_MAPPED) {
+        __libc_free(__libc_malloc(pw_process.largest_freed - PW_PAGE));
+    }
+}
+
 void pw_sandbox_enters(void) {
     if (pw_process.sealed || pw_process.options.filters == PW_FILTERS_ANY) {
         return;
@@ -34,19 +43,22 @@ void pw_sandbox_enters(void) {
     // calls still, and there is no more to do here than to begin nothing.
     bool entered = pw_process_enter();
     __atomic_store_n(&pw_process.sealed, true, __ATOMIC_RELAXED);
-    pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
+    pw_gate.copy_threshold = SIZE_MAX;
     pw_gate.mergeable = false;
     pw_process.options.verbose = false;
     pw_stats_seal(&pw_process.stats);
     if (pw_process.stats.block) {
         PW_COUNT(&pw_process.stats, fallback_seccomp, 1);
     }
-    if (entered && pw_process.arena.base) {
+    if (!entered) {
+        pw_gate.threshold = SIZE_MAX;
+        return;
+    }
+    if (pw_process.arena.base) {
         drop_everything();
     }
-    if (entered) {
-        pw_process_leave();
-    }
+    pw_process_leave();
+    teach_c_library();
 }
 
 static bool installs_by_prctl(unsigned long option, unsigned long mode, unsigned long filter) {

@@ -3,16 +3,20 @@
 // System calls denied by a seccomp filter.
 #include "program.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -185,7 +189,46 @@ static int case_killed_later(char **arguments) {
     return 0;
 }
 
+// --- doors for a process of one thread ------------------------------------------
+
+static int in_child(int (*what)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        prepare(); // children start without the threads of their parent, and make their own
+        usleep(20000);
+        int result = what();
+        finish();
+        work_silently();
+        _exit(result);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int enter_user_namespace(void) {
+    return unshare(CLONE_NEWUSER) == 0 ? 0 : errno;
+}
+
+static int enter_mount_namespace(void) {
+    int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return setns(fd, CLONE_NEWNS) == 0 ? 0 : errno;
+}
+
+static int unshare_memory(void) {
+    return unshare(CLONE_VM) == 0 ? 0 : errno; // refused if there is another thread
+}
+
+static int case_one_thread(char **arguments) {
+    (void)arguments;
+    printf("%d %d %d\n", in_child(enter_user_namespace), in_child(enter_mount_namespace),
+           in_child(unshare_memory));
+    return 0;
+}
+
 const struct program_case denied_cases[] = {
+    {"one-thread", case_one_thread},
     {"killed-at-start", case_killed_at_start},
     {"under-filter", case_under_filter},
     {"killed-later", case_killed_later},

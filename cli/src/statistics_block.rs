@@ -88,6 +88,7 @@ pub const FIELDS: &[&str] = &[
     "segment_idle_bytes",
     "fallback_general",
     "copies_plain_brief",
+    "fallback_seccomp",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

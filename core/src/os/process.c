@@ -238,6 +238,28 @@ int pw_os_pid(void) {
     return (int)getpid();
 }
 
+// To standard error, which may be a pipe that nobody reads, or a file that has reached RLIMIT_FSIZE:
+// a program that says nothing itself must not end by what we say.
+static void write_harmlessly(const char *line, size_t size) {
+    sigset_t ending, saved, pending;
+    static const struct timespec now;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGPIPE);
+    sigaddset(&ending, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &ending, &saved);
+    if (write(STDERR_FILENO, line, size) < 0) {
+        int raised = errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
+        if (raised && !sigismember(&pending, raised)) {
+            sigset_t one;
+            sigemptyset(&one);
+            sigaddset(&one, raised);
+            sigtimedwait(&one, NULL, &now);
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
 void pw_os_warn(const char *text, const char *detail) {
     int saved = errno;
     char line[512];
@@ -249,8 +271,7 @@ void pw_os_warn(const char *text, const char *detail) {
             line[i] = (unsigned char)line[i] < ' ' || line[i] == 127 ? '?' : line[i];
         }
         line[size++] = '\n';
-        ssize_t ignored = write(STDERR_FILENO, line, size);
-        (void)ignored;
+        write_harmlessly(line, size);
     }
     errno = saved;
 }

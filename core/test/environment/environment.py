@@ -198,6 +198,26 @@ def lowered_general(bench):
         bench.work("lowered", name, str(value), counters=SEGMENTS, every_options=GENERAL)
 
 
+def warning(bench):
+    """What we have to say must not end a program: standard error is a closed pipe, or a file that may not grow."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    plain = bench.run([bench.program, "work"])
+    for library in ("preload", "general"):
+        environment = bench.environment("no-such-option=1", "")
+        environment["LD_PRELOAD"] = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+        reading, closed_pipe = os.pipe()
+        os.close(reading)
+        with open(os.path.join(bench.folder, "said"), "wb") as file, os.fdopen(closed_pipe, "wb") as pipe:
+            for error, prepare in ((pipe, None), (file, limit)):
+                # The interpreter ignores SIGPIPE and SIGXFSZ; programs are started with their defaults.
+                done = subprocess.run([bench.program, "work"], env=environment, stdout=subprocess.PIPE, stderr=error,
+                                      preexec_fn=prepare, restore_signals=True, timeout=TIMEOUT, check=False)
+                if (done.returncode, done.stdout) != plain[:2]:
+                    raise Failure(f"{library}: {done.returncode} {done.stdout}")
+
+
 def lock(bench):
     if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
         raise Skip("locking memory needs root")
@@ -970,6 +990,7 @@ CASES = {
     "descriptors": descriptors,
     "file-size": file_size,
     "lock": lock,
+    "warning": warning,
     "lowered": lowered,
     "lowered-general": lowered_general,
     "map-count": map_count,

@@ -107,7 +107,8 @@ extern "C" {
     X(segment_idle_bytes, "pages inside segments given back because they held no block")           \
     X(fallback_general, "small blocks left to the C library: no pages, or locks lost in a fork")   \
     X(copies_plain_brief, "copied: such copies have lived too briefly to be worth sharing")        \
-    X(fallback_seccomp, "all left to the C library: a seccomp filter is in force (seccomp=ignore)")
+    X(fallback_seccomp, "all left to the C library: a seccomp filter is in force "                 \
+                        "(seccomp=ignore)")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

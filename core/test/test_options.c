@@ -29,8 +29,7 @@ static bool same(const struct pw_options *one, const struct pw_options *other) {
            one->pool == other->pool && one->huge == other->huge && one->verbose == other->verbose &&
            one->mmapcopy == other->mmapcopy && one->slack_percent == other->slack_percent &&
            one->decay_seconds == other->decay_seconds && one->brief_ms == other->brief_ms &&
-           one->filters == other->filters &&
-           !strcmp(one->statistics, other->statistics);
+           one->filters == other->filters && !strcmp(one->statistics, other->statistics);
 }
 
 static void defaults_are_the_documented_ones(void **state) {

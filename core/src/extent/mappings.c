@@ -115,9 +115,8 @@ void pw_mappings_end(struct pw_arena *arena) {
 }
 
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
-    return !arena->sealed &&
-           (pw_os_map_blank(address, size) ||
-            (pw_mappings_relieve(arena) && pw_os_map_blank(address, size)));
+    return !arena->sealed && (pw_os_map_blank(address, size) ||
+                              (pw_mappings_relieve(arena) && pw_os_map_blank(address, size)));
 }
 
 bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {

@@ -19,10 +19,10 @@
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
 #define SHORTEST_PAUSE       250                           // milliseconds
-#define BETWEEN_BATCHES      1     // millisecond: who waits for the lock gets it
+#define BETWEEN_BATCHES      1       // millisecond: who waits for the lock gets it
 #define BETWEEN_WAITS        100000L // nanoseconds
 #define MOST_WAITS           20000   // two seconds
-#define MOST_AT_ONCE         4096u // pages: the program's threads wait for some milliseconds
+#define MOST_AT_ONCE         4096u   // pages: the program's threads wait for some milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 // A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0

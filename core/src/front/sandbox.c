@@ -67,7 +67,8 @@ static bool installs_by_prctl(unsigned long option, unsigned long mode, unsigned
            (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter != 0));
 }
 
-static bool installs_by_seccomp(unsigned long operation, unsigned long flags, unsigned long filter) {
+static bool installs_by_seccomp(unsigned long operation, unsigned long flags,
+                                unsigned long filter) {
     return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 && filter == 0
                                                 : operation == SECCOMP_SET_MODE_FILTER && filter;
 }

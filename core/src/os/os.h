@@ -290,11 +290,11 @@ bool pw_os_is_filtered(void);
 #define PW_OS_FILTERS_UNKNOWN ((unsigned)-2)
 unsigned pw_os_filter_count(void);
 
-unsigned pw_os_thread_count(void);   // 0: unknown
-bool pw_os_thread_lives(int thread); // of this process
+unsigned pw_os_thread_count(void);     // 0: unknown
+bool pw_os_thread_lives(int thread);   // of this process
 void pw_os_sleep_ns(long nanoseconds); // less than a second
-uint64_t pw_os_resident_pages(void); // of this process; 0: unknown. Opens a file
-uint64_t pw_os_now_ms(void);         // monotonic
+uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a file
+uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 uint64_t pw_os_boot_name(void); // differs between machines and between their restarts

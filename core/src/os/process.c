@@ -238,8 +238,8 @@ int pw_os_pid(void) {
     return (int)getpid();
 }
 
-// To standard error, which may be a pipe that nobody reads, or a file that has reached RLIMIT_FSIZE:
-// a program that says nothing itself must not end by what we say.
+// To standard error, which may be a pipe that nobody reads, or a file that has reached
+// RLIMIT_FSIZE: a program that says nothing itself must not end by what we say.
 static void write_harmlessly(const char *line, size_t size) {
     sigset_t ending, saved, pending;
     static const struct timespec now;

@@ -209,8 +209,8 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
 
 static bool blank(struct pw_share *share, struct pw_extent *extent, uint32_t first,
                   uint32_t pages) {
-    bool done = pw_arena_blank(share->arena, page_address(share, extent, first),
-                               (size_t)pages * PW_PAGE);
+    bool done =
+        pw_arena_blank(share->arena, page_address(share, extent, first), (size_t)pages * PW_PAGE);
     if (!done) {
         PW_COUNT(share->stats, fallback_map, 1);
     }

@@ -189,9 +189,9 @@ static const struct {
     int resource;
     const char *now; // the limit is what this line of /proc/self/status says, less the argument
 } lowered_limits[] = {
-    {"data", RLIMIT_DATA, "VmData"},    {"space", RLIMIT_AS, "VmSize"},
-    {"nofile", RLIMIT_NOFILE, NULL},    {"fsize", RLIMIT_FSIZE, NULL},
-    {"nproc", RLIMIT_NPROC, NULL},      {"memlock", RLIMIT_MEMLOCK, NULL},
+    {"data", RLIMIT_DATA, "VmData"}, {"space", RLIMIT_AS, "VmSize"},
+    {"nofile", RLIMIT_NOFILE, NULL}, {"fsize", RLIMIT_FSIZE, NULL},
+    {"nproc", RLIMIT_NPROC, NULL},   {"memlock", RLIMIT_MEMLOCK, NULL},
     {"stack", RLIMIT_STACK, NULL},
 };
 

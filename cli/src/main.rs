@@ -22,6 +22,7 @@ use clap::Parser;
 
 use commandline::{Action, CommandLine};
 use failure::{EXIT_PAGEWISE, Failure};
+use launch::filter;
 use launch::signals::Interrupted;
 use trace::replay::loader;
 
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|name| name == loader::NAME) {
         loader::run(arguments);
+    }
+    if std::env::args_os().nth(1).is_some_and(|name| name == filter::NAME) {
+        filter::rehearse();
+        return ExitCode::SUCCESS;
     }
     drop(arguments);
     let line = match CommandLine::try_parse() {

@@ -1,6 +1,6 @@
 //! `pagewise run`: the command, unchanged but for its memory, and one line about it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::ksm;
 use crate::launch::environment::option_value;
 use crate::launch::signals::{self, Gate};
 use crate::launch::supervise::{self, End};
-use crate::launch::{executable, library, preload};
+use crate::launch::{executable, filter, library, preload};
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Destination, RunReport, SCHEMA, Source};
@@ -128,16 +128,35 @@ pub fn prepare<'a>(
             )),
         }
     }
+    let mut options = format!("{inherited_options},{}", common.options);
+    if !libraries.is_empty() && option_value(&options, "seccomp").is_none() {
+        options.push_str(&bearing_filters(&libraries));
+    }
     Ok(Setting {
         command: &common.command,
         libraries,
-        options: format!("{inherited_options},{}", common.options),
+        options,
         sampler: common.sampler.unwrap_or_else(SamplerKind::best),
         period: Duration::from_millis(common.sample_ms),
         timeout: None,
         keeps_curve: false,
         gate,
     })
+}
+
+/// The option for filters that were found harmless, with its comma.
+fn bearing_filters(libraries: &[(&str, PathBuf)]) -> String {
+    let paths: Vec<&Path> = libraries.iter().map(|(_, path)| path.as_path()).collect();
+    match filter::option_for(&paths) {
+        Ok(option) => option.map(|option| format!(",{option}")).unwrap_or_default(),
+        Err(reason) => {
+            tell(&format!(
+                "a seccomp filter is in force here (a container's, or a service's), and {reason}: the command runs as \
+                 plain. --options seccomp=ignore takes the risk, or: docker run --security-opt seccomp=unconfined ..."
+            ));
+            String::new()
+        }
+    }
 }
 
 /// These two are pagewise's own to set.

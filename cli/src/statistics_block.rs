@@ -92,6 +92,7 @@ pub const FIELDS: &[&str] = &[
     "fallback_allocator",
     "fallback_fork",
     "programs_left_plain",
+    "fallback_seccomp",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -110,7 +110,9 @@ extern "C" {
     X(blocks_altered, "blocks whose mapping the program changed: not shared, searched or kept")    \
     X(fallback_allocator, "the program brings a malloc of its own: all blocks are left to it")     \
     X(fallback_fork, "frees put off: a fork waited for a thread that waited for us")               \
-    X(programs_left_plain, "programs started without the library: it cannot be preloaded there")
+    X(programs_left_plain, "programs started without the library: it cannot be preloaded there")   \
+    X(fallback_seccomp, "all left to the C library: a seccomp filter is in force "                 \
+                        "(seccomp=ignore)")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

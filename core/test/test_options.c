@@ -29,7 +29,7 @@ static bool same(const struct pw_options *one, const struct pw_options *other) {
            one->pool == other->pool && one->huge == other->huge && one->verbose == other->verbose &&
            one->mmapcopy == other->mmapcopy && one->slack_percent == other->slack_percent &&
            one->decay_seconds == other->decay_seconds && one->brief_ms == other->brief_ms &&
-           !strcmp(one->statistics, other->statistics);
+           one->filters == other->filters && !strcmp(one->statistics, other->statistics);
 }
 
 static void defaults_are_the_documented_ones(void **state) {
@@ -51,6 +51,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_int_equal(options.slack_percent, 1);
         assert_int_equal(options.decay_seconds, 1);
         assert_int_equal(options.brief_ms, 250);
+        assert_int_equal(options.filters, 0);
         assert_string_equal(options.statistics, "");
     }
 }
@@ -105,6 +106,9 @@ static void every_documented_value_is_taken(void **state) {
     assert_int_equal(read_options("threshold=3M").threshold, 3 << 20);
     assert_int_equal(read_options("modules=all").modules, PW_MODULES_ALL);
     assert_int_equal(read_options("decay=7").decay_seconds, 7);
+    assert_int_equal(read_options("seccomp=plain").filters, 0);
+    assert_int_equal(read_options("seccomp=2").filters, 2);
+    assert_int_equal(read_options("seccomp=ignore").filters, PW_FILTERS_ANY);
     assert_int_equal(read_options("brief=0").brief_ms, 0);
     assert_int_equal(read_options("brief=3600000").brief_ms, 3600000);
     assert_string_equal(read_options("statistics=/tmp/a=b").statistics, "/tmp/a=b");
@@ -160,6 +164,10 @@ static void bad_items_warn_and_change_nothing(void **state) {
                                       "decay=3601",
                                       "decay=1.5",
                                       "brief=3600001",
+                                      "seccomp=",
+                                      "seccomp=off",
+                                      "seccomp=1001",
+                                      "seccomp=-1",
                                       "brief=-1",
                                       "share=on",
                                       "zero=yes",

@@ -86,6 +86,7 @@ static void counters_add_and_peaks_rise(void **state) {
     struct pw_stats stats = {0};
     pw_stats_start(&stats);
     assert_memory_equal(stats.block->magic, "PAGEWISE", 8);
+    assert_true(pw_stats_publish(&stats, "", "auto"));
     assert_int_equal(stats.block->pid, getpid());
     PW_COUNT(&stats, copies_seen, 3);
     PW_COUNT(&stats, copies_seen, 4);

@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 
 use super::{Files, Finding, State};
+use crate::launch::filter;
 use crate::launch::library as lookup;
 use crate::measure::page_map;
 use crate::statistics_block::Statistics;
 
 pub fn findings() -> Vec<Finding> {
-    vec![scan(), frame_numbers(), memory_file()]
+    vec![filters(), scan(), frame_numbers(), memory_file()]
 }
 
 /// Found, and loaded into a program that does nothing; and what it found there.
@@ -62,13 +63,40 @@ fn copies_by_the_kernel(statistics: &Statistics, files: &Files) -> Finding {
 
 fn try_preloading(library: &Path) -> Result<Statistics, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let options = format!("policy=auto,statistics={}", folder.path().display());
+    let options = format!(
+        "policy=auto,seccomp=ignore,statistics={}",
+        folder.path().display()
+    );
     lookup::try_loading(library, &options)?;
     let statistics = Statistics::read_folder(folder.path()).unwrap_or_default();
     if statistics.processes == 0 {
         return Err("loaded, but it left no statistics".into());
     }
     Ok(statistics)
+}
+
+/// Under a filter the library does nothing unless it is told that the filter is harmless, as `run` finds out.
+fn filters() -> Finding {
+    let why = "under one that ends programs, or was not tried, all is left to the C library";
+    let library = match lookup::PRELOAD.find() {
+        Ok(path) => path,
+        Err(failure) => return Finding::new("seccomp", State::Note, failure.what, why),
+    };
+    match filter::option_for(&[&library]) {
+        Ok(None) => Finding::new("seccomp", State::Good, "no filter is in force", why),
+        Ok(Some(option)) => {
+            let found = format!("the filter in force is harmless: pagewise run sets {option}");
+            Finding::new("seccomp", State::Good, found, why).command(format!(
+                "PAGEWISE_OPTIONS={option} LD_PRELOAD=...    # without pagewise run"
+            ))
+        }
+        Err(reason) => {
+            let found = format!("a filter is in force, and {reason}");
+            Finding::new("seccomp", State::Bad, found, why).command(
+                "docker run --security-opt seccomp=unconfined ...    # or --options seccomp=ignore, at your own risk",
+            )
+        }
+    }
 }
 
 fn scan() -> Finding {

@@ -2,6 +2,7 @@
 
 pub mod environment;
 pub mod executable;
+pub mod filter;
 pub mod library;
 pub mod preload;
 pub mod signals;

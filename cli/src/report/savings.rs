@@ -55,8 +55,12 @@ fn shared(statistics: &Statistics) -> String {
 
 /// Why a preloaded run has nothing to show.
 fn no_reason(statistics: &Statistics) -> &'static str {
-    if statistics.processes == 0 {
-        "the library was not loaded by the command"
+    if statistics.get("fallback_seccomp") > 0 {
+        "the command put a seccomp filter into force, and all was left to the C library from then on \
+         (--options seccomp=ignore takes the risk)"
+    } else if statistics.processes == 0 {
+        "the library was not loaded by the command, or a seccomp filter was in force where it started \
+         (--options seccomp=ignore takes the risk)"
     } else if statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0 {
         "the program brings a malloc of its own, to which all memory is left"
     } else if statistics.get("blocks_allocated") == 0 {

@@ -24,7 +24,7 @@
 
 static void *table_allocate(struct pw_arena *arena, size_t size) {
     if ((size_t)(arena->table_end - arena->table) < size) {
-        char *chunk = pw_os_map_table(TABLE_CHUNK);
+        char *chunk = arena->sealed ? NULL : pw_os_map_table(TABLE_CHUNK);
         if (!chunk && pw_mappings_relieve(arena)) {
             chunk = pw_os_map_table(TABLE_CHUNK);
         }
@@ -234,6 +234,13 @@ static struct pw_extent *best_fit(struct pw_arena *arena, enum pw_extent_state s
 
 // --- splitting, coalescing ---------------------------------------------------
 
+// Nobody knows which of them lie where.
+static void split_moved(struct pw_extent *extent, struct pw_extent *rest, uint32_t pages) {
+    uint32_t first = (uint32_t)((uint64_t)extent->moved * pages / extent->pages);
+    rest->moved = extent->moved - first;
+    extent->moved = first;
+}
+
 // Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
 // table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
 static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages,
@@ -246,6 +253,7 @@ static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t 
     rest->page = extent->page + pages;
     rest->pages = extent->pages - pages;
     rest->stamp = extent->stamp;
+    split_moved(extent, rest, pages);
     extent->pages = pages;
     bin_insert(arena, number, state);
 }
@@ -256,6 +264,7 @@ static void absorb(struct pw_arena *arena, struct pw_extent *extent, struct pw_e
         extent->page = neighbour->page;
     }
     extent->pages += neighbour->pages;
+    extent->moved += neighbour->moved;
     if (neighbour->stamp > extent->stamp) {
         extent->stamp = neighbour->stamp;
     }
@@ -301,9 +310,33 @@ static void return_end(struct pw_arena *arena) {
     }
 }
 
+bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *extent) {
+    const char *address = pw_extent_address(arena, extent);
+    return arena->hole >= address && arena->hole < address + (size_t)extent->pages * PW_PAGE;
+}
+
+// What is blank anew is one mapping with its neighbours again.
+static void forget_moved(struct pw_arena *arena, struct pw_extent *extent,
+                         enum pw_extent_state state) {
+    bool gone = state == PW_EXTENT_LOST;
+    if (extent->moved && state == PW_EXTENT_COLD) {
+        gone = pw_arena_blank(arena, pw_extent_address(arena, extent),
+                              (size_t)extent->pages * PW_PAGE);
+    }
+    if (gone) {
+        arena->mappings.moved -= extent->moved;
+        extent->moved = 0;
+    }
+}
+
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
                       enum pw_extent_state state) {
     extent->generation++;
+    if (pw_arena_has_hole(arena, extent)) {
+        arena->hole = NULL;
+        state = PW_EXTENT_LOST;
+    }
+    forget_moved(arena, extent, state);
     if (state == PW_EXTENT_LOST) {
         extent->state = PW_EXTENT_LOST;
         tag(arena, pw_extent_number(arena, extent));
@@ -451,6 +484,7 @@ static struct pw_extent *cut_head(struct pw_arena *arena, struct pw_extent *exte
     struct pw_extent *aligned = pw_extent_at(arena, number);
     aligned->page = extent->page + lead;
     aligned->pages = extent->pages - lead;
+    split_moved(extent, aligned, lead);
     extent->pages = lead;
     tag(arena, number);
     aligned->stamp = extent->stamp;
@@ -511,9 +545,10 @@ struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, 
     return extent;
 }
 
-void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
+bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
     uint32_t done = 0;
-    while (done < extent->pages && arena->warm_pages > 0 && pw_mappings_may_rise(arena)) {
+    while (done < extent->pages && arena->warm_pages > 0 &&
+           pw_arena_may_move(arena, extent->pages)) {
         int bin = largest_bin(&arena->warm);
         struct pw_extent *piece = bin < 0 ? NULL : pw_extent_at(arena, arena->warm.head[bin]);
         if (!piece || piece->pages < 16) {
@@ -534,11 +569,18 @@ void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent) {
             coalesce_into_pool(arena, piece, PW_EXTENT_WARM);
             break;
         }
+        pw_arena_count_moved(arena, extent, piece->moved + 1);
         pw_arena_release(arena, piece, PW_EXTENT_COLD);
         done += pages;
     }
+    if (pw_arena_has_hole(arena, extent)) {
+        pw_os_discard(pw_extent_address(arena, extent), (size_t)done * PW_PAGE);
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return false;
+    }
     extent->warm_pages = done;
     PW_COUNT(arena->stats, gathered_bytes, (uint64_t)done * PW_PAGE);
+    return true;
 }
 
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
@@ -579,7 +621,10 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
         pw_os_split_huge(address, size);
     }
     // A new mapping also drops advice and lets neighbours merge, so that the mapping count falls.
-    if (!pw_arena_blank(arena, address, size) && !pw_os_discard(address, size)) {
+    if (pw_arena_blank(arena, address, size)) {
+        arena->mappings.moved -= extent->moved;
+        extent->moved = 0;
+    } else if (!pw_os_discard(address, size)) {
         PW_COUNT(arena->stats, fallback_discard, 1);
         coalesce_into_pool(arena, extent, PW_EXTENT_WARM);
         return false;
@@ -591,6 +636,9 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
 
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
     uint64_t done = 0;
+    if (arena->sealed) {
+        return 0;
+    }
     while (done < pages && arena->warm_pages > 0) {
         int bin = largest_bin(&arena->warm);
         if (bin < 0) {
@@ -628,7 +676,7 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
 
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
     uint32_t now = pw_arena_clock();
-    if (now - arena->trimmed_at < SHORTEST_CYCLE) {
+    if (arena->sealed || now - arena->trimmed_at < SHORTEST_CYCLE) {
         return 0;
     }
     pw_arena_note_resident(arena, pw_os_resident_pages()); // before its low mark is forgotten
@@ -660,7 +708,7 @@ static bool decay_bin(struct pw_arena *arena, unsigned bin, uint32_t stamp, uint
 
 uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
     uint64_t done = 0;
-    for (unsigned bin = 0; bin < PW_SIZE_BINS; bin++) {
+    for (unsigned bin = 0; !arena->sealed && bin < PW_SIZE_BINS; bin++) {
         if (!decay_bin(arena, bin, stamp, most, &done)) {
             break;
         }
@@ -710,6 +758,26 @@ static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh) {
 
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
     arena->fresh_pages += fresh;
+    if (arena->sealed) {
+        return;
+    }
     keep_live_rule(arena, fresh);
     keep_resident_rule(arena, fresh);
+}
+
+// --- without system calls ----------------------------------------------------
+
+void pw_arena_seal(struct pw_arena *arena) {
+    pw_mappings_end(arena);
+    arena->sealed = true;
+    arena->return_address_space = false;
+    arena->most_steps = 0; // it does not grow
+}
+
+void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent) {
+    uint32_t number = pw_extent_number(arena, extent);
+    for (uint32_t i = 0; i < extent->pages; i++) {
+        *index_of(arena, extent->page + i) = 0;
+    }
+    delete_extent(arena, number);
 }

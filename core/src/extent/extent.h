@@ -49,6 +49,7 @@ struct pw_extent {
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
     uint32_t huge_pages;  // pages for which huge ones were advised, from its second page on
     uint32_t generation;  // changes whenever the extent becomes another one
+    uint32_t moved;       // mappings of its own in it, at most: pages that came from elsewhere
     uint32_t zero_given;  // pages that zero reclaim has given back
     uint32_t zero_given_at; // most of them at this collection
     uint32_t zero_due;      // collection at which the next zero scan is due
@@ -91,11 +92,19 @@ struct pw_bins {
 // fails and mappings are short; until it can be had again, and as many on top, those steps wait.
 #define PW_MAPPINGS_RESERVE 64u
 
+// Pages that were moved keep the number that their first place gave them, and their mapping never
+// becomes one with its neighbours'. So many such mappings there may be, of which small ones leave
+// most to those whose copy would be dear; beyond them pages are copied.
+#define PW_MOVED_MOST        2048u
+#define PW_MOVED_SMALL_MOST  512u
+#define PW_MOVED_SMALL_PAGES 256u // below 1 MB
+
 struct pw_mappings {
     char *reserve;     // NULL: no address space for it yet
     bool held;         // it consists of PW_MAPPINGS_RESERVE mappings more than one
     bool given_up;     // it was not to be had, or no longer
     uint64_t retry_ms; // if so: when to try again
+    uint64_t moved;    // of all extents
 };
 
 struct pw_arena {
@@ -113,6 +122,8 @@ struct pw_arena {
     uint64_t live_pages;     // pages of blocks
     char *table, *table_end; // what is left of the current table chunk
     struct pw_mappings mappings;
+    bool sealed;      // no system calls any more (pw_arena_seal)
+    const char *hole; // in the extent that is released next, and cannot be mended; NULL: none
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;
@@ -185,8 +196,9 @@ struct pw_extent *pw_arena_take_aligned(struct pw_arena *arena, uint32_t pages, 
 // Call `visit` with each block, in no order.
 typedef void pw_arena_visit(void *context, struct pw_arena *arena, struct pw_extent *extent);
 void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context);
-// Fill a cold extent from the largest warm pieces, leaving those cold.
-void pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
+// Fill a cold extent from the largest warm pieces, leaving those cold. False: it is of no use any
+// more, and was put aside.
+bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 
 // Make a taken extent a block: from now on every address in it is found.
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
@@ -207,20 +219,35 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
 // false, the reason has been counted.
 bool pw_mappings_may_rise(struct pw_arena *arena);
 
+// May so many pages be moved? Likewise.
+bool pw_arena_may_move(struct pw_arena *arena, uint32_t pages);
+
+// Pages of an extent have become those of another one.
+void pw_arena_count_moved(struct pw_arena *arena, struct pw_extent *extent, uint32_t moved);
+
 // Something failed that may have needed a mapping. True when mappings were short and the reserve
 // has been given up: it is worth trying again.
 bool pw_mappings_relieve(struct pw_arena *arena);
 
+// Give the reserve up for good.
+void pw_mappings_end(struct pw_arena *arena);
+
 // New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
-// After a failed call that may have left a hole there: make the place memory again, whatever it
-// takes. The next block that is put there would find the hole.
-void pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
+// After a failed call that may have left a hole there: make the place memory again that reads zero
+// (but for what a file shows). False: it cannot be (a limit was lowered since, RLIMIT_DATA or
+// RLIMIT_AS); a hole is kept from others as far as it can be, and nobody may be handed the place.
+bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size);
 
-// Move pages to a place in the arena whose contents are dead. False: they are where they were, the
-// place is blank, and the fall-back has been counted.
+// Give the memory of dead pages back where they cannot be made blank: the place is LOST then.
+bool pw_arena_abandon(char *address, size_t size);
+
+// Move pages to a place in the arena whose contents are dead. False: they are where they were, and
+// the fall-back has been counted. The place is blank, or cannot be made memory any more: then
+// pw_arena_release puts the extent aside in which it lies.
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
+bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *extent);
 
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`, `most` and the
 // rest of an extent. Returns pages.
@@ -230,6 +257,13 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena);
+
+// From now on make no system calls: what pages there are can be handed out and taken back, and
+// nothing else happens to them.
+void pw_arena_seal(struct pw_arena *arena);
+
+// A sealed arena's extent was unmapped by the caller, and the range is anybody's.
+void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent);
 
 // Clock of pw_extent.stamp.
 static inline uint32_t pw_arena_clock(void) {

@@ -8,6 +8,8 @@
 #define RETRY_MS 1000u
 // The kernel refuses some calls (mremap) with three mappings left: fewer than four are short.
 #define PROBES 2u
+// A call may fail for a moment; where a limit was lowered, it always does.
+#define MEND_ATTEMPTS 4u
 // Twice the reserve can be split: to probe while it is held, and to see that it was had with ease.
 #define RESERVE_PAGES (2 * 2 * SPLITS + 1)
 
@@ -61,8 +63,8 @@ static void give_up(struct pw_mappings *mappings) {
 
 bool pw_mappings_may_rise(struct pw_arena *arena) {
     struct pw_mappings *mappings = &arena->mappings;
-    if (mappings->held) {
-        return true;
+    if (mappings->held || arena->sealed) {
+        return mappings->held;
     }
     if (!mappings->given_up || pw_os_now_ms() >= mappings->retry_ms) {
         set_held(mappings, take(mappings));
@@ -76,6 +78,16 @@ bool pw_mappings_may_rise(struct pw_arena *arena) {
         PW_COUNT(arena->stats, fallback_map_count, 1);
     }
     return mappings->held;
+}
+
+bool pw_arena_may_move(struct pw_arena *arena, uint32_t pages) {
+    uint32_t most = pages < PW_MOVED_SMALL_PAGES ? PW_MOVED_SMALL_MOST : PW_MOVED_MOST;
+    return arena->mappings.moved < most && pw_mappings_may_rise(arena);
+}
+
+void pw_arena_count_moved(struct pw_arena *arena, struct pw_extent *extent, uint32_t moved) {
+    arena->mappings.moved += moved;
+    extent->moved += moved;
 }
 
 bool pw_mappings_relieve(struct pw_arena *arena) {
@@ -94,15 +106,36 @@ bool pw_mappings_relieve(struct pw_arena *arena) {
     return true;
 }
 
-bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
-    return pw_os_map_blank(address, size) ||
-           (pw_mappings_relieve(arena) && pw_os_map_blank(address, size));
+void pw_mappings_end(struct pw_arena *arena) {
+    if (arena->mappings.reserve) {
+        pw_os_unmap(arena->mappings.reserve, RESERVE_PAGES * PW_PAGE);
+    }
+    set_held(&arena->mappings, false);
+    arena->mappings.reserve = NULL;
 }
 
-void pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
-    while (!pw_arena_blank(arena, address, size) && !pw_os_is_mapped(address, size)) {
+bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
+    return !arena->sealed && (pw_os_map_blank(address, size) ||
+                              (pw_mappings_relieve(arena) && pw_os_map_blank(address, size)));
+}
+
+bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
+    for (unsigned attempt = 0; !arena->sealed && attempt < MEND_ATTEMPTS; attempt++) {
+        if (pw_arena_blank(arena, address, size) ||
+            (pw_os_is_mapped(address, size) && pw_os_discard(address, size))) {
+            return true;
+        }
         PW_COUNT(arena->stats, fallback_map, 1);
     }
+    // What somebody else maps into a hole would be taken for ours.
+    if (!arena->sealed && !pw_os_is_mapped(address, size)) {
+        pw_os_map_unusable(address, size);
+    }
+    return false;
+}
+
+bool pw_arena_abandon(char *address, size_t size) {
+    return pw_os_map_unusable(address, size) || pw_os_unmap(address, size);
 }
 
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
@@ -110,6 +143,8 @@ bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
         return true;
     }
     PW_COUNT(arena->stats, fallback_move, 1);
-    pw_arena_mend(arena, to, size);
+    if (!pw_arena_mend(arena, to, size)) {
+        arena->hole = to;
+    }
     return false;
 }

@@ -38,12 +38,23 @@ static char *data_of(const struct pw_extent *extent) {
     return pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
 }
 
-static size_t capacity_of(const struct pw_extent *extent) {
-    return (size_t)extent->pages * PW_PAGE - extent->data_offset;
-}
-
 static bool has_header(const struct pw_extent *extent) {
     return extent->data_offset != 0;
+}
+
+// How many bytes of the extent have pages, as the C library left it: see repair.
+static size_t held_by(const struct pw_extent *extent) {
+    size_t all = (size_t)extent->pages * PW_PAGE;
+    if (!has_header(extent) || extent->altered == PW_ALTERED_HEADER) {
+        return all;
+    }
+    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t held = (chunk[1] & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
+    return held < all && held % PW_PAGE == 0 && held > 0 ? held : all;
+}
+
+static size_t capacity_of(const struct pw_extent *extent) {
+    return held_by(extent) - extent->data_offset;
 }
 
 static void write_header(const struct pw_extent *extent) {
@@ -62,19 +73,18 @@ static void write_header(const struct pw_extent *extent) {
 // again before anything else is done with the block. Blocks cannot grow in place: what follows is
 // ours.
 static void repair(struct pw_extent *extent) {
-    if (!has_header(extent) || extent->altered == PW_ALTERED_HEADER) {
-        return;
-    }
-    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
-    size_t lead = extent->data_offset - CHUNK_HEADER;
-    size_t held = (chunk[1] & ~(size_t)7) + lead, all = (size_t)extent->pages * PW_PAGE;
+    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
     char *start = pw_extent_address(&pw_process.arena, extent);
-    if (held >= all || held % PW_PAGE != 0 || held == 0) {
+    if (held == all) {
         return;
     }
-    pw_arena_mend(&pw_process.arena, start + held, all - held);
-    write_header(extent);
     extent->user_size = held - extent->data_offset;
+    if (!pw_arena_mend(&pw_process.arena, start + held, all - held)) {
+        extent->fixed = true; // the block ends there for good: nobody else gets these pages
+        extent->collected = false;
+        return;
+    }
+    write_header(extent);
     extent->sparse = true;
 }
 
@@ -168,8 +178,8 @@ static struct pw_extent *take_fresh(struct need need) {
         if (!extent) {
             return NULL;
         }
-        if (pool && arena->warm_pages >= pages) {
-            pw_arena_gather(arena, extent);
+        if (pool && arena->warm_pages >= pages && !pw_arena_gather(arena, extent)) {
+            return NULL;
         }
         PW_COUNT(&pw_process.stats, allocated_fresh, 1);
     }
@@ -180,6 +190,10 @@ static struct pw_extent *take_fresh(struct need need) {
     arena->live_pages -= extent->warm_pages;
     if (huge && extent->warm_pages == 0) {
         back_with_large_pages(extent, need.filled);
+    }
+    if (pw_arena_has_hole(arena, extent)) {
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return NULL;
     }
     return extent;
 }
@@ -254,11 +268,17 @@ static bool is_promised(size_t pages) {
     return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
 }
 
+// What the C library maps it serves as well by itself.
+static bool is_for_c_library(size_t size) {
+    return pw_process.arena.sealed && size > pw_c_largest_unmapped(pw_process.largest_freed);
+}
+
 static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
                                   enum pw_module module) {
     uint16_t offset = data_offset_for(alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
-    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || !is_promised(pages)) {
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(size) ||
+        !is_promised(pages)) {
         return NULL;
     }
     struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
@@ -292,7 +312,9 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
     if (!pw_process_enter()) {
         return NULL;
     }
-    pw_collection_block_allocated(size, &caller);
+    if (!pw_process.arena.sealed) {
+        pw_collection_block_allocated(size, &caller);
+    }
     enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : caller.module;
     struct pw_extent *extent = allocate(size, alignment, zeroed, module);
     char *data = extent ? data_of(extent) : NULL;
@@ -339,15 +361,48 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
         return PW_EXTENT_WARM;
     }
     struct pw_arena *arena = &pw_process.arena;
-    bool blank =
-        pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
+    char *address = pw_extent_address(arena, extent);
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool blank = pw_arena_blank(arena, address, size);
     // What is fixed may be pages of a pool, or of a snapshot's mapping: not for another block.
-    return blank ? PW_EXTENT_COLD : extent->fixed ? PW_EXTENT_LOST : PW_EXTENT_WARM;
+    if (!blank && extent->fixed) {
+        pw_arena_abandon(address, size);
+        return PW_EXTENT_LOST;
+    }
+    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
+}
+
+// Without a system call, but for the one by which the C library gives a mapped block back.
+static void release_sealed(struct pw_extent *extent) {
+    struct pw_arena *arena = &pw_process.arena;
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool unmapped = size > pw_c_largest_unmapped(pw_process.largest_freed) &&
+                    pw_os_unmap(pw_extent_address(arena, extent), size);
+    bool reusable = !unmapped && !pw_extent_is_shared(extent) && !extent->fixed;
+    pw_huge_forget(arena, extent);
+    if (unmapped) {
+        pw_share_forget(&pw_process.share, extent);
+        pw_arena_disown(arena, extent);
+    } else {
+        pw_arena_release(arena, extent, reusable ? PW_EXTENT_WARM : PW_EXTENT_LOST);
+    }
+}
+
+// The C library maps no blocks of sizes that it has once unmapped.
+static void note_size(size_t size) {
+    if (size > pw_process.largest_freed && size <= PW_C_ALWAYS_MAPPED) {
+        pw_process.largest_freed = size;
+    }
 }
 
 static void release(struct pw_extent *extent) {
     pw_block_count_live(-(int64_t)extent->pages);
     PW_COUNT(&pw_process.stats, blocks_freed, 1);
+    if (pw_process.arena.sealed) {
+        release_sealed(extent);
+        return;
+    }
+    note_size((size_t)extent->pages * PW_PAGE);
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
     extent->fixed = false;
@@ -397,7 +452,7 @@ static void recover(void *context, struct pw_arena *arena, struct pw_extent *ext
 }
 
 void pw_block_recover(void) {
-    if (pw_process.arena.base && pw_process_enter()) {
+    if (pw_process.arena.base && !pw_process.arena.sealed && pw_process_enter()) {
         pw_arena_each(&pw_process.arena, recover, NULL);
         pw_process_leave();
     }
@@ -423,7 +478,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
-        pages > LARGEST_PAGES || !is_promised(pages) || !pw_mappings_may_rise(arena)) {
+        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
@@ -438,6 +493,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }
+    pw_arena_count_moved(arena, larger, extent->moved + 1);
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
     reset(larger, size, extent->data_offset, extent->collected);

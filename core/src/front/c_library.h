@@ -35,6 +35,15 @@ void pw_behind_decide(void);
 // does where none is preloaded.
 PW_API void *pw_find_next(const char *name) __attribute__((weak));
 
+// mallopt(3): larger blocks than M_MMAP_THRESHOLD are mappings of their own, and that becomes the
+// size of the largest such block that was freed, up to a limit.
+#define PW_C_FIRST_MAPPED  ((size_t)128 << 10)
+#define PW_C_ALWAYS_MAPPED ((size_t)32 << 20)
+
+static inline size_t pw_c_largest_unmapped(size_t largest_freed) {
+    return largest_freed > PW_C_FIRST_MAPPED ? largest_freed : PW_C_FIRST_MAPPED - 1;
+}
+
 // The same, asked twice where our reserve of mappings helps. A request for no bytes is not asked
 // twice: realloc answers it with NULL and has released the block.
 static inline void *pw_c_malloc(size_t size) {

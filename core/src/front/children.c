@@ -48,7 +48,11 @@ static const char *list_of(char *const environment[]) {
     return list;
 }
 
+// Under a filter that may end the process no file is looked at.
 bool pw_children_are_preloaded(char *const environment[]) {
+    if (__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) {
+        return false;
+    }
     const char *list = list_of(environment);
     struct entry entry;
     while (list && next_entry(&list, &entry)) {

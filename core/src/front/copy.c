@@ -86,7 +86,8 @@ static void save_warm_pages(const struct copy *copy) {
     uint32_t end = copy->to + copy->pages;
     uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
     // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
-    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16) {
+    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16 ||
+        !pw_arena_may_move(arena, warm_end - copy->to)) {
         return;
     }
     uint32_t pages = warm_end - copy->to;
@@ -96,10 +97,22 @@ static void save_warm_pages(const struct copy *copy) {
     }
     if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
                                                pw_extent_address(arena, saved))) {
+        pw_arena_count_moved(arena, saved, destination->moved + 1);
         pw_arena_release(arena, saved, PW_EXTENT_WARM);
         destination->warm_pages = copy->to;
     } else {
         pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    }
+}
+
+// The copy that follows writes all of these pages. Where a limit was lowered, they may have to stay
+// in the mapping of a file meanwhile, and are not for another block then.
+static void unattach(const struct copy *copy) {
+    size_t size = (size_t)copy->pages * PW_PAGE;
+    if (!pw_arena_blank(&pw_process.arena, copy->whole, size)) {
+        copy->destination->fixed = true;
+        copy->destination->collected = false;
+        pw_arena_mend(&pw_process.arena, copy->whole, size);
     }
 }
 
@@ -109,7 +122,7 @@ static bool attach(const struct copy *copy) {
     bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
         &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
     if (!attached) {
-        pw_arena_mend(&pw_process.arena, copy->whole, (size_t)copy->pages * PW_PAGE);
+        unattach(copy);
         return false;
     }
     copy->destination->copied = true;

@@ -10,6 +10,7 @@
 
 #include "front/mapped.h"
 #include "front/quiet.h"
+#include "front/sandbox.h"
 
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -225,7 +226,7 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
 #if (defined(__x86_64__) && defined(__LP64__)) || defined(__aarch64__)
 #define HAS_SYSCALL 1
 
-// Every number of a call that mapped.c looks at, a bit.
+// Every number of a call that mapped.c looks at, or sandbox.c or quiet.c, a bit.
 #define SEEN_CALLS    512
 #define BIT(word, of) ((of) / 64 == (word) ? (uint64_t)1 << ((of) % 64) : 0)
 #define WORD(at)                                                                                   \
@@ -233,7 +234,8 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
      BIT(at, SYS_pkey_mprotect) | BIT(at, SYS_madvise) | BIT(at, SYS_process_madvise) |            \
      BIT(at, SYS_mlock) | BIT(at, SYS_mlock2) | BIT(at, SYS_mlockall) | BIT(at, SYS_munlockall) |  \
      BIT(at, SYS_shmat) | BIT(at, SYS_ioctl) | BIT(at, SYS_mbind) | BIT(at, SYS_mseal) |           \
-     BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup))
+     BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup) |  \
+     BIT(at, SYS_seccomp) | BIT(at, SYS_prctl) | BIT(at, SYS_unshare) | BIT(at, SYS_setns))
 
 static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls") __attribute__((used)) = {
     WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};
@@ -249,6 +251,7 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     if (number == SYS_io_setup || number == SYS_io_uring_setup) {
         pw_quiet_others_write();
     }
+    pw_sandbox_before_syscall(number, (unsigned long)a, (unsigned long)b, (unsigned long)c);
     struct pw_mapping_call call = pw_mapping_call_begins(number, arguments, CALL_SITE);
     if (call.refused) {
         errno = ENOMEM;

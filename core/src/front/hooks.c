@@ -33,6 +33,7 @@ static struct {
 #define FIND_CALL(name) dlsym(RTLD_DEFAULT, name)
 
 #include "front/family.h"
+#include "front/family_sandbox.h"
 
 static void *hooked_dlopen(const char *path, int flags);
 #ifdef HAS_SYSCALL
@@ -70,6 +71,9 @@ static struct pw_got_function functions[] = {
 #ifdef HAS_SYSCALL
         NEEDED_FOR(syscall),
 #endif
+    NEEDED_FOR(prctl), // while blocks live
+    NEEDED_FOR(unshare),
+    NEEDED_FOR(setns),
     // R loads packages by absolute path. Other callers' search paths would depend on the caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
 };

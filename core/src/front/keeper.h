@@ -15,4 +15,8 @@ bool pw_keeper_is_due(const void *site);
 bool pw_keeper_claim(void);
 void pw_keeper_start(void);
 
+// Have its thread gone when this returns, which may take some milliseconds. A later free may start
+// it again.
+void pw_keeper_end(void);
+
 #endif

@@ -129,3 +129,4 @@ static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
 #define NEXT(name)      (LIKELY(next.name) ? next.name : name##_slowly)
 
 #include "front/family.h"
+#include "front/family_sandbox.h"

@@ -137,3 +137,5 @@ PW_API void *dlmopen(Lmid_t space, const char *path, int flags) {
     }
     return next(space, path, space == LM_ID_BASE ? without_deepbind(flags) : flags);
 }
+
+#include "front/family_sandbox.h"

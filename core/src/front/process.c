@@ -4,6 +4,7 @@
 #include "front/general.h"
 #include "front/module.h"
 #include "front/relief.h"
+#include "front/sandbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,14 @@ static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
 static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
 
 static void notice_fork(void) {
-    pw_process.pid = pw_os_pid();
     if (pw_process.fork_marker) {
         __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
     }
-    pw_process.keeper_runs = pw_process.keeper_failed = false;
+    if (!pw_process.sealed) {
+        pw_process.pid = pw_os_pid();
+    }
+    pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
+    pw_process.keeper_thread = 0;
     pw_quiet_after_fork();
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
@@ -226,7 +230,7 @@ static void after_fork_parent(void) {
 
 static void after_fork_child(void) {
     end_of_fork();
-    if (pw_process.started && is_new_process()) {
+    if (pw_process.started && pw_process.arena.base && is_new_process()) {
         notice_fork();
     }
     if (pw_gate.general) {
@@ -319,9 +323,34 @@ static bool serve(const struct pw_options *options) {
     return true;
 }
 
+static void ignore(const char *problem, const char *item) {
+    (void)problem;
+    (void)item;
+}
+
+// Nothing is done then, nor said: a word on standard error is a system call, too.
+static bool is_forbidden(const char *text) {
+    struct pw_options *options = &pw_process.options;
+    pw_options_read(options, text, PW_POLICY_AUTO, ignore);
+    if (!pw_sandbox_forbids(options)) {
+        return false;
+    }
+    unsigned filters = options->filters;
+    pw_options_read(options, "policy=plain", PW_POLICY_PLAIN, ignore);
+    options->filters = filters;
+    pw_stats_name(&pw_process.stats, pw_policy_name(PW_POLICY_PLAIN));
+    pw_stats_seal(&pw_process.stats);
+    PW_COUNT(&pw_process.stats, fallback_seccomp, 1);
+    pw_process.sealed = true;
+    return true;
+}
+
 static bool start(const char *text) {
     struct pw_options *options = &pw_process.options;
     pw_stats_start(&pw_process.stats);
+    if (is_forbidden(text)) {
+        return false;
+    }
     pw_options_read(options, text, pw_gate.serves_all ? PW_POLICY_GENERAL : PW_POLICY_AUTO, warn);
     const char *policy = pw_policy_name(options->policy);
     if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {
@@ -419,6 +448,10 @@ const char *pw_heap_switch_on(const char *text) {
     if (pw_behind.is_other && !pw_gate.serves_all) {
         return "another library's malloc serves this program (linked, or preloaded)";
     }
+    if (pw_process.sealed || (!pw_process.started && pw_sandbox_forbids(&options))) {
+        return "a seccomp filter is in force, which may end the process for a system call: "
+               "seccomp=ignore (from the program's start) takes the risk";
+    }
     if (!has_arena(options.policy)) {
         return "this policy works from a program's start only: pagewise run --policy";
     }
@@ -444,5 +477,5 @@ void pw_heap_switch_off(void) {
 }
 
 bool pw_is_on(void) {
-    return pw_gate.threshold != SIZE_MAX;
+    return pw_gate.threshold != SIZE_MAX && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
 }

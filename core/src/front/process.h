@@ -71,6 +71,11 @@ struct pw_process {
     bool keeper_runs;          // the thread that returns idle pages
     bool locks_all;            // mlockall: what is mapped from now on is locked in memory
     bool keeper_failed;        // it could not be started: not tried again
+    bool keeper_stops;         // it is to end now
+    int keeper_thread;         // its number, after its end as well; 0: not known yet
+    pthread_cond_t keeper_wake;
+    size_t largest_freed; // block; the C library would have learnt from it (c_library.h)
+    bool sealed;          // a filter came into force: no system calls any more (sandbox.h)
 };
 
 extern struct pw_process pw_process;

@@ -138,6 +138,10 @@ size_t pw_general_trim(struct pw_general *general);
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
 
+// The arena is about to be sealed: make no system calls from now on. What pages the arena has can
+// still become segments.
+void pw_general_seal(struct pw_general *general);
+
 // A look, if the last one was half a decay time ago and the locks of this process are not lost. For
 // who is not at work here and holds no lock.
 void pw_general_look_when_due(struct pw_general *general);

@@ -90,7 +90,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
 
 size_t pw_general_look(struct pw_general *general) {
     size_t given = 0;
-    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+    for (unsigned i = 0; !general->arena->sealed && i < PW_GENERAL_CLASSES; i++) {
         given += look_at_bin(general, i);
     }
     PW_COUNT(general->stats, segment_idle_bytes, given);

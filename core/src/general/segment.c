@@ -43,7 +43,7 @@ void *pw_general_table(struct pw_general *general, size_t size) {
     size = (size + 63) & ~(size_t)63;
     if ((size_t)(general->table_end - general->table) < size) {
         size_t chunk = size > TABLE_CHUNK ? size : TABLE_CHUNK;
-        char *got = pw_os_map_table(chunk);
+        char *got = general->arena->sealed ? NULL : pw_os_map_table(chunk);
         if (!got) {
             return NULL;
         }
@@ -178,7 +178,7 @@ static bool cover(struct pw_general *general, uint32_t page, uint32_t pages) {
             continue;
         }
         uint8_t *part = general->classes + (size_t)step * PW_ARENA_STEP_PAGES;
-        covered = pw_os_protect(part, PW_ARENA_STEP_PAGES, true);
+        covered = !general->arena->sealed && pw_os_protect(part, PW_ARENA_STEP_PAGES, true);
         if (covered) {
             general->writable[step / 64] |= bit;
             PW_COUNT(general->stats, bookkeeping_bytes, PW_ARENA_STEP_PAGES);
@@ -186,6 +186,13 @@ static bool cover(struct pw_general *general, uint32_t page, uint32_t pages) {
     }
     pw_general_leave_tables(general);
     return covered;
+}
+
+void pw_general_seal(struct pw_general *general) {
+    general->decay_ms = 0;
+    if (general->arena->end > 0) {
+        cover(general, 0, general->arena->end);
+    }
 }
 
 static void name_pages(struct pw_general *general, const struct pw_segment *segment,

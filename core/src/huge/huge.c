@@ -50,7 +50,9 @@ static bool take_from_pool(struct pw_arena *arena, struct pw_extent *extent, uns
         return true;
     }
     // The refused mapping may have left a hole.
-    pw_arena_mend(arena, start, size);
+    if (!pw_arena_mend(arena, start, size)) {
+        arena->hole = start;
+    }
     PW_COUNT(arena->stats, fallback_hugetlb, 1);
     return false;
 }
@@ -149,8 +151,8 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
     }
     pw_os_copy(pages, start, size);
     bool moved = pw_os_move(pages, size, start);
-    if (!moved && !pw_os_is_mapped(start, size)) { // the pool's pages are gone all the same
-        pw_arena_mend(arena, start, size);
+    if (!moved && !pw_os_is_mapped(start, size) && // the pool's pages are gone all the same
+        pw_arena_mend(arena, start, size)) {
         pw_os_copy(start, pages, size);
         moved = true;
     }

@@ -85,6 +85,15 @@ bool pw_os_unmap(void *address, size_t size) {
     return done;
 }
 
+bool pw_os_map_unusable(void *address, size_t size) {
+    int saved = errno;
+    void *got = PW_OS_FAULT(PW_SITE_RESERVE)
+                    ? MAP_FAILED
+                    : mmap(address, size, PROT_NONE, ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved;
+    return got == address;
+}
+
 char *pw_os_map_reserved(size_t size) {
     int saved = errno;
     void *got =
@@ -316,7 +325,7 @@ static void *c_library_function(const char *name) {
     return library ? dlsym(library, name) : NULL;
 }
 
-static void *next_function(const char *name) {
+void *pw_os_next_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     return found ? found : c_library_function(name);
 }
@@ -335,7 +344,7 @@ static void *find_usable_size(void) {
 }
 
 void pw_os_find_functions(void) {
-    void *copy = next_function("memmove"), *fill = next_function("memset");
+    void *copy = pw_os_next_function("memmove"), *fill = pw_os_next_function("memset");
     next_copy = copy ? (copy_function)copy : memmove;
     next_fill = fill ? (fill_function)fill : memset;
     void *usable_size = find_usable_size();

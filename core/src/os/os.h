@@ -48,6 +48,10 @@ enum pw_os_copied pw_os_mmapcopy(void *to, const void *from, size_t size);
 // Give address space back.
 bool pw_os_unmap(void *address, size_t size);
 
+// Address space without memory in place of whatever is mapped at `address`: it counts in fewer
+// limits than memory does.
+bool pw_os_map_unusable(void *address, size_t size);
+
 // Address space without memory, anywhere. NULL when there is none.
 char *pw_os_map_reserved(size_t size);
 
@@ -107,6 +111,9 @@ bool pw_os_is_mapped(const void *address, size_t size);
 void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
+
+// Another one of its functions, or NULL.
+void *pw_os_next_function(const char *name);
 
 // The C library's malloc_usable_size, for a block of its own; found likewise.
 size_t pw_os_c_usable_size(const void *block);
@@ -316,10 +323,15 @@ void pw_os_include_files_in_core(void);
 // Is a filter in force that may end the process for a system call it does not know? True when in
 // doubt.
 bool pw_os_is_filtered(void);
+// How many of them. The kernel does not always say.
+#define PW_OS_FILTERS_UNKNOWN ((unsigned)-2)
+unsigned pw_os_filter_count(void);
 
-unsigned pw_os_thread_count(void);   // 0: unknown
-uint64_t pw_os_resident_pages(void); // of this process; 0: unknown. Opens a file
-uint64_t pw_os_now_ms(void);         // monotonic
+unsigned pw_os_thread_count(void);     // 0: unknown
+bool pw_os_thread_lives(int thread);   // of this process
+void pw_os_sleep_ns(long nanoseconds); // less than a second
+uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a file
+uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 uint64_t pw_os_boot_name(void); // differs between machines and between their restarts

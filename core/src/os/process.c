@@ -32,17 +32,56 @@ uint32_t *pw_os_fork_marker(void) {
     return page;
 }
 
-bool pw_os_is_filtered(void) {
+// What follows `name` in the text, or NULL.
+static const char *after(const char *text, const char *name) {
+    const char *found = strstr(text, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+unsigned pw_os_filter_count(void) {
     // prctl(PR_GET_SECCOMP) would be shorter, and is itself a call that a filter may punish.
     int saved = errno;
     char text[4096];
     ssize_t length = pw_os_read_text("/proc/self/status", text, sizeof text);
-    const char *line = length > 0 ? strstr(text, "\nSeccomp:\t") : NULL;
     errno = saved;
-    if (!line) { // a kernel without filters says nothing about them
-        return length <= 0 || length == (ssize_t)sizeof text - 1;
+    if (length <= 0) {
+        return PW_OS_FILTERS_UNKNOWN;
     }
-    return strncmp(line, "\nSeccomp:\t0\n", strlen("\nSeccomp:\t0\n")) != 0;
+    const char *mode = after(text, "\nSeccomp:\t");
+    const char *number = after(text, "\nSeccomp_filters:\t"); // since Linux 5.9
+    if (!mode) { // a kernel without filters says nothing about them
+        return length == (ssize_t)sizeof text - 1 ? PW_OS_FILTERS_UNKNOWN : 0;
+    }
+    if (*mode == '0') {
+        return 0;
+    }
+    unsigned count = 0;
+    for (; number && *number >= '0' && *number <= '9' && count < 100000; number++) {
+        count = count * 10 + (unsigned)(*number - '0');
+    }
+    return *mode == '2' && count > 0 ? count : PW_OS_FILTERS_UNKNOWN;
+}
+
+bool pw_os_is_filtered(void) {
+    return pw_os_filter_count() > 0;
+}
+
+int pw_os_thread_id(void) {
+    return (int)gettid();
+}
+
+bool pw_os_thread_lives(int thread) {
+    int saved = errno;
+    bool lives = syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+    errno = saved;
+    return lives;
+}
+
+void pw_os_sleep_ns(long nanoseconds) {
+    int saved = errno;
+    struct timespec time = {0, nanoseconds};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    errno = saved;
 }
 
 unsigned pw_os_thread_count(void) {
@@ -199,6 +238,28 @@ int pw_os_pid(void) {
     return (int)getpid();
 }
 
+// To standard error, which may be a pipe that nobody reads, or a file that has reached
+// RLIMIT_FSIZE: a program that says nothing itself must not end by what we say.
+static void write_harmlessly(const char *line, size_t size) {
+    sigset_t ending, saved, pending;
+    static const struct timespec now;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGPIPE);
+    sigaddset(&ending, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &ending, &saved);
+    if (write(STDERR_FILENO, line, size) < 0) {
+        int raised = errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
+        if (raised && !sigismember(&pending, raised)) {
+            sigset_t one;
+            sigemptyset(&one);
+            sigaddset(&one, raised);
+            sigtimedwait(&one, NULL, &now);
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
 void pw_os_warn(const char *text, const char *detail) {
     int saved = errno;
     char line[512];
@@ -210,8 +271,7 @@ void pw_os_warn(const char *text, const char *detail) {
             line[i] = (unsigned char)line[i] < ' ' || line[i] == 127 ? '?' : line[i];
         }
         line[size++] = '\n';
-        ssize_t ignored = write(STDERR_FILENO, line, size);
-        (void)ignored;
+        write_harmlessly(line, size);
     }
     errno = saved;
 }

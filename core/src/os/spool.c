@@ -226,10 +226,6 @@ size_t pw_os_mapped_file(const void *address, char *path, size_t size) {
     return wanted.length;
 }
 
-int pw_os_thread_id(void) {
-    return (int)gettid();
-}
-
 int pw_os_parent_pid(void) {
     return (int)getppid();
 }

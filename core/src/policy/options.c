@@ -123,7 +123,15 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
 }
 
 // How an option's value is read and where it is kept. Words are kept as int (all enums here are).
-enum kind { KIND_POLICY, KIND_WORD, KIND_SWITCH, KIND_SIZE, KIND_UNSIGNED, KIND_FOLDER };
+enum kind {
+    KIND_POLICY,
+    KIND_WORD,
+    KIND_SWITCH,
+    KIND_SIZE,
+    KIND_UNSIGNED,
+    KIND_FILTERS,
+    KIND_FOLDER
+};
 
 struct option {
     const char *name;
@@ -155,6 +163,7 @@ static const struct option known_options[] = {
     {.name = "pages", .kind = KIND_WORD, .offset = AT(pages), .words = page_sources},
     {.name = "lock", .kind = KIND_SWITCH, .offset = AT(lock), .words = switches},
     {.name = "verbose", .kind = KIND_SWITCH, .offset = AT(verbose), .words = switches},
+    {"seccomp", KIND_FILTERS, AT(filters), NULL, 0, 1000},
     {.name = "statistics", .kind = KIND_FOLDER, .offset = AT(statistics)},
 };
 
@@ -164,6 +173,21 @@ static bool read_folder(char *folder, const char *value) {
         return false;
     }
     memcpy(folder, value, length + 1);
+    return true;
+}
+
+// A word, or how many filters are known to be harmless.
+static bool read_filters(const char *value, const struct option *option, unsigned *filters) {
+    size_t number = 0;
+    if (!strcmp(value, "plain")) {
+        *filters = 0;
+    } else if (!strcmp(value, "ignore")) {
+        *filters = PW_FILTERS_ANY;
+    } else if (read_number(value, option->lowest, option->highest, &number)) {
+        *filters = (unsigned)number;
+    } else {
+        return false;
+    }
     return true;
 }
 
@@ -197,6 +221,8 @@ static bool set_option(struct pw_options *options, const struct option *option, 
             *(unsigned *)field = (unsigned)number;
         }
         return true;
+    case KIND_FILTERS:
+        return read_filters(value, option, (unsigned *)field);
     case KIND_FOLDER:
         return read_folder(field, value);
     }

@@ -5,6 +5,7 @@
 #ifndef PW_POLICY_OPTIONS_H
 #define PW_POLICY_OPTIONS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -27,6 +28,8 @@ enum pw_huge_mode { PW_HUGE_OFF, PW_HUGE_ON, PW_HUGE_ALWAYS };
 enum pw_page_source { PW_PAGES_TRANSPARENT, PW_PAGES_ORDINARY, PW_PAGES_2M, PW_PAGES_1G };
 enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
 
+#define PW_FILTERS_ANY UINT_MAX
+
 struct pw_options {
     enum pw_policy policy;
     size_t threshold;          // bytes
@@ -41,6 +44,7 @@ struct pw_options {
     size_t huge_min, huge_max; // bytes; 0: by mode
     bool pool, lock, mmapcopy, early, verbose;
     unsigned slack_percent, decay_seconds, brief_ms;
+    unsigned filters;     // so many seccomp filters are borne; under more all is the C library's
     char statistics[256]; // folder; empty: none
 };
 

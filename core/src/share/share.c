@@ -20,7 +20,24 @@ uint32_t pw_share_owners(struct pw_share *share, const struct pw_extent *extent)
     return pw_snapshot_at(share, extent->snapshot)->owners;
 }
 
+void pw_share_seal(struct pw_share *share) {
+    for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
+        pw_os_close(&share->files[i].file);
+    }
+    pw_os_close(&share->witness.at.file); // its page stays
+    for (unsigned i = 0; i < PW_SHARE_WITNESSES; i++) {
+        pw_os_close(&share->refused[i].at.file);
+    }
+    pw_os_close(&share->pagemap.file);
+    share->pagemap.usable = false;
+    share->call = share->call_works = false;
+    share->call_asked = true;
+}
+
 void pw_share_after_fork(struct pw_share *share) {
+    if (share->arena && share->arena->sealed) {
+        return;
+    }
     // The parent's descriptor shows the parent's page tables. It is closed, not used.
     pw_os_close(&share->pagemap.file);
     pw_os_pagemap_open(&share->pagemap);
@@ -190,24 +207,36 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
     return true;
 }
 
-static bool drop(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
-    char *address = page_address(share, extent, first);
-    if (!pw_arena_blank(share->arena, address, (size_t)pages * PW_PAGE)) {
+static bool blank(struct pw_share *share, struct pw_extent *extent, uint32_t first,
+                  uint32_t pages) {
+    bool done =
+        pw_arena_blank(share->arena, page_address(share, extent, first), (size_t)pages * PW_PAGE);
+    if (!done) {
         PW_COUNT(share->stats, fallback_map, 1);
-        return false;
     }
+    return done;
+}
+
+void pw_share_forget(struct pw_share *share, struct pw_extent *extent) {
     if (extent->snapshot) {
         pw_snapshot_remove_owner(share, extent);
     }
     pw_call_forget(share, extent);
     extent->copied = false; // what it may share next goes out of it
-    return true;
 }
 
 bool pw_share_drop(struct pw_share *share, struct pw_extent *extent) {
-    return drop(share, extent, extent->share_first, extent->share_pages);
+    bool done = blank(share, extent, extent->share_first, extent->share_pages);
+    if (done) {
+        pw_share_forget(share, extent);
+    }
+    return done;
 }
 
 bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent) {
-    return drop(share, extent, 0, extent->pages);
+    bool done = blank(share, extent, 0, extent->pages);
+    if (done || pw_arena_abandon(page_address(share, extent, 0), (size_t)extent->pages * PW_PAGE)) {
+        pw_share_forget(share, extent);
+    }
+    return done;
 }

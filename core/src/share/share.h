@@ -93,6 +93,13 @@ void pw_share_start(struct pw_share *share, struct pw_arena *arena);
 // This process turned out to be a fork's child.
 void pw_share_after_fork(struct pw_share *share);
 
+// Close everything and share nothing any more: what is shared already stays so until it is freed,
+// and from then on without a system call.
+void pw_share_seal(struct pw_share *share);
+
+// A freed block whose pages are unmapped, or put aside for good, gives up its share.
+void pw_share_forget(struct pw_share *share, struct pw_extent *extent);
+
 // May a copy be shared now, and, if it needs `publishing`, is there a file to write to? Otherwise
 // the reason has been counted.
 bool pw_share_ready(struct pw_share *share, bool publishing);

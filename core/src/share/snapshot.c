@@ -264,6 +264,11 @@ void pw_snapshot_release(struct pw_share *share, uint32_t number) {
     struct pw_snapshot_file *file = &share->files[snapshot->file];
     file->live--;
     PW_COUNT(share->stats, snapshots_live, -1);
+    if (share->arena->sealed) { // its file is closed, and goes with its last mapping
+        count_snapshot_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
+        free_number(share, number);
+        return;
+    }
     snapshot->released = share->witness.number;
     snapshot->next = file->waiting;
     file->waiting = number;

@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static void write_header(struct pw_statistics *block) {
+static void write_header(struct pw_statistics *block, int pid) {
     memcpy(block->magic, PW_STATISTICS_MAGIC, sizeof block->magic);
     block->version = PW_STATISTICS_VERSION;
     block->size = sizeof *block;
-    block->pid = (uint64_t)pw_os_pid();
+    block->pid = (uint64_t)pid;
 }
 
 void pw_stats_start(struct pw_stats *stats) {
     stats->block = &stats->own;
-    write_header(stats->block);
+    write_header(stats->block, 0);
 }
 
 // Copy what was counted so far into a shared file and count there from now on.
@@ -34,8 +34,14 @@ void pw_stats_name(struct pw_stats *stats, const char *policy) {
     snprintf(stats->block->policy, sizeof stats->block->policy, "%s", policy);
 }
 
+void pw_stats_seal(struct pw_stats *stats) {
+    stats->sealed = true;
+    *stats->directory = 0;
+}
+
 bool pw_stats_publish(struct pw_stats *stats, const char *directory, const char *policy) {
     pw_stats_name(stats, policy);
+    stats->block->pid = (uint64_t)pw_os_pid();
     if (!*directory) {
         return true;
     }
@@ -60,7 +66,7 @@ static void keep_gauges(struct pw_statistics *to, const struct pw_statistics *fr
 void pw_stats_after_fork(struct pw_stats *stats) {
     struct pw_statistics *inherited = stats->block;
     struct pw_statistics fresh = {0};
-    write_header(&fresh);
+    write_header(&fresh, stats->sealed ? 0 : pw_os_pid());
     memcpy(fresh.policy, inherited->policy, sizeof fresh.policy);
     keep_gauges(&fresh, inherited);
     fresh.forks_seen = 1;

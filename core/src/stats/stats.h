@@ -6,10 +6,13 @@
 
 #include "pagewise.h"
 
+#include <stdbool.h>
+
 struct pw_stats {
     struct pw_statistics *block; // never NULL after pw_stats_start
     struct pw_statistics own;    // used where no shared memory can be had
     char directory[256];         // where blocks are left; empty: nowhere
+    bool sealed;                 // no system calls any more
 };
 
 // Where our counters must go before options are known, and where they stay without `directory`.
@@ -23,6 +26,9 @@ void pw_stats_name(struct pw_stats *stats, const char *policy);
 
 // A fork's child starts its own block: gauges are inherited, counters start at zero.
 void pw_stats_after_fork(struct pw_stats *stats);
+
+// Make no system calls any more: children have no file of their own, and no number.
+void pw_stats_seal(struct pw_stats *stats);
 
 #define PW_COUNT(stats, field, amount)                                                             \
     ((void)__atomic_fetch_add(&(stats)->block->field, (uint64_t)(amount), __ATOMIC_RELAXED))

@@ -3,15 +3,21 @@
 // System calls denied by a seccomp filter.
 #include "program.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void deny(long number, uint32_t argument_1, int error) {
@@ -76,7 +82,156 @@ static int case_denied_here(char **arguments) {
     return 0;
 }
 
+// --- filters that kill --------------------------------------------------------
+
+#define SMALL_BLOCKS 600
+
+// The filter ends the process for one call; by the C library's prctl or by its syscall.
+static void kill_for(long number, bool by_syscall) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    // Only asked whether the kernel knows it, as programs do.
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) == -1);
+    CHECK((by_syscall ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+                      : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) == 0);
+}
+
+// Blocks of many sizes, allocated, copied, resized and freed: with no more system calls than the C
+// library's allocator makes. Nothing is said meanwhile, and files are not opened.
+static void work_silently(void) {
+    static unsigned char *blocks[SMALL_BLOCKS];
+    for (int i = 0; i < SMALL_BLOCKS; i++) {
+        size_t size = 100 + (size_t)(i % 20) * 20000, next = 1 + (size_t)(i % 20) * 30000;
+        unsigned char *block = i % 3 ? malloc(size) : calloc(1, size);
+        CHECK(block != NULL);
+        memset(block, i, size);
+        if (i > 0) {
+            memcpy(block, blocks[i - 1], i % 20 > 1 ? 1000 : 1);
+        }
+        block[0] = (unsigned char)i;
+        blocks[i] = realloc(block, next);
+        CHECK(blocks[i] != NULL && blocks[i][0] == (unsigned char)i);
+        memset(blocks[i], i, next);
+    }
+    for (int i = 0; i < SMALL_BLOCKS; i++) {
+        CHECK(blocks[i][0] == (unsigned char)i);
+        free(blocks[i]);
+    }
+}
+
+// What there is to drop when the filter comes: shared copies, warm pages, a thread that keeps them,
+// descriptors, blocks of all sizes.
+static unsigned char *prepared[40];
+
+static void prepare(void) {
+    for (int i = 0; i < 40; i++) {
+        size_t size = i % 2 ? MEGABYTE : 3000 + (size_t)i * 2000;
+        prepared[i] = malloc(size);
+        CHECK(prepared[i] != NULL);
+        fill(prepared[i], size, 3);
+        if (i > 2 && i % 2) {
+            memcpy(prepared[i], prepared[1], size);
+            prepared[i][5000] ^= 1;
+        }
+    }
+    unsigned char *spare = malloc(30 * MEGABYTE);
+    fill(spare, 30 * MEGABYTE, 1);
+    free(spare);
+    work_silently();
+}
+
+static void finish(void) {
+    uint64_t copy = sum(prepared[3], MEGABYTE);
+    for (int i = 5; i < 40; i += 2) {
+        CHECK(sum(prepared[i], MEGABYTE) == copy);
+    }
+    for (int i = 0; i < 40; i++) {
+        size_t size = i % 2 ? MEGABYTE : 3000 + (size_t)i * 2000;
+        unsigned char middle = prepared[i][size / 2];
+        unsigned char *moved = i % 3 ? prepared[i] : realloc(prepared[i], size + 200000);
+        CHECK(moved != NULL && moved[size / 2] == middle);
+        free(moved);
+    }
+}
+
+static int under_filter(void) {
+    for (int round = 0; round < 3; round++) {
+        work_silently();
+        struct timespec pause = {0, 150000000};
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+// In force before the program starts: for the calls that a start needs, plain ends as well.
+static int case_killed_at_start(char **arguments) {
+    kill_for(atol(arguments[0]), false);
+    execl(own_path, own_path, "under-filter", (char *)NULL);
+    return 1;
+}
+
+static int case_under_filter(char **arguments) {
+    (void)arguments;
+    return under_filter();
+}
+
+static int case_killed_later(char **arguments) {
+    prepare();
+    kill_for(atol(arguments[0]), !strcmp(arguments[1], "syscall"));
+    under_filter();
+    finish();
+    return 0;
+}
+
+// --- doors for a process of one thread ------------------------------------------
+
+static int in_child(int (*what)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        prepare(); // children start without the threads of their parent, and make their own
+        usleep(20000);
+        int result = what();
+        finish();
+        work_silently();
+        _exit(result);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int enter_user_namespace(void) {
+    return unshare(CLONE_NEWUSER) == 0 ? 0 : errno;
+}
+
+static int enter_mount_namespace(void) {
+    int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return setns(fd, CLONE_NEWNS) == 0 ? 0 : errno;
+}
+
+static int unshare_memory(void) {
+    return unshare(CLONE_VM) == 0 ? 0 : errno; // refused if there is another thread
+}
+
+static int case_one_thread(char **arguments) {
+    (void)arguments;
+    printf("%d %d %d\n", in_child(enter_user_namespace), in_child(enter_mount_namespace),
+           in_child(unshare_memory));
+    return 0;
+}
+
 const struct program_case denied_cases[] = {
+    {"one-thread", case_one_thread},
+    {"killed-at-start", case_killed_at_start},
+    {"under-filter", case_under_filter},
+    {"killed-later", case_killed_later},
     {"denied", case_denied},
     {"denied-here", case_denied_here},
     {NULL, NULL},

@@ -178,6 +178,46 @@ def file_size(bench):
     bench.work("file-size-later", counters=["fallback_file_size"])
 
 
+EVERY_POLICY = (ALWAYS, PAPERS, LAZY, "policy=auto", "policy=huge", "policy=direct", "policy=ksm")
+
+
+LOWERED = ([("data", below) for below in (0, 65536, 8 << 20)] + [("space", below) for below in (0, 65536, 8 << 20)] +
+           [("nofile", number) for number in (0, 1, 2, 3)] + [("fsize", 0), ("nproc", 0), ("memlock", 0), ("stack", 16384)])
+
+
+def lowered(bench):
+    """Limits lowered while the program runs, below what it has: no byte is lost, nothing ends or hangs."""
+    for name, value in LOWERED:
+        every = EVERY_POLICY if value == 65536 else (ALWAYS, LAZY)
+        bench.work("lowered", name, str(value), counters=None, every_options=every)
+
+
+def lowered_general(bench):
+    general_bench(bench)
+    for name, value in LOWERED:
+        bench.work("lowered", name, str(value), counters=SEGMENTS, every_options=GENERAL)
+
+
+def warning(bench):
+    """What we have to say must not end a program: standard error is a closed pipe, or a file that may not grow."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    plain = bench.run([bench.program, "work"])
+    for library in ("preload", "general"):
+        environment = bench.environment("no-such-option=1", "")
+        environment["LD_PRELOAD"] = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+        reading, closed_pipe = os.pipe()
+        os.close(reading)
+        with open(os.path.join(bench.folder, "said"), "wb") as file, os.fdopen(closed_pipe, "wb") as pipe:
+            for error, prepare in ((pipe, None), (file, limit)):
+                # The interpreter ignores SIGPIPE and SIGXFSZ; programs are started with their defaults.
+                done = subprocess.run([bench.program, "work"], env=environment, stdout=subprocess.PIPE, stderr=error,
+                                      preexec_fn=prepare, restore_signals=True, timeout=TIMEOUT, check=False)
+                if (done.returncode, done.stdout) != plain[:2]:
+                    raise Failure(f"{library}: {done.returncode} {done.stdout}")
+
+
 def lock(bench):
     if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
         raise Skip("locking memory needs root")
@@ -257,12 +297,87 @@ def denied(bench):
             if call == "ftruncate":  # the statistics file needs it, too
                 continue
             options = (ALWAYS, PAPERS) if call == "fallocate" else (ALWAYS, PAPERS, LAZY)
-            bench.work("denied", call, str(error), counters=counters, every_options=options)
+            bench.work("denied", call, str(error), counters=counters, every_options=ignoring(options))
     # PAGEMAP_SCAN works and the page tables cannot be read, which sharing does not need; no program can be started
     # without this call.
-    sums = bench.work("denied-here", "pread64", "1")
+    sums = bench.work("denied-here", "pread64", "1", every_options=ignoring((ALWAYS, PAPERS, LAZY)))
     if not sums["punched_bytes"]:
         raise Failure("without page tables nothing was given back")
+
+
+def ignoring(every_options):
+    """Filters that deny, for programs that were told to bear them."""
+    return tuple(options + ",seccomp=ignore" for options in every_options)
+
+
+def filtered(bench):
+    """A filter that is in force at the start: unless told otherwise, everything is left to the C library."""
+    plain = bench.run([bench.program, "denied", "madvise", "1"])
+    for library, options in (("preload", ALWAYS), ("general", "policy=general")):
+        bench.preload = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+        for given in ("", ",seccomp=plain", ",seccomp=0", ",verbose=1", ",no-such-option=1"):
+            status, output, error, sums = bench.run([bench.program, "denied", "madvise", "1"], options + given)
+            # The first program, which sets the filter, leaves a block; the one that runs under it makes no file.
+            if (status, output) != plain[:2] or sums.get("copies_seen") or sums.get("blocks_freed"):
+                raise Failure(f"{options}{given}: {status} {error!r} {sums}")
+        for given in (",seccomp=ignore", ",seccomp=1", ",seccomp=3"):
+            counters = SHARED if library == "preload" else SEGMENTS
+            bench.work("denied", "madvise", "1", counters=counters, every_options=(options + given,))
+
+
+# By number: what our mechanisms call, and the C library's allocator does not. Of a start they may need some.
+KILLED = {"read": 0, "write": 1, "close": 3, "fstat": 5, "poll": 7, "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12,
+          "rt_sigprocmask": 14, "ioctl": 16, "pread64": 17, "pwrite64": 18, "mremap": 25, "msync": 26, "madvise": 28,
+          "getpid": 39, "clone": 56, "fcntl": 72, "ftruncate": 77, "fchmod": 91, "getrusage": 98, "sysinfo": 99, "mlock": 149,
+          "prctl": 157, "gettid": 186, "futex": 202, "clock_gettime": 228, "tgkill": 234, "openat": 257, "newfstatat": 262,
+          "fallocate": 285, "prlimit64": 302, "process_vm_readv": 310, "memfd_create": 319, "rseq": 334, "clone3": 435}
+
+
+def killed(bench, kinds, libraries):
+    """Filters that end the process for one call: what the C library survives survives under us."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the numbers of the calls are x86-64's")
+    survived = 0
+    for name, number in KILLED.items():
+        for kind in kinds:
+            command = [bench.program, kind[0], str(number), *kind[1:]]
+            if bench.run(command)[0] != 0:
+                continue
+            survived += 1
+            for library, every_options in libraries:
+                bench.preload = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+                for options in every_options:
+                    status, output, error, _ = bench.run(command, options)
+                    if status != 0 or output or error:
+                        raise Failure(f"{name}, {kind}, {library}, {options}: {status} {output} {error}")
+    if survived < len(KILLED) * len(kinds) // 2:
+        raise Failure(f"the plain program survived {survived} filters only")
+
+
+def killed_at_start(bench):
+    killed(bench, [("killed-at-start",)], [("preload", (PAPERS,)), ("general", ("policy=general",))])
+
+
+def killed_later(bench):
+    killed(bench, [("killed-later", "prctl"), ("killed-later", "syscall")], [("preload", (PAPERS, "policy=auto")), ("general", ("policy=general",))])
+
+
+def one_thread(bench):
+    """Namespaces that are open to a process of one thread only: our thread ends first."""
+    bench.work("one-thread", counters=None)
+    general_bench(bench)
+    bench.work("one-thread", counters=SEGMENTS, every_options=GENERAL)
+
+
+def growing(bench):
+    """Blocks that grow by realloc take no more mappings than other allocators' do, by and large."""
+    few_mappings_allowed()
+    few = (("8000", "36000", "6000"), ("2000", "150000", "6000"))
+    for case in few:
+        bench.work("growing", *case, counters=["blocks_allocated"], every_options=("policy=auto",))
+    general_bench(bench)
+    for case in few:
+        bench.work("growing", *case, counters=SEGMENTS, every_options=GENERAL)
 
 
 def may_mount():
@@ -276,7 +391,12 @@ def no_proc(bench):
     if not may_mount():
         raise Skip("hiding /proc needs root and mounts")
     wrap = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]
-    bench.work("work", counters=["fallback_pagemap", "fallback_threads"], wrap=wrap)
+    bench.work("work", counters=["fallback_pagemap", "fallback_threads"], wrap=wrap,
+               every_options=ignoring((ALWAYS, PAPERS, LAZY)))
+    # Nor can be read whether a filter is in force: in doubt there is one.
+    status, _, error, sums = bench.run([bench.program, "work"], ALWAYS, wrap=wrap, has_statistics=False)
+    if status != 0 or error or any(sums.values()):
+        raise Failure(f"without /proc: {status} {error} {sums}")
 
 
 def core_dump(bench):
@@ -914,7 +1034,7 @@ def general_limits(bench):
     for spare in (2, 3, 5, 20):
         bench.work("mappings", str(spare), counters=["segments_taken", "fallback_general"], every_options=GENERAL)
     for call in ("mremap", "madvise", "mlock"):
-        bench.work("denied", call, "1", counters=SEGMENTS, every_options=GENERAL)
+        bench.work("denied", call, "1", counters=SEGMENTS, every_options=ignoring(GENERAL))
 
 
 def general_refused(bench):
@@ -945,12 +1065,20 @@ CASES = {
     "descriptors": descriptors,
     "file-size": file_size,
     "lock": lock,
+    "warning": warning,
+    "lowered": lowered,
+    "lowered-general": lowered_general,
     "map-count": map_count,
     "map-count-later": map_count_later,
     "map-count-none": map_count_none,
     "map-count-grow": map_count_grow,
     "many-copies": many_copies,
     "denied": denied,
+    "filtered": filtered,
+    "killed-at-start": killed_at_start,
+    "killed-later": killed_later,
+    "one-thread": one_thread,
+    "growing": growing,
     "mmapcopy": mmapcopy,
     "no-proc": no_proc,
     "core-dump": core_dump,

@@ -118,7 +118,149 @@ static int case_lock_limit(char **arguments) {
     return 0;
 }
 
+// --- limits lowered while running -----------------------------------------------
+
+#define LOWERED_BLOCKS 12
+
+struct lowered {
+    unsigned char *data;
+    size_t size;
+    unsigned char first; // it is filled with this value and those after it
+};
+
+static void fill_lowered(struct lowered *block, size_t from) {
+    for (size_t i = from; i < block->size; i++) {
+        block->data[i] = (unsigned char)(block->first + i / PAGE);
+    }
+}
+
+static void check_lowered(const struct lowered *block) {
+    for (size_t i = 0; i < block->size; i++) {
+        CHECK(block->data[i] == (unsigned char)(block->first + i / PAGE));
+    }
+}
+
+// A resize may be refused, and the block is as before then.
+static void resize_lowered(struct lowered *block, size_t size) {
+    unsigned char *resized = realloc(block->data, size);
+    if (resized) {
+        size_t held = block->size < size ? block->size : size;
+        block->data = resized;
+        block->size = size;
+        fill_lowered(block, held);
+    }
+    check_lowered(block);
+}
+
+static void copy_lowered(struct lowered *to, const struct lowered *from) {
+    unsigned char *data = malloc(from->size);
+    if (data) {
+        memcpy(data, from->data, from->size);
+        free(to->data);
+        *to = (struct lowered){data, from->size, from->first};
+        check_lowered(to);
+        data[from->size / 2] ^= 1;
+        check_lowered(from);
+        data[from->size / 2] ^= 1;
+    }
+}
+
+static void use_lowered(struct lowered *blocks, unsigned step) {
+    for (unsigned i = 0; i < LOWERED_BLOCKS; i++) {
+        struct lowered *block = &blocks[i], *other = &blocks[(i * 7 + step) % LOWERED_BLOCKS];
+        size_t more = (size_t)(i % 3 + 1) * 256 * 1024 + i * PAGE;
+        if ((i + step) % 4 == 0) {
+            resize_lowered(block, block->size + more);
+        } else if ((i + step) % 4 == 1) {
+            resize_lowered(block, block->size > more ? block->size - more : PAGE);
+        } else if (block != other) {
+            copy_lowered(block, other);
+        }
+        unsigned char *zeros = calloc(1, more);
+        for (size_t at = 0; zeros && at < more; at++) {
+            CHECK(zeros[at] == 0);
+        }
+        free(zeros);
+    }
+}
+
+static const struct {
+    const char *name;
+    int resource;
+    const char *now; // the limit is what this line of /proc/self/status says, less the argument
+} lowered_limits[] = {
+    {"data", RLIMIT_DATA, "VmData"}, {"space", RLIMIT_AS, "VmSize"},
+    {"nofile", RLIMIT_NOFILE, NULL}, {"fsize", RLIMIT_FSIZE, NULL},
+    {"nproc", RLIMIT_NPROC, NULL},   {"memlock", RLIMIT_MEMLOCK, NULL},
+    {"stack", RLIMIT_STACK, NULL},
+};
+
+static struct rlimit lower(const char *name, size_t value) {
+    for (size_t i = 0; i < sizeof lowered_limits / sizeof *lowered_limits; i++) {
+        if (!strcmp(lowered_limits[i].name, name)) {
+            struct rlimit before, after;
+            CHECK(getrlimit(lowered_limits[i].resource, &before) == 0);
+            const char *now = lowered_limits[i].now;
+            after = before;
+            after.rlim_cur = now ? status_kb(now) * 1024 - value : value;
+            CHECK(setrlimit(lowered_limits[i].resource, &after) == 0);
+            return before;
+        }
+    }
+    CHECK(!"known limit");
+    return (struct rlimit){0};
+}
+
+static void raise_again(const char *name, const struct rlimit *before) {
+    for (size_t i = 0; i < sizeof lowered_limits / sizeof *lowered_limits; i++) {
+        if (!strcmp(lowered_limits[i].name, name)) {
+            CHECK(setrlimit(lowered_limits[i].resource, before) == 0);
+        }
+    }
+}
+
+// What is asked for may be refused under the limit; no byte is lost, and nothing ends or hangs.
+static int case_lowered(char **arguments) {
+    static struct lowered blocks[LOWERED_BLOCKS];
+    alarm(100);
+    for (unsigned i = 0; i < LOWERED_BLOCKS; i++) {
+        blocks[i].size = 300000 + i * 40000;
+        blocks[i].first = (unsigned char)i;
+        blocks[i].data = malloc(blocks[i].size);
+        CHECK(blocks[i].data);
+        fill_lowered(&blocks[i], 0);
+    }
+    use_lowered(blocks, 2);
+    free(malloc(MEGABYTE));
+    unsigned char *spare = malloc(30 * MEGABYTE);
+    fill(spare, 30 * MEGABYTE, 1);
+    free(spare); // warm pages, and a thread that keeps them
+    fflush(stdout);
+    struct rlimit before = lower(arguments[0], strtoul(arguments[1], NULL, 10));
+    for (unsigned step = 0; step < 5; step++) {
+        use_lowered(blocks, step);
+        pid_t child = step % 4 == 1 ? fork() : -1;
+        if (child == 0) {
+            use_lowered(blocks, step + 1);
+            _exit(0);
+        }
+        if (child > 0) {
+            wait_well(child);
+        }
+    }
+    usleep(300000);
+    use_lowered(blocks, 3);
+    raise_again(arguments[0], &before);
+    for (unsigned i = 0; i < LOWERED_BLOCKS; i++) {
+        check_lowered(&blocks[i]);
+        free(blocks[i].data);
+    }
+    say_work("raised again");
+    return 0;
+}
+
 const struct program_case limit_cases[] = {
+    {"lowered", case_lowered},
     {"work", case_work},
     {"address-space", case_address_space},
     {"promise", case_promise},

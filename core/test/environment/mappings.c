@@ -198,7 +198,62 @@ static int case_many_copies(char **arguments) {
     return 0;
 }
 
+// --- many blocks that grow ------------------------------------------------------
+
+static size_t count_mappings(void) {
+    FILE *file = fopen("/proc/self/maps", "r");
+    size_t lines = 0;
+    CHECK(file != NULL);
+    for (int read = getc(file); read != EOF; read = getc(file)) {
+        lines += read == '\n';
+    }
+    fclose(file);
+    return lines;
+}
+
+// What the program wants mappings for itself is there.
+static void want_mappings(void) {
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, no_work, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        int protection = i % 2 ? PROT_READ : PROT_READ | PROT_WRITE;
+        CHECK(mmap(NULL, 2 * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    }
+    CHECK(malloc(64 * MEGABYTE) != NULL);
+}
+
+// Blocks of a first size that grow again and again, each by a quarter and at another time.
+static int case_growing(char **arguments) {
+    size_t count = strtoul(arguments[0], NULL, 10), first = strtoul(arguments[1], NULL, 10);
+    size_t most = strtoul(arguments[2], NULL, 10), *sizes = calloc(count, sizeof *sizes);
+    unsigned char **blocks = calloc(count, sizeof *blocks);
+    uint32_t random = 1;
+    CHECK(blocks && sizes);
+    for (size_t step = 0; step < 5 * count; step++) {
+        random = random * 1103515245u + 12345u;
+        size_t i = step < count ? step : (random >> 8) % count;
+        size_t size = sizes[i] ? sizes[i] + sizes[i] / 4 : first;
+        blocks[i] = realloc(blocks[i], size);
+        CHECK(blocks[i] != NULL);
+        CHECK(sizes[i] == 0 || blocks[i][sizes[i] - 1] == (unsigned char)i);
+        blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
+        sizes[i] = size;
+    }
+    CHECK(count_mappings() < most);
+    want_mappings();
+    for (size_t i = 0; i < count; i++) {
+        CHECK(blocks[i][0] == (unsigned char)i && blocks[i][sizes[i] - 1] == (unsigned char)i);
+        free(blocks[i]);
+    }
+    say_work("grown");
+    return 0;
+}
+
 const struct program_case mapping_cases[] = {
+    {"growing", case_growing},
     {"mappings", case_mappings},
     {"mappings-later", case_mappings_later},
     {"mappings-small", case_mappings_small},

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static struct pw_heap *new_heap(unsigned flags) {
@@ -407,6 +408,36 @@ static void a_giant_grows_in_small_steps(void **state) {
     pw_heap_free_all(heap);
     assert_int_equal(pw_heap_segment_bytes(heap), 0);
     pw_heap_delete(heap);
+}
+
+// Where address space is limited it may not be needed for two copies, however large it has become.
+static void grow_within_limit(void *argument) {
+    (void)argument;
+    struct pw_heap *heap = new_heap(0);
+    char *block = pw_heap_alloc(heap, 5 * MB);
+    block = pw_heap_realloc(heap, block, 6 * MB); // moves, if it must
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    bool known = file && fscanf(file, "%lu", &pages) == 1;
+    struct rlimit limit = {pages * PW_PAGE + 58 * MB, RLIM_INFINITY};
+    if (!known || setrlimit(RLIMIT_AS, &limit) != 0) {
+        _exit(2);
+    }
+    for (size_t size = 6 * MB; size < 60 * MB; size += 50 * KB) {
+        block = block ? pw_heap_realloc(heap, block, size) : NULL;
+        if (!block) {
+            _exit(1);
+        }
+        block[size - 1] = 1;
+    }
+}
+
+static void a_giant_grows_without_room_for_two(void **state) {
+    (void)state;
+#ifdef PW_TEST_SANITIZED
+    skip();
+#endif
+    assert_int_equal(run_in_child(grow_within_limit, NULL), 0);
 }
 
 static void a_giant_that_cannot_be_moved_is_copied(void **state) {
@@ -1113,6 +1144,7 @@ int main(void) {
         cmocka_unit_test(an_idle_giant_beyond_the_limit_is_not_used),
         cmocka_unit_test(much_to_keep_is_all_that_there_is),
         cmocka_unit_test(a_giant_grows_in_small_steps),
+        cmocka_unit_test(a_giant_grows_without_room_for_two),
         cmocka_unit_test(a_giant_that_cannot_be_moved_is_copied),
         cmocka_unit_test(a_giant_that_the_kernel_does_not_move_leaves_nothing),
         cmocka_unit_test(a_heap_knows_its_memory),

@@ -160,11 +160,29 @@ static void unmap_marked(uintptr_t *place, size_t size, uintptr_t mark) {
     }
 }
 
+// A place for a mapping that has grown and will again: with nothing behind it that would make it
+// move once more, which takes address space for two of it.
+#define ROOM_TO_GROW ((uintptr_t)16 << 30)
+static void *map_with_room(const void *from, size_t size, size_t alignment) {
+    uintptr_t far = ((uintptr_t)from & ~(alignment - 1)) - ROOM_TO_GROW;
+    if ((uintptr_t)from < 2 * ROOM_TO_GROW || PW_OS_FAULT(PW_SITE_MAP_TABLE)) {
+        return pw_os_map_aligned(size, alignment);
+    }
+    void *got = mmap((void *)far, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == (void *)far) {
+        return got;
+    }
+    if (got != MAP_FAILED) { // a kernel that takes hints for hints
+        pw_os_unmap(got, size);
+    }
+    return pw_os_map_aligned(size, alignment);
+}
+
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_SITE_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
     if (got == MAP_FAILED) {
-        uintptr_t *to = pw_os_map_aligned(larger, alignment);
+        uintptr_t *to = map_with_room(from, larger, alignment);
         uintptr_t mark = (uintptr_t)to ^ (uintptr_t)from ^ (uintptr_t)&mark;
         if (to) {
             *to = mark;

@@ -47,44 +47,38 @@ $operations = [
     // arrays
     'fill' => fn () => array_fill(0, 4 * MB, 'x'),
     'range' => fn () => range(1, 3 * MB),
-    'sort_by' => function () { $a = range(300000, 1); usort($a, fn ($x, $y) => $x <=> $y); return array_flip($a); },
-    'merge' => fn () => array_merge(rows(60000), array_values(rows(60000)), ['last' => 1]),
+    'sort_by' => function () { $a = range(200000, 1); usort($a, fn ($x, $y) => $x <=> $y); return array_flip($a); },
+    'merge' => fn () => array_merge(rows(40000), array_values(rows(40000)), ['last' => 1]),
     'map' => fn () => array_filter(array_map(fn ($n) => str_repeat("$n", 5), range(1, 600000)), fn ($s) => $s[0] !== '3'),
     // formats
-    'json_encode' => fn () => json_encode(rows(150000)),
-    'json_decode' => fn () => json_decode('[' . str_repeat('{"a":[1,2,3],"b":"text"},', 150000) . '0]', true),
-    'serialize' => fn () => unserialize(serialize([rows(80000), text(16 * MB)])),
-    'export' => fn () => var_export(rows(100000), true),
-    'compress' => fn () => gzcompress(str_repeat(random_bytes_fixed(), 192), 1),
-    'uncompress' => fn () => gzuncompress(gzcompress(str_repeat('x', 32 * MB), 1)),
+    'json_encode' => fn () => json_encode(rows(80000)),
+    'json_decode' => fn () => json_decode('[' . str_repeat('{"a":[1,2,3],"b":"text"},', 80000) . '0]', true),
+    'serialize' => fn () => unserialize(serialize([rows(40000), text(12 * MB)])),
+    'export' => fn () => var_export(rows(60000), true),
+    'compress' => fn () => gzcompress(str_repeat(random_bytes_fixed(), 384), 0),
+    'uncompress' => fn () => gzuncompress(gzcompress(str_repeat('x', 24 * MB), 1)),
     'preg_replace' => fn () => preg_replace('/(\d)/', '<$1>', text(8 * MB)),
     'preg_match_all' => function () { preg_match_all('/\w+/', text(MB), $matches, PREG_OFFSET_CAPTURE); return $matches; },
     'preg_split' => fn () => preg_split('/[ ,]+/', text(5 * MB)),
-    'csv' => fn () => array_map('str_getcsv', array_fill(0, 120000, 'one,"two, three",4,five')),
-    'xml' => function () {
-        $document = new DOMDocument();
-        $root = $document->appendChild($document->createElement('all'));
-        for ($i = 0; $i < 60000; $i++) $root->appendChild($document->createElement('item', "text $i"))->setAttribute('n', $i);
-        return $document->saveXML();
-    },
+    'csv' => fn () => array_map('str_getcsv', array_fill(0, 80000, 'one,"two, three",4,five')),
     'simplexml' => function () {
         $all = [];
-        foreach (simplexml_load_string('<a>' . str_repeat('<b c="d">text</b>', 100000) . '</a>')->b as $b) $all[] = [(string) $b['c'], (string) $b];
+        foreach (simplexml_load_string('<a>' . str_repeat('<b c="d">text</b>', 50000) . '</a>')->b as $b) $all[] = [(string) $b['c'], (string) $b];
         return $all;
     },
     // objects, iterators, SPL
     'objects' => function () { $all = []; for ($i = 0; $i < 300000; $i++) $all[] = new ArrayObject([$i]); return count($all); },
-    'closures' => function () { $all = []; for ($i = 0; $i < 200000; $i++) $all[] = fn () => $i; return array_sum(array_map(fn ($f) => $f(), $all)); },
+    'closures' => function () { $all = []; for ($i = 0; $i < 100000; $i++) $all[] = fn () => $i; return array_sum(array_map(fn ($f) => $f(), $all)); },
     'generator' => fn () => iterator_to_array(counted(400000)),
     'fixed_array' => function () { $a = new SplFixedArray(4 * MB); $a[5] = 'x'; return $a->getSize() . serialize($a[5]); },
     'queue' => function () { $q = new SplPriorityQueue(); for ($i = 0; $i < 500000; $i++) $q->insert("item $i", $i % 977); return [count($q), $q->extract()]; },
     'tree' => function () { $t = []; for ($i = 0; $i < 200000; $i++) $t = ['left' => $t ?: null, 'i' => $i]; for ($n = 0; $t; $n++) $t = $t['left']; return $n; },
     // output
-    'buffer' => function () { ob_start(fn ($text) => md5($text) . strlen($text)); for ($i = 0; $i < 900000; $i++) echo "line $i of the output of a page\n"; ob_end_flush(); return 'sent'; },
+    'buffer' => function () { ob_start(fn ($text) => md5($text) . strlen($text)); for ($i = 0; $i < 700000; $i++) echo "line $i of the output of a page\n"; ob_end_flush(); return 'sent'; },
     'nested_buffers' => function () { ob_start(); echo text(16 * MB); ob_start(); echo text(16 * MB); $inner = ob_get_clean(); return ob_get_clean() . $inner; },
     'memory_stream' => function () { $f = fopen('php://memory', 'w+'); for ($i = 0; $i < 48; $i++) fwrite($f, text(MB)); rewind($f); return stream_get_contents($f); },
     // files
-    'rewrite' => fn () => file_put_contents($file, str_replace('a', 'bbbbbbbb', file_get_contents($file))),
+    'rewrite' => fn () => file_put_contents($file, str_replace(' ', '          ', file_get_contents($file))),
     'rewrite_json' => fn () => file_put_contents($file, json_encode(array_map(fn ($l) => explode(' ', $l), file($file)))),
     'rewrite_serialized' => fn () => file_put_contents($file, serialize(array_map(fn ($l) => [$l, strtoupper($l)], file($file)))),
     'rewrite_gzip' => fn () => file_put_contents($file, gzencode(str_repeat(file_get_contents($file), 4), 1)),

@@ -141,7 +141,7 @@ void pw_process_leave(void) {
 
 // Pages are replaced for it, which must not lose another thread's store: where one could write,
 // blocks stay on the pool's pages, and a fork's child that writes one needs another.
-static void leave_hugetlb(void) {
+void pw_process_leave_hugetlb(void) {
     static const struct pw_caller unknown = {.looked = true};
     if (pw_process.arena.hugetlb_blocks > 0 && pw_is_quiet(&unknown, NULL)) {
         struct pw_os_signals signals;
@@ -153,7 +153,7 @@ static void leave_hugetlb(void) {
 
 void pw_process_thread_comes(void) {
     if (pw_process.huge.hugetlb && pw_process_enter()) {
-        leave_hugetlb();
+        pw_process_leave_hugetlb();
         pw_process.quiet.had_others = true;
         pw_process.huge.hugetlb = 0;
         pw_process_leave();
@@ -211,7 +211,7 @@ static void before_fork(void) {
     if (waits) {
         forking = true;
         __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
-        leave_hugetlb();
+        pw_process_leave_hugetlb();
     }
 }
 
@@ -351,6 +351,7 @@ static bool start(const char *text) {
     if (is_forbidden(text)) {
         return false;
     }
+    pw_quiet_start();
     pw_options_read(options, text, pw_gate.serves_all ? PW_POLICY_GENERAL : PW_POLICY_AUTO, warn);
     const char *policy = pw_policy_name(options->policy);
     if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {
@@ -393,7 +394,6 @@ bool pw_start(const char *text) {
     pw_behind_decide();
     pthread_mutex_lock(&pw_process.lock);
     if (!pw_process.started) {
-        pw_quiet_start();
         // secure_getenv: a setuid program takes no orders from its caller's environment.
         start(text ? text : secure_getenv("PAGEWISE_OPTIONS"));
         pw_process.started = true;

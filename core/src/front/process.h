@@ -114,6 +114,9 @@ void pw_process_found_r(void);
 // while nobody writes to them, and none comes there any more (pw_huge_before_fork says why).
 void pw_process_thread_comes(void);
 
+// The same at once, under the lock: where somebody may be writing, blocks stay where they are.
+void pw_process_leave_hugetlb(void);
+
 // Have forks take the lock. Handlers that were registered earlier are called later before a fork,
 // and must find it free if they wait for other threads.
 PW_API void pw_process_watch_forks(void);

@@ -16,7 +16,7 @@ bool pw_sandbox_forbids(const struct pw_options *options) {
 // Under the heap's lock. The pool goes now, while it can.
 static void drop_everything(void) {
     struct pw_arena *arena = &pw_process.arena;
-    pw_huge_before_fork(arena);
+    pw_process_leave_hugetlb();
     pw_arena_purge(arena, arena->warm_pages);
     pw_share_seal(&pw_process.share);
     if (pw_gate.general) {

@@ -221,8 +221,8 @@ def warning(bench):
 def lock(bench):
     if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
         raise Skip("locking memory needs root")
-    bench.work("lock-everything")
-    bench.work("lock-limit")
+    bench.work("lock-everything", counters=["blocks_allocated"])  # what is locked stays where it is
+    bench.work("lock-limit", counters=["blocks_allocated"])
 
 
 def few_mappings_allowed():

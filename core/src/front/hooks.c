@@ -120,8 +120,9 @@ static void after_fork_child(void) {
 }
 
 // Threads that a pool started before its pthread_create was replaced are not known. Both pools
-// start theirs anew at the next call; here nobody is in one (quiet.h).
-static void end_unknown_threads(void) {
+// start theirs anew at the next call; here nobody is in one (quiet.h). Timers do not: they are told
+// by the function that they run.
+static void settle_threads(void) {
     void (*end_blas)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "blas_thread_shutdown_");
     int (*parallel)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_parallel");
     int (*level)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_level");
@@ -131,6 +132,12 @@ static void end_unknown_threads(void) {
     }
     if (level && pause_openmp && level() == 0) {
         pause_openmp(SOFT_PAUSE);
+    }
+    struct pw_earlier earlier[PW_EARLIER_THREADS];
+    pw_earlier_find(earlier);
+    if (pw_process_enter()) {
+        memcpy(pw_process.quiet.earlier, earlier, sizeof earlier);
+        pw_process_leave();
     }
 }
 
@@ -159,7 +166,7 @@ static const char *hook(void) {
         pthread_atfork(NULL, NULL, after_fork_child);
     }
     pw_got_patch(&hooks.got);
-    end_unknown_threads();
+    settle_threads();
     hooks.hooked = hooks.got.patched > 0;
     return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
 }

@@ -41,6 +41,7 @@ void pw_quiet_after_fork(void) {
     for (unsigned i = 0; i < PW_OPENMP_RUNTIMES; i++) {
         quiet->openmp[i].threads = 0;
     }
+    memset(quiet->earlier, 0, sizeof quiet->earlier);
     in_pool = false;
 }
 
@@ -102,14 +103,24 @@ static unsigned idle_threads(const struct pw_quiet *quiet, const struct pw_calle
     return idle;
 }
 
+static unsigned earlier_timers(const struct pw_quiet *quiet) {
+    unsigned threads = 0;
+    for (unsigned i = 0; i < PW_EARLIER_THREADS; i++) {
+        threads += pw_earlier_runs(&quiet->earlier[i]);
+    }
+    return threads;
+}
+
 static bool threads_are_known(const struct pw_caller *caller, bool handling) {
     const struct pw_quiet *quiet = &pw_process.quiet;
     unsigned changes = __atomic_load_n(&quiet->changes, __ATOMIC_SEQ_CST);
-    unsigned known = 1 + __atomic_load_n(&quiet->own, __ATOMIC_SEQ_CST) +
+    unsigned earlier = earlier_timers(quiet);
+    unsigned known = 1 + earlier + __atomic_load_n(&quiet->own, __ATOMIC_SEQ_CST) +
                      __atomic_load_n(&quiet->timers, __ATOMIC_SEQ_CST) +
                      idle_threads(quiet, caller, handling);
     unsigned threads = pw_os_thread_count();
     return threads > 0 && threads <= known && changes % 2 == 0 &&
+           earlier == earlier_timers(quiet) &&
            changes == __atomic_load_n(&quiet->changes, __ATOMIC_SEQ_CST);
 }
 

@@ -30,6 +30,7 @@
 #ifndef PW_FRONT_QUIET_H
 #define PW_FRONT_QUIET_H
 
+#include "front/earlier.h"
 #include "front/module.h"
 #include "os/os.h"
 
@@ -50,8 +51,9 @@ struct pw_quiet {
     unsigned timers; // of packages cli and later
     unsigned blas;
     struct pw_openmp openmp[PW_OPENMP_RUNTIMES];
-    unsigned changes;         // of these counts
-    bool others_write;        // without a thread of this process; for good
+    struct pw_earlier earlier[PW_EARLIER_THREADS]; // timers that began before the hooks
+    unsigned changes;                              // of these counts
+    bool others_write;                             // without a thread of this process; for good
     bool had_others;          // a thread that is not known was started through us; for good
     unsigned long long loads; // of modules, when they were last looked through
     unsigned long masked;     // signals that were blocked when the program started

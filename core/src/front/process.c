@@ -448,9 +448,14 @@ const char *pw_heap_switch_on(const char *text) {
     if (pw_behind.is_other && !pw_gate.serves_all) {
         return "another library's malloc serves this program (linked, or preloaded)";
     }
-    if (pw_process.sealed || (!pw_process.started && pw_sandbox_forbids(&options))) {
+    if (pw_process.sealed) {
+        return "a seccomp filter came into force, which may end the process for a system call: all "
+               "is "
+               "left to the C library from then on";
+    }
+    if (!pw_process.started && pw_sandbox_forbids(&options)) {
         return "a seccomp filter is in force, which may end the process for a system call: "
-               "seccomp=ignore (from the program's start) takes the risk";
+               "seccomp=ignore takes the risk";
     }
     if (!has_arena(options.policy)) {
         return "this policy works from a program's start only: pagewise run --policy";

@@ -341,50 +341,61 @@ static void be_read_by_child(void) {
     wait_for(child);
 }
 
-// A child stores into its parent's block through the kernel, while the parent copies from it.
+// A child stores into its parent's block through the kernel, one page after the other, while the
+// parent takes copies.
+static void write_to_parent(pid_t parent, const struct block *block, unsigned char value) {
+    unsigned char bytes[16];
+    plain_fill(bytes, value, sizeof bytes);
+    for (size_t at = 0; at + sizeof bytes <= block->size; at += PAGE / 2) {
+        struct iovec local = {bytes, sizeof bytes}, remote = {block->data + at, sizeof bytes};
+        if (process_vm_writev(parent, &local, 1, &remote, 1, 0) != sizeof bytes) {
+            fail("process_vm_writev: errno %d", errno);
+        }
+    }
+}
+
+static void take_written(const struct block *from, struct block *to, unsigned char value) {
+    for (size_t at = 0; at + 16 <= from->size; at += PAGE / 2) {
+        for (size_t i = at; i < at + 16; i++) {
+            if (to->data[i] != value && to->data[i] != from->shadow[i]) {
+                fail("a byte that was written meanwhile was copied as something else");
+            }
+            to->shadow[i] = to->data[i];
+            from->shadow[i] = value;
+        }
+    }
+}
+
 static void be_written_by_child(void) {
+    static _Atomic uint32_t *ended;
     struct block *from = some_block_of(64 * KB);
     struct block *to = from && !from->raced && !from->mark.kind ? place_like(from) : NULL;
     if (!to || world.depth >= DEEPEST) {
         return;
     }
-    void *data = world.may_allocate ? malloc(from->size) : NULL;
+    void *data = malloc(from->size);
     if (!data) {
-        return;
+        fail("no memory for %zu bytes", from->size);
     }
-    static _Atomic uint32_t *gate;
-    if (!gate) {
-        gate = (_Atomic uint32_t *)raw_memory(PAGE, true);
+    if (!ended) {
+        ended = (_Atomic uint32_t *)raw_memory(PAGE, true);
     }
-    *gate = 0;
+    *ended = 0;
     adopt(to, data, from->size);
-    size_t at = random_below(&world.random, from->size - 8 * KB);
-    unsigned char value = (unsigned char)random_next(&world.random), bytes[64];
+    unsigned char value = (unsigned char)random_next(&world.random);
     pid_t parent = getpid(), child = make_child(BY_FORK);
     if (child == 0) {
-        memset(bytes, value, sizeof bytes);
-        *gate = 1;
-        for (size_t i = 0; i < 128; i++) { // one after the other
-            struct iovec local = {bytes, 64}, remote = {from->data + at + i * 64, 64};
-            if (process_vm_writev(parent, &local, 1, &remote, 1, 0) != 64) {
-                _exit(1);
-            }
-        }
+        write_to_parent(parent, from, value);
+        *ended = 1;
         _exit(0);
     }
-    while (!*gate) {
-        sched_yield();
+    for (int i = 0; i < 20 && !*ended; i++) {
+        memcpy(to->data, from->data, from->size);
     }
     memcpy(to->data, from->data, from->size);
     wait_for(child);
     plain_copy(to->shadow, from->shadow, from->size);
-    plain_fill(from->shadow + at, value, 8 * KB);
-    for (size_t i = 0; i < 8 * KB; i++) {
-        if (to->data[at + i] != value && to->data[at + i] != to->shadow[at + i]) {
-            fail("a byte that was written meanwhile was copied as something else");
-        }
-    }
-    plain_copy(to->shadow + at, to->data + at, 8 * KB);
+    take_written(from, to, value);
     check(from);
     check(to);
 }

@@ -146,6 +146,7 @@ extern const struct operation block_operations[], copy_operations[], mark_operat
 void plan_start(uint64_t seed, const char *left_out, const char *only);
 const struct operation *plan_operation(void);   // of world.step; sets world.random
 void run_steps(uint64_t first, uint64_t count); // skips those that are left out
+void plan_list(uint64_t steps);
 void plan_leave_steps(const char *path); // file of "first last" lines: the steps that are run
 
 // --- between the files of operations -----------------------------------------------

@@ -130,6 +130,13 @@ void plan_leave_steps(const char *path) {
     fclose(file);
 }
 
+// The operation of each step, in a line: for whoever shortens a run.
+void plan_list(uint64_t steps) {
+    for (world.step = 0; world.step < steps; world.step++) {
+        puts(plan_operation()->name);
+    }
+}
+
 static bool is_left_out(uint64_t step) {
     return world.depth == 0 && chosen && (step >= chosen_count || !chosen[step]);
 }

@@ -21,31 +21,26 @@ extern void (*switch_off)(void);
 
 static struct {
     uint64_t seed, steps;
+    bool list;
     const char *report, *chosen, *left_out, *only, *library, *options;
 } run = {.seed = 1, .steps = 20000};
 
 static void usage(void) {
     fprintf(stderr, "hostile: --seed N --steps N --report FILE --chosen FILE --leave-out NAMES "
                     "--only NAMES --plugin FILE --hook LIBRARY --options TEXT --no-raw "
-                    "--no-headers --say\n");
+                    "--no-headers --list --say\n");
     exit(2);
 }
 
 static void read_arguments(int count, char **words) {
     static const struct option options[] = {
-        {"seed", 1, NULL, 's'},
-        {"steps", 1, NULL, 'n'},
-        {"report", 1, NULL, 'r'},
-        {"chosen", 1, NULL, 'c'},
-        {"leave-out", 1, NULL, 'l'},
-        {"only", 1, NULL, 'o'},
-        {"plugin", 1, NULL, 'p'},
-        {"hook", 1, NULL, 'h'},
-        {"options", 1, NULL, 't'},
-        {"no-raw", 0, NULL, 'R'},
-        {"no-headers", 0, NULL, 'U'},
-        {"say", 0, NULL, 'y'},
-        {0},
+        {"seed", 1, NULL, 's'},       {"steps", 1, NULL, 'n'},
+        {"report", 1, NULL, 'r'},     {"chosen", 1, NULL, 'c'},
+        {"leave-out", 1, NULL, 'l'},  {"only", 1, NULL, 'o'},
+        {"plugin", 1, NULL, 'p'},     {"hook", 1, NULL, 'h'},
+        {"options", 1, NULL, 't'},    {"no-raw", 0, NULL, 'R'},
+        {"no-headers", 0, NULL, 'U'}, {"say", 0, NULL, 'y'},
+        {"list", 0, NULL, 'L'},       {0},
     };
     world.unhooked_allowed = world.headers = true;
     for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) {
@@ -82,6 +77,9 @@ static void read_arguments(int count, char **words) {
             break;
         case 'U':
             world.unhooked_allowed = world.headers = false;
+            break;
+        case 'L':
+            run.list = true;
             break;
         case 'y':
             say_steps = true;
@@ -128,7 +126,7 @@ static void end(void) {
     }
 }
 
-int main(int count, char **words) {
+static void begin(int count, char **words) {
     read_arguments(count, words);
     report_start(run.report);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -144,7 +142,36 @@ int main(int count, char **words) {
     if (run.library) {
         hook();
     }
+}
+
+#ifdef HOSTILE_IN_R
+// For .C in hostile.R: R's own work comes between the steps.
+#define CALLED __attribute__((visibility("default")))
+CALLED void hostile_begin(char **words, int *count);
+CALLED void hostile_steps(double *first, double *count);
+CALLED void hostile_end(void);
+
+void hostile_begin(char **words, int *count) {
+    begin(*count, words);
+}
+
+void hostile_steps(double *first, double *count) {
+    run_steps((uint64_t)*first, (uint64_t)*count);
+}
+
+void hostile_end(void) {
+    world.step = run.steps;
+    end();
+}
+#else
+int main(int count, char **words) {
+    begin(count, words);
+    if (run.list) {
+        plan_list(run.steps);
+        return 0;
+    }
     run_steps(0, run.steps);
     end();
     return 0;
 }
+#endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 extern void *__libc_realloc(void *block, size_t size); // what a module calls that is not hooked
 
@@ -262,6 +263,11 @@ static void collect(void) {
     }
 }
 
+// Long enough for memory that lies idle to be given back.
+static void idle(void) {
+    usleep(200000 + (useconds_t)random_below(&world.random, 1300000));
+}
+
 const struct operation block_operations[] = {
     {"malloc", allocate, 18000, ANYWHERE},
     {"malloc-small", allocate_small, 90000, ANYWHERE},
@@ -275,5 +281,6 @@ const struct operation block_operations[] = {
     {"contract", contract, 3000, ANYWHERE},
     {"trim", trim, 200, ANYWHERE},
     {"collect", collect, 2500, ANYWHERE},
+    {"idle", idle, 2, ANYWHERE | NO_MALLOC},
     {0},
 };

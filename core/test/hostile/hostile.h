@@ -176,5 +176,6 @@ void forks_after_fork(void);
 void files_check(void);
 void files_after_fork(void);
 void libraries_end(void);
+void libraries_load_once(void);
 
 #endif

@@ -55,6 +55,15 @@ static void load(void) {
     }
 }
 
+// By a thread, beside whatever else happens.
+void libraries_load_once(void) {
+    void *library = plugin_path ? dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library) {
+        report_count(&report->loads, 1);
+        dlclose(library);
+    }
+}
+
 static void unload(void) {
     libraries_end();
 }

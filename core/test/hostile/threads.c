@@ -315,6 +315,57 @@ static void *run_flush(void *argument) {
     return NULL;
 }
 
+// Forks while the first thread copies. What its children see must stay, though it is overwritten,
+// copied and freed here; they allocate only where the C library's locks are whole.
+static void *run_forker(void *argument) {
+    struct random random = random_of(world.seed, (uintptr_t)argument);
+    while (!race.end) {
+        size_t size = 64 * KB + random_below(&random, 64 * KB);
+        unsigned char *first = malloc(size), *second = malloc(size);
+        if (!first || !second) {
+            fail("no memory for a thread that forks");
+        }
+        memset(first, 17, size);
+        memcpy(second, first, size);
+        bool whole = random_chance(&random, 2);
+        pid_t child = whole ? fork() : _Fork();
+        if (child == 0) {
+            usleep((useconds_t)random_below(&random, 2000));
+            for (size_t i = 0; i < size; i += 100) {
+                if (first[i] != 17 || second[i] != 17) {
+                    fail("a thread's child finds %02x and %02x in byte %zu of %zu", first[i],
+                         second[i], i, size);
+                }
+            }
+            if (whole) {
+                free(first);
+                memset(second, 1, size);
+            }
+            _exit(0);
+        }
+        memset(first, 18, size);
+        memcpy(second, first, size);
+        free(second);
+        free(first);
+        int status = 0;
+        while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+        if (child < 0 || status) {
+            fail("a thread's child %d ended with status %x", (int)child, (unsigned)status);
+        }
+        report_count(&report->forks, 1);
+    }
+    return NULL;
+}
+
+static void *run_loader(void *argument) {
+    (void)argument;
+    while (!race.end) {
+        libraries_load_once();
+        usleep(500);
+    }
+    return NULL;
+}
+
 static void *run_sleep(void *argument) {
     (void)argument;
     while (!race.end) {
@@ -361,8 +412,9 @@ static void begin_thread(unsigned number, void *(*run)(void *)) {
 }
 
 static void begin(bool as_process) {
-    static void *(*const others[])(void *) = {run_allocator, run_lines, run_flush, run_sleep,
-                                              run_racer,     run_racer, run_racer};
+    static void *(*const others[])(void *) = {run_allocator, run_lines,  run_flush, run_sleep,
+                                              run_forker,    run_loader, run_racer, run_racer,
+                                              run_racer,     run_racer};
     race.end = 0;
     choose_blocks();
     race.count = 1 + (unsigned)random_below(&world.random, RACERS);
@@ -380,7 +432,7 @@ static void begin(bool as_process) {
         } else if (lines && race.count > 1) {
             begin_thread(i, i % 2 ? run_flush : run_lines);
         } else {
-            begin_thread(i, others[random_below(&world.random, 7)]);
+            begin_thread(i, others[random_below(&world.random, 10)]);
         }
     }
     world.threads = true;

@@ -38,6 +38,7 @@ static void begin_child(enum kind kind, pid_t parent) {
     }
     world.depth++;
     world.may_allocate = world.may_allocate && consistent;
+    world.may_load = world.may_load && !world.threads;
     marks_after_fork();
     threads_after_fork();
     forks_after_fork();
@@ -46,6 +47,9 @@ static void begin_child(enum kind kind, pid_t parent) {
 
 static pid_t make_child(enum kind kind) {
     pid_t parent = getpid(), child = -1;
+    if (kind == BY_FORK && !world.may_allocate) {
+        kind = BY_UNDERSCORE_FORK; // fork takes locks that nobody here may ever give back
+    }
     switch (kind) {
     case BY_FORK:
         child = fork();

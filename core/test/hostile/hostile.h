@@ -68,6 +68,7 @@ struct world {
     uint64_t seed, step;
     unsigned depth;    // forks between the first process and this one
     bool may_allocate; // false in a child of a fork that left the C library's locks as they were
+    bool may_load;     // likewise: the loader's lock, which no fork takes
     bool has_largest;  // blocks of several MB
     bool threads;      // of our own, besides this one
     bool headers;      // blocks have the C library's

@@ -23,9 +23,10 @@ void libraries_end(void) {
 
 // A block that the library has made and filled is the program's from then on.
 static void load(void) {
-    void *library = plugin_path ? dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    bool may = plugin_path && world.may_load;
+    void *library = may ? dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!library) {
-        if (plugin_path) {
+        if (may) {
             fail("dlopen: %s", dlerror());
         }
         return;
@@ -65,12 +66,14 @@ void libraries_load_once(void) {
 }
 
 static void unload(void) {
-    libraries_end();
+    if (world.may_load) {
+        libraries_end();
+    }
 }
 
 static void speak(void) {
     static size_t (*trim)(void), (*noticed)(void), (*ended)(void);
-    if (!trim) {
+    if (!trim && world.may_load) {
         trim = (size_t(*)(void))dlsym(RTLD_DEFAULT, "pw_trim");
         noticed = (size_t(*)(void))dlsym(RTLD_DEFAULT, "pw_collection_noticed");
         ended = (size_t(*)(void))dlsym(RTLD_DEFAULT, "pw_collection_ended");
@@ -94,7 +97,7 @@ static void speak(void) {
 
 static void switch_over(void) {
     const char *reason = "";
-    if (!switch_on) {
+    if (!switch_on || !world.may_load) {
         return;
     }
     say("switched off and on");

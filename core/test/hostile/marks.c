@@ -22,7 +22,7 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-bool raw_calls = true;
+unsigned ways_to_call = 3; // the C library's function, syscall(), the instruction
 
 // --- calls ---------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ static long wrapper(long number, long a, long b, long c, long d, long e, long f)
 
 // Returns as the C library's functions do.
 long some_call(long number, long a, long b, long c, long d, long e, long f) {
-    switch (random_below(&world.random, raw_calls ? 3 : 2)) {
+    switch (random_below(&world.random, ways_to_call)) {
     case 0:
         return wrapper(number, a, b, c, d, e, f);
     case 1:

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-struct world world = {.may_allocate = true};
+struct world world = {.may_allocate = true, .may_load = true};
 
 #define SAMPLE (3 * PAGE)
 

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-extern bool raw_calls;
+extern unsigned ways_to_call;
 extern const char *plugin_path, *switch_options;
 extern bool (*switch_on)(const char *options, const char **reason);
 extern void (*switch_off)(void);
@@ -27,7 +27,7 @@ static struct {
 
 static void usage(void) {
     fprintf(stderr, "hostile: --seed N --steps N --report FILE --chosen FILE --leave-out NAMES "
-                    "--only NAMES --plugin FILE --hook LIBRARY --options TEXT --no-raw "
+                    "--only NAMES --plugin FILE --hook LIBRARY --options TEXT --calls N "
                     "--no-headers --list --say\n");
     exit(2);
 }
@@ -38,7 +38,7 @@ static void read_arguments(int count, char **words) {
         {"report", 1, NULL, 'r'},     {"chosen", 1, NULL, 'c'},
         {"leave-out", 1, NULL, 'l'},  {"only", 1, NULL, 'o'},
         {"plugin", 1, NULL, 'p'},     {"hook", 1, NULL, 'h'},
-        {"options", 1, NULL, 't'},    {"no-raw", 0, NULL, 'R'},
+        {"options", 1, NULL, 't'},    {"calls", 1, NULL, 'R'},
         {"no-headers", 0, NULL, 'U'}, {"say", 0, NULL, 'y'},
         {"list", 0, NULL, 'L'},       {0},
     };
@@ -73,7 +73,7 @@ static void read_arguments(int count, char **words) {
             run.options = optarg;
             break;
         case 'R':
-            raw_calls = false;
+            ways_to_call = (unsigned)atoi(optarg);
             break;
         case 'U':
             world.unhooked_allowed = world.headers = false;

@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -83,6 +83,10 @@ test-programs: ## other programs and the tests of Python and Ruby, all their mem
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
 	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_SEED=N goes on from there
+	@core/test/hostile/run --build $(B)/core/core/test/hostile --libraries $(B)/lib \
+	    --minutes $(or $(MINUTES),10) --first-seed $(or $(FIRST_SEED),1) $(if $(WAYS),--ways $(WAYS))
 
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm

@@ -122,7 +122,8 @@ bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
 bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
     for (unsigned attempt = 0; !arena->sealed && attempt < MEND_ATTEMPTS; attempt++) {
         if (pw_arena_blank(arena, address, size) ||
-            (pw_os_is_mapped(address, size) && pw_os_discard(address, size))) {
+            (pw_os_is_mapped(address, size) && pw_os_protect(address, size, true) &&
+             pw_os_discard(address, size))) {
             return true;
         }
         PW_COUNT(arena->stats, fallback_map, 1);

@@ -45,11 +45,17 @@ static bool has_header(const struct pw_extent *extent) {
 // How many bytes of the extent have pages, as the C library left it: see repair.
 static size_t held_by(const struct pw_extent *extent) {
     size_t all = (size_t)extent->pages * PW_PAGE;
-    if (!has_header(extent) || extent->altered == PW_ALTERED_HEADER) {
+    if (!has_header(extent)) {
         return all;
     }
-    const size_t *chunk = (const size_t *)(data_of(extent) - CHUNK_HEADER);
-    size_t held = (chunk[1] & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
+    const size_t *place = (const size_t *)(data_of(extent) - CHUNK_HEADER) + 1;
+    size_t word = all;
+    if (extent->altered != PW_ALTERED_HEADER) {
+        word = *place;
+    } else if (!pw_os_peek(place, &word, sizeof word)) { // it may not be readable now
+        return all;
+    }
+    size_t held = (word & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
     return held < all && held % PW_PAGE == 0 && held > 0 ? held : all;
 }
 
@@ -79,7 +85,8 @@ static void repair(struct pw_extent *extent) {
         return;
     }
     extent->user_size = held - extent->data_offset;
-    if (!pw_arena_mend(&pw_process.arena, start + held, all - held)) {
+    if (extent->altered == PW_ALTERED_HEADER || // which may not be writable
+        !pw_arena_mend(&pw_process.arena, start + held, all - held)) {
         extent->fixed = true; // the block ends there for good: nobody else gets these pages
         extent->collected = false;
         return;

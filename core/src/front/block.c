@@ -42,9 +42,11 @@ static bool has_header(const struct pw_extent *extent) {
     return extent->data_offset != 0;
 }
 
-// How many bytes of the extent have pages, as the C library left it: see repair.
+// How many bytes from the extent's start on are the block's, as the C library left it: see
+// pw_block_repair.
 static size_t held_by(const struct pw_extent *extent) {
     size_t all = (size_t)extent->pages * PW_PAGE;
+    const char *end = pw_extent_address(&pw_process.arena, extent) + all;
     if (!has_header(extent)) {
         return all;
     }
@@ -56,7 +58,10 @@ static size_t held_by(const struct pw_extent *extent) {
         return all;
     }
     size_t held = (word & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
-    return held < all && held % PW_PAGE == 0 && held > 0 ? held : all;
+    if (held == 0 || held % PW_PAGE != 0) {
+        return all;
+    }
+    return held <= all || pw_os_is_mapped(end, held - all) ? held : all;
 }
 
 static size_t capacity_of(const struct pw_extent *extent) {
@@ -74,25 +79,33 @@ static void write_header(const struct pw_extent *extent) {
 }
 
 // Modules that are not hooked release and resize our blocks through the C library, which unmaps
-// pages (and so a released block stays in the table, without memory), or moves them away, or, where
-// the block shrinks in place, unmaps its tail and changes the header. Then the tail is made memory
-// again before anything else is done with the block. Blocks cannot grow in place: what follows is
-// ours.
-static void repair(struct pw_extent *extent) {
+// pages (and so a released block stays in the table, without memory), or moves them away, or
+// changes the header where a block shrinks or grows in place. One that shrank lost its tail, which
+// is made memory again before anything else is done with it. One that grew has pages behind its
+// extent, in what another one left or behind the arena: it keeps them until it is freed.
+void pw_block_repair(struct pw_extent *extent) {
     size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
     char *start = pw_extent_address(&pw_process.arena, extent);
     if (held == all) {
         return;
     }
     extent->user_size = held - extent->data_offset;
-    if (extent->altered == PW_ALTERED_HEADER || // which may not be writable
+    if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
         !pw_arena_mend(&pw_process.arena, start + held, all - held)) {
-        extent->fixed = true; // the block ends there for good: nobody else gets these pages
+        extent->fixed = true; // it ends there for good: nobody else gets these pages
         extent->collected = false;
         return;
     }
     write_header(extent);
     extent->sparse = true;
+}
+
+// What the C library gave a block that grew.
+static void leave_pages_behind(const struct pw_extent *extent) {
+    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
+    if (held > all) {
+        pw_os_unmap(pw_extent_address(&pw_process.arena, extent) + all, held - all);
+    }
 }
 
 // The block that starts at `data`; anything else that points into the arena is the program's error.
@@ -410,6 +423,7 @@ static void release(struct pw_extent *extent) {
         return;
     }
     note_size((size_t)extent->pages * PW_PAGE);
+    leave_pages_behind(extent);
     pw_huge_forget(&pw_process.arena, extent);
     enum pw_extent_state state = release_state(extent);
     extent->fixed = false;
@@ -426,7 +440,7 @@ bool pw_block_free(void *block, const void *site) {
     }
     struct pw_extent *extent = block_at(block);
     if (extent) {
-        repair(extent);
+        pw_block_repair(extent);
     }
     bool foreign = !extent && pw_arena_is_foreign(&pw_process.arena, block);
     if (extent) {
@@ -554,7 +568,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     }
     struct pw_extent *extent = block_at(block);
     if (extent) {
-        repair(extent);
+        pw_block_repair(extent);
     }
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
     size_t held = extent ? extent->user_size : 0;
@@ -596,7 +610,7 @@ size_t pw_block_usable(const void *block) {
     bool entered = pw_process_enter();
     struct pw_extent *extent = block_at(block);
     if (extent && entered) {
-        repair(extent);
+        pw_block_repair(extent);
     }
     size_t usable = entered ? (extent ? capacity_of(extent) : 0) : capacity_without_lock(block);
     if (extent) {

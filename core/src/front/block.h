@@ -17,6 +17,10 @@ PW_API bool pw_block_free(void *block, const void *site);
 // Blocks that the C library has released without us (it unmaps them): make their pages ours again.
 void pw_block_recover(void);
 
+// The block's size, where the C library has changed it without us. Under the lock.
+struct pw_extent;
+void pw_block_repair(struct pw_extent *extent);
+
 // So many pages more are in use, or fewer.
 void pw_block_count_live(int64_t pages);
 

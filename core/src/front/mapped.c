@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "front/mapped.h"
+#include "front/block.h"
 #include "front/fate.h"
 #include "front/quiet.h"
 
@@ -105,6 +106,7 @@ static bool empty(struct pw_extent *extent, struct range range) {
 
 // Returns whether the call may be made.
 static bool change_block(struct pw_extent *extent, struct range range) {
+    pw_block_repair(extent);
     range = meet(range, extent);
     switch (range.change) {
     case HUGE_PAGES:

@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 bool pw_sandbox_forbids(const struct pw_options *options) {
     return options->filters != PW_FILTERS_ANY && pw_os_filter_count() > options->filters;
@@ -87,27 +88,20 @@ void pw_sandbox_before_syscall(long number, unsigned long one, unsigned long two
 
 // --- the C library's functions -----------------------------------------------
 
-// NULL: there is none. Looked for where it is needed: nearly no program calls these twice.
-static void *next(const char *name) {
-    void *found = pw_os_next_function(name);
-    errno = found ? errno : ENOSYS;
-    return found;
-}
+// They do no more than their system call. To look for them would need the dynamic loader's lock,
+// which a child of a raw fork may never get.
 
 int pw_sandbox_prctl(int option, const unsigned long *arguments) {
     pw_sandbox_before_syscall(SYS_prctl, (unsigned long)option, arguments[0], arguments[1]);
-    int (*prctl)(int, ...) = (int (*)(int, ...))next("prctl");
-    return prctl ? prctl(option, arguments[0], arguments[1], arguments[2], arguments[3]) : -1;
+    return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
 
 int pw_sandbox_unshare(int flags) {
     pw_sandbox_before_syscall(SYS_unshare, (unsigned long)flags, 0, 0);
-    int (*unshare)(int) = (int (*)(int))next("unshare");
-    return unshare ? unshare(flags) : -1;
+    return (int)syscall(SYS_unshare, flags);
 }
 
 int pw_sandbox_setns(int fd, int type) {
     pw_sandbox_before_syscall(SYS_setns, (unsigned long)fd, (unsigned long)type, 0);
-    int (*setns)(int, int) = (int (*)(int, int))next("setns");
-    return setns ? setns(fd, type) : -1;
+    return (int)syscall(SYS_setns, fd, type);
 }

@@ -13,13 +13,16 @@
 
 // The page's bytes lie in `buffer` while there is no page.
 static bool replace(struct pw_share *share, char *address, size_t size, char *buffer) {
+    if (!pw_os_is_mapped(address, size)) {
+        return false; // by a system call of the program's own code
+    }
     pw_os_copy(buffer, address, size);
     if (!pw_arena_blank(share->arena, address, size)) {
         PW_COUNT(share->stats, fallback_map, 1);
         if (pw_os_is_mapped(address, size)) {
             return false;
         }
-        pw_arena_mend(share->arena, address, size);
+        while (!pw_arena_mend(share->arena, address, size)) {} // or its bytes would be lost
     }
     pw_os_copy(address, buffer, size);
     return true;

@@ -114,6 +114,8 @@ static void set_mark(enum mark_kind kind) {
         (void *)block->data);
     if (call_pages(kinds[kind].set, block, from, size, kinds[kind].set_how)) {
         block->mark = (struct mark){kind, from, size};
+    } else if (kind == MARK_WIPED && errno == EINVAL) {
+        report->refused++; // of a shared block, where others may write: core-design.md
     } else if (kind != MARK_LOCKED) {
         fail("%s refused on %zu+%zu of %zu bytes at %p (errno %d)", kinds[kind].name, from, size,
              block->size, (void *)block->data, errno);
@@ -297,7 +299,9 @@ static void move_away(void) {
     unsigned char *at = block->data + from, *other = raw_memory(size, false);
     long flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     long moved = some_call(SYS_mremap, (long)at, (long)size, (long)size, flags, (long)other, 0);
-    if (moved == -1 && errno != EFAULT && errno != EINVAL) {
+    if (moved == -1 && errno == ENOMEM) {
+        report->refused++; // of a shared block, where others may write: core-design.md
+    } else if (moved == -1 && errno != EFAULT && errno != EINVAL) {
         fail("mremap of %zu+%zu of %zu bytes at %p: errno %d", from, size, block->size,
              (void *)block->data, errno);
     }

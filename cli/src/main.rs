@@ -37,7 +37,10 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|name| name == loader::NAME) {
         loader::run(arguments);
     }
-    if std::env::args_os().nth(1).is_some_and(|name| name == filter::NAME) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|name| name == filter::NAME)
+    {
         filter::rehearse();
         return ExitCode::SUCCESS;
     }

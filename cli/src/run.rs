@@ -148,7 +148,9 @@ pub fn prepare<'a>(
 fn bearing_filters(libraries: &[(&str, PathBuf)]) -> String {
     let paths: Vec<&Path> = libraries.iter().map(|(_, path)| path.as_path()).collect();
     match filter::option_for(&paths) {
-        Ok(option) => option.map(|option| format!(",{option}")).unwrap_or_default(),
+        Ok(option) => option
+            .map(|option| format!(",{option}"))
+            .unwrap_or_default(),
         Err(reason) => {
             tell(&format!(
                 "a seccomp filter is in force here (a container's, or a service's), and {reason}: the command runs as \

@@ -79,7 +79,7 @@ fn programs_that_cannot_bear_the_library_run_as_plain() {
     let mut programs = vec![(common::program_of_musl(), "another C library than glibc")];
     programs.extend(common::sanitized_program().map(|path| (path, "built with AddressSanitizer")));
     for (program, reason) in programs {
-        let output = output(&["run", "--", program.to_str().unwrap(), "hold", "1"]);
+        let output = output(&["run", "--", program.to_str().unwrap(), "nothing", "1"]);
         let said = errors(&output);
         assert!(said.contains(reason), "{said}");
         assert!(

@@ -130,10 +130,19 @@ mod tests {
     #[test]
     fn filters_are_counted() {
         assert_eq!(of_status("Name:\tx\n"), Filters::None);
-        assert_eq!(of_status("Seccomp:\t0\nSeccomp_filters:\t0\n"), Filters::None);
-        assert_eq!(of_status("Seccomp:\t2\nSeccomp_filters:\t3\n"), Filters::Some(3));
+        assert_eq!(
+            of_status("Seccomp:\t0\nSeccomp_filters:\t0\n"),
+            Filters::None
+        );
+        assert_eq!(
+            of_status("Seccomp:\t2\nSeccomp_filters:\t3\n"),
+            Filters::Some(3)
+        );
         assert_eq!(of_status("Seccomp:\t2\n"), Filters::Unknown);
-        assert_eq!(of_status("Seccomp:\t1\nSeccomp_filters:\t0\n"), Filters::Unknown);
+        assert_eq!(
+            of_status("Seccomp:\t1\nSeccomp_filters:\t0\n"),
+            Filters::Unknown
+        );
     }
 
     #[test]

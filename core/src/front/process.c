@@ -143,7 +143,7 @@ void pw_process_leave(void) {
 // blocks stay on the pool's pages, and a fork's child that writes one needs another.
 void pw_process_leave_hugetlb(void) {
     static const struct pw_caller unknown = {.looked = true};
-    if (pw_process.arena.hugetlb_blocks > 0 && pw_is_quiet(&unknown, NULL)) {
+    if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(&unknown, NULL)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);
         pw_huge_before_fork(&pw_process.arena);

@@ -17,7 +17,6 @@ bool pw_sandbox_forbids(const struct pw_options *options) {
 // Under the heap's lock. The pool goes now, while it can.
 static void drop_everything(void) {
     struct pw_arena *arena = &pw_process.arena;
-    pw_process_leave_hugetlb();
     pw_arena_purge(arena, arena->warm_pages);
     pw_share_seal(&pw_process.share);
     if (pw_gate.general) {
@@ -43,6 +42,9 @@ void pw_sandbox_enters(void) {
     // Not where a signal handler came in the middle of our own work: what is half done needs its
     // calls still, and there is no more to do here than to begin nothing.
     bool entered = pw_process_enter();
+    if (entered) {
+        pw_process_leave_hugetlb();
+    }
     __atomic_store_n(&pw_process.sealed, true, __ATOMIC_RELAXED);
     pw_gate.copy_threshold = SIZE_MAX;
     pw_gate.mergeable = false;

@@ -537,6 +537,9 @@ int main(int count, char **arguments) {
             fail_site(&sites[i]);
         }
     }
+    if (only && !strcmp(only, "half-way")) {
+        fail_half_way();
+    }
     if (!only && !brief) {
         fail_half_way();
         short_writes();

@@ -36,6 +36,9 @@
 // Like mmap at a fixed place, as a yes or no, errno kept.
 static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offset, int fault) {
     int saved = errno;
+    if (fault < 0) { // as before Linux 6.12
+        munmap(address, size / 2 & ~(PW_PAGE - 1));
+    }
     void *got = fault ? MAP_FAILED : mmap(address, size, READ_WRITE, flags, fd, (off_t)offset);
     // Kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint and may map elsewhere.
     if (got != MAP_FAILED && got != address) {

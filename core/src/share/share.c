@@ -85,6 +85,16 @@ bool pw_share_count_private(struct pw_share *share, const struct pw_extent *exte
 
 // --- publishing --------------------------------------------------------------
 
+// Before Linux 6.12 a mapping that is refused may have unmapped what it was to replace. The bytes
+// are in the file then.
+static void restore(struct pw_share *share, const struct pw_os_file *file, char *address,
+                    size_t size, uint64_t offset) {
+    if (!pw_os_is_mapped(address, size)) {
+        while (!pw_arena_mend(share->arena, address, size)) {}
+        while (!pw_os_read(file, address, size, offset) && pw_os_is_ours(file)) {}
+    }
+}
+
 // Write one piece of the source and map the source onto it. Between the two, a store to these pages
 // would be lost: nobody may make one during a copy (concurrency contract in share.h), and signals
 // are held back by the caller.
@@ -107,6 +117,7 @@ static bool publish_chunk(struct pw_share *share, uint32_t number, char *address
         !pw_os_map_snapshot(address + done, size, file->file.fd, offset)) {
         PW_COUNT(share->stats, fallback_map, 1);
         pw_mappings_relieve(share->arena);
+        restore(share, &file->file, address + done, size, offset);
         return false;
     }
     return true;

@@ -571,7 +571,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
         pw_block_repair(extent);
     }
     struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
-    size_t held = extent ? extent->user_size : 0;
+    // All of it: the C library may have made it longer where we do not see it.
     size_t capacity = extent ? capacity_of(extent) : 0;
     char *data = resized ? data_of(resized) : NULL;
     pw_process_leave();
@@ -588,7 +588,7 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
         moved = pw_c_malloc(size);
     }
     if (moved) {
-        pw_os_copy(moved, block, held < size ? held : size);
+        pw_os_copy(moved, block, capacity < size ? capacity : size);
         pw_block_free(block, site);
     } else if (size <= capacity) {
         moved = block; // to make a block smaller needs no memory

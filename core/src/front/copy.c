@@ -23,6 +23,9 @@ struct copy {
 // last page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a
 // block would be kept for one page.
 static bool ends_block(const struct pw_extent *extent, const char *address, size_t size) {
+    if (pw_gate.hooked) {
+        return false; // the C library may have made it longer, within its last page
+    }
     const char *data = pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
     return address + size == data + extent->user_size;
 }

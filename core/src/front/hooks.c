@@ -168,6 +168,7 @@ static const char *hook(void) {
     pw_got_patch(&hooks.got);
     settle_threads();
     hooks.hooked = hooks.got.patched > 0;
+    pw_gate.hooked |= hooks.hooked;
     return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
 }
 

@@ -212,6 +212,9 @@ static void before_fork(void) {
         forking = true;
         __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
         pw_process_leave_hugetlb();
+        if (!pw_process.sealed) {
+            pw_quiet_before_fork();
+        }
     }
 }
 
@@ -224,6 +227,9 @@ static void end_of_fork(void) {
 }
 
 static void after_fork_parent(void) {
+    if (forking) {
+        pw_quiet_after_fork_parent();
+    }
     end_of_fork();
     release_others();
 }

@@ -92,8 +92,9 @@ struct pw_gate {
     bool preloaded;        // the whole program's malloc family is ours already
     bool serves_all;       // and it can serve small blocks as well: policy general
     bool general;          // it does
-    size_t largest_small;  // up to this size from segments
-    uint8_t *classes;      // of the pages from `base` on
+    bool hooked; // parts of the program alone come to us: others resize blocks by themselves
+    size_t largest_small; // up to this size from segments
+    uint8_t *classes;     // of the pages from `base` on
 };
 
 PW_API extern struct pw_gate pw_gate;

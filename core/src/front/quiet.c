@@ -35,6 +35,15 @@ void pw_quiet_start(void) {
     pw_process.quiet.masked = pw_os_signals_blocked();
 }
 
+void pw_quiet_before_fork(void) {
+    static const struct pw_caller unknown = {.looked = true};
+    pw_process.quiet.forks_quietly = pw_is_quiet(&unknown, NULL);
+}
+
+void pw_quiet_after_fork_parent(void) {
+    pw_process.quiet.forks_quietly = false;
+}
+
 void pw_quiet_after_fork(void) {
     struct pw_quiet *quiet = &pw_process.quiet;
     quiet->own = quiet->timers = quiet->blas = 0;
@@ -42,6 +51,8 @@ void pw_quiet_after_fork(void) {
         quiet->openmp[i].threads = 0;
     }
     memset(quiet->earlier, 0, sizeof quiet->earlier);
+    quiet->loader_is_lost |= !quiet->forks_quietly;
+    quiet->forks_quietly = false;
     in_pool = false;
 }
 
@@ -74,6 +85,9 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
 void pw_quiet_look(struct pw_caller *caller) {
     struct pw_quiet *quiet = &pw_process.quiet;
     unsigned long long loads = 0;
+    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {
+        return;
+    }
     dl_iterate_phdr(count_loads, &loads);
     if (__atomic_load_n(&quiet->loads, __ATOMIC_ACQUIRE) != loads) {
         bool found = false;

@@ -53,6 +53,8 @@ struct pw_quiet {
     struct pw_openmp openmp[PW_OPENMP_RUNTIMES];
     struct pw_earlier earlier[PW_EARLIER_THREADS]; // timers that began before the hooks
     unsigned changes;                              // of these counts
+    bool forks_quietly;                            // a fork has begun while all was quiet
+    bool loader_is_lost;                           // a thread that is gone may hold its lock
     bool others_write;                             // without a thread of this process; for good
     bool had_others;          // a thread that is not known was started through us; for good
     unsigned long long loads; // of modules, when they were last looked through
@@ -78,8 +80,12 @@ PW_API int pw_quiet_create(pw_create_thread *create, pthread_t *thread,
                            const pthread_attr_t *attributes, void *(*start)(void *), void *argument,
                            const void *site);
 
-// At the start, and in a fork's child, which has one thread.
+// At the start; before a fork, under the lock, and after it in the parent; and in a child, which
+// has one thread. A thread of the parent's may have held the dynamic loader's lock then, for ever:
+// such a child does not look, and so publishes nothing. After a fork without handlers nobody knows.
 void pw_quiet_start(void);
+void pw_quiet_before_fork(void);
+void pw_quiet_after_fork_parent(void);
 void pw_quiet_after_fork(void);
 
 #endif

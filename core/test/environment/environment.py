@@ -359,7 +359,7 @@ def killed_at_start(bench):
 
 
 def killed_later(bench):
-    killed(bench, [("killed-later", "prctl"), ("killed-later", "syscall")], [("preload", (PAPERS, "policy=auto")), ("general", ("policy=general",))])
+    killed(bench, [("killed-later", "prctl")], [("preload", (PAPERS, "policy=auto")), ("general", ("policy=general",))])
 
 
 def one_thread(bench):

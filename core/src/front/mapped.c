@@ -206,6 +206,20 @@ static struct range whole_pages(long address, long size, enum change change,
                           caller};
 }
 
+// A block in use, by its owner: it leaves no snapshot, but what a call does to it is seen. Returns
+// whether the call may be made.
+static bool change_without_lock(struct pw_extent *extent, struct range range) {
+    bool of_snapshot = extent->snapshot || extent->of_file;
+    if (range.change >= ALTERS || (range.change == EMPTIES && of_snapshot)) {
+        mark(extent, range);
+    }
+    if (range.change == EMPTIES && of_snapshot) {
+        return pw_share_empty(&pw_process.share, range.start, range.end);
+    }
+    return range.change != MOVES ||
+           !of_snapshot; // its snapshot could end before the moved pages do
+}
+
 static struct pw_mapping_call change(long address, long size, enum change how, const void *site) {
     struct pw_mapping_call call = {0};
     if (how == NO_CHANGE || !pw_gate_overlaps((const void *)address, (size_t)size)) {
@@ -224,8 +238,8 @@ static struct pw_mapping_call change(long address, long size, enum change how, c
     // A signal handler in the middle of our own work, or a child that does without us. A block in
     // use can be marked all the same.
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, range.start);
-    if (extent && how >= ALTERS && !extent->snapshot) {
-        mark(extent, range);
+    if (extent) {
+        call.refused = !change_without_lock(extent, meet(range, extent));
     }
     return call;
 }

@@ -559,6 +559,10 @@ def fork_in_handler(bench):
     bench.work("fork-in-handler")
 
 
+def empty_in_handler(bench):
+    bench.work("empty-in-handler", every_options=(ALWAYS, PAPERS))
+
+
 def jump_out(bench):
     bench.work("jump-out", every_options=(ALWAYS, LAZY))
 
@@ -1095,6 +1099,7 @@ CASES = {
     "signals": signals,
     "fork-in-handler": fork_in_handler,
     "jump-out": jump_out,
+    "empty-in-handler": empty_in_handler,
     "threads": threads,
     "thread-ends": thread_ends,
     "dlclose": dlclose,

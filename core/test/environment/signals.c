@@ -150,10 +150,48 @@ static int case_jump_out(char **arguments) {
     return 0;
 }
 
+static unsigned char *volatile emptied;
+static volatile size_t wrong;
+#define EMPTIED MEGABYTE
+
+static void empty_a_copy(int unused) {
+    (void)unused;
+    if (emptied) {
+        madvise(emptied, EMPTIED, MADV_DONTNEED);
+        for (size_t at = 0; at < EMPTIED; at += PAGE) {
+            wrong += emptied[at] != 0;
+        }
+    }
+    signals_seen = signals_seen + 1;
+}
+
+// A handler empties pages of a copy, in the middle of malloc and free as well: they read zero.
+static int case_empty_in_handler(char **arguments) {
+    (void)arguments;
+    unsigned char *from = aligned_alloc(PAGE, 2 * EMPTIED);
+    fill(from, 2 * EMPTIED, 3);
+    start_timer(empty_a_copy, 0, 200);
+    while (signals_seen < 1500) {
+        unsigned char *to = aligned_alloc(PAGE, 2 * EMPTIED);
+        memcpy(to, from, 2 * EMPTIED);
+        emptied = to;
+        sig_atomic_t seen = signals_seen;
+        for (int i = 0; i < 2000 && seen == signals_seen; i++) {
+            free(malloc(300000));
+        }
+        emptied = NULL;
+        free(to);
+    }
+    stop_timer();
+    printf("%zu pages were not empty\n", (size_t)wrong);
+    return 0;
+}
+
 const struct program_case signal_cases[] = {
     {"signals", case_signals},
     {"small-signal-stack", case_small_signal_stack},
     {"fork-in-handler", case_fork_in_handler},
     {"jump-out", case_jump_out},
+    {"empty-in-handler", case_empty_in_handler},
     {NULL, NULL},
 };

@@ -19,18 +19,9 @@ struct copy {
     const struct pw_os_signals *held; // signals that were blocked before
 };
 
-// Does a copy of `size` bytes at `address` end where the block's bytes end? Then the rest of its
-// last page belongs to nobody, and the page counts as whole. Without it a huge page at the end of a
-// block would be kept for one page.
-static bool ends_block(const struct pw_extent *extent, const char *address, size_t size) {
-    if (pw_gate.hooked) {
-        return false; // the C library may have made it longer, within its last page
-    }
-    const char *data = pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
-    return address + size == data + extent->user_size;
-}
-
-// The pages of the copy that lie wholly inside it. False: nothing to share.
+// The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a block
+// is copied, not shared, though its rest belongs to nobody by what was asked of us: a realloc of the
+// C library's own may have made the block longer, within that page.
 static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {
@@ -48,9 +39,7 @@ static bool find_pages(struct copy *copy, char *to, const char *from, size_t siz
     copy->whole = to + lead;
     copy->origin = from + lead;
     copy->by_call = false;
-    bool to_the_end =
-        ends_block(copy->source, from, size) && ends_block(copy->destination, to, size);
-    copy->pages = (uint32_t)((size - lead + (to_the_end ? PW_PAGE - 1 : 0)) / PW_PAGE);
+    copy->pages = (uint32_t)((size - lead) / PW_PAGE);
     copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
     copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
     // A copy that runs over the end of a block is the program's error, not ours to make worse.
@@ -358,12 +347,6 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     return done;
 }
 
-// The end of the fill's whole pages: as for a copy, the block's last page counts as one.
-static char *end_of_fill(const struct pw_extent *extent, char *to, size_t size) {
-    size_t rest = ends_block(extent, to, size) ? PW_PAGE - 1 : 0;
-    return (char *)(((uintptr_t)to + size + rest) & ~(PW_PAGE - 1));
-}
-
 bool pw_block_zero(void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
     char *end = NULL, *stop = (char *)to + size;
@@ -374,7 +357,7 @@ bool pw_block_zero(void *to, size_t size) {
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
     bool done = false;
     if (extent && !extent->altered) {
-        end = end_of_fill(extent, to, size);
+        end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
         char *limit =
             pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;
         done = start < end && end <= limit && zero_pages(extent, start, end);

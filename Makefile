@@ -19,7 +19,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-beside-threads bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-beside-threads bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -86,7 +86,7 @@ test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 
 test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_SEED=N goes on from there
 	@core/test/hostile/run --build $(B)/core/core/test/hostile --libraries $(B)/lib \
-	    --minutes $(or $(MINUTES),10) --first-seed $(or $(FIRST_SEED),1) $(if $(WAYS),--ways $(WAYS))
+	    --minutes $(or $(MINUTES),10) --first-seed $(or $(FIRST_SEED),1) $(if $(WAYS),--ways $(WAYS)) $(if $(MACHINE),--machine)
 
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm
@@ -95,6 +95,10 @@ test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from 
 
 test-pprof-consumers: ## profiles of traces in pprof, speedscope and what Pyroscope and Parca read them with
 	@scripts/test-pprof-consumers
+
+bench-hostile: core ## STEPS (1e8) of hostile programs, into docs/results/hostile.md (resumable; MACHINE=1: KSM and swap, root)
+	@core/test/hostile/long --build $(B)/core/core/test/hostile --libraries $(B)/lib --page docs/results/hostile.md \
+	    --steps $(or $(STEPS),1e8) --minutes $(or $(MINUTES),120) $(if $(MACHINE),--machine)
 
 test-kernel: ## build kernels with mmapcopy(2) and test them in a virtual machine (kernel/README.md)
 	@kernel/run test

@@ -122,10 +122,8 @@ static void copy_whole(void) {
     }
 }
 
-// As a modified argument: a new block of the same size, copied and written.
-static void duplicate(void) {
-    struct block *from = some_block();
-    struct block *to = from ? place_like(from) : NULL;
+void copy_to_another(struct block *from) {
+    struct block *to = place_like(from);
     if (!to || !may_read(from, 0, from->size)) {
         return;
     }
@@ -135,7 +133,15 @@ static void duplicate(void) {
     }
     adopt(to, data, from->size);
     copy(to, 0, from, 0, from->size);
-    write_bytes();
+}
+
+// As a modified argument: a new block of the same size, copied and written.
+static void duplicate(void) {
+    struct block *from = some_block();
+    if (from) {
+        copy_to_another(from);
+        write_bytes();
+    }
 }
 
 // Any bytes to anywhere; half of the time so that pages lie on pages.

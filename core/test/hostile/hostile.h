@@ -43,6 +43,7 @@ enum mark_kind {
     MARK_READ_ONLY,
     MARK_NO_ACCESS,
     MARK_LOCKED,
+    MARK_KEYED, // may be read
 };
 
 struct mark {
@@ -72,6 +73,7 @@ struct world {
     bool has_largest;  // blocks of several MB
     bool threads;      // of our own, besides this one
     bool headers;      // blocks have the C library's
+    bool others_may_write; // so some calls on shared blocks may be refused: core-design.md
     bool unhooked_allowed; // blocks may be given to the C library's own functions
     const char *doing;
     struct random random;
@@ -141,7 +143,7 @@ struct operation {
 
 extern const struct operation block_operations[], copy_operations[], mark_operations[],
     fork_operations[], thread_operations[], limit_operations[], file_operations[],
-    signal_operations[], library_operations[];
+    signal_operations[], library_operations[], kernel_operations[];
 
 // Settings of a run, for one kind of program differs from another (plan.c).
 void plan_start(uint64_t seed, const char *left_out, const char *only);
@@ -152,7 +154,11 @@ void plan_leave_steps(const char *path); // file of "first last" lines: the step
 
 // --- between the files of operations -----------------------------------------------
 
+struct block *some_unmarked(size_t *from, size_t *size); // and whole pages of it
 bool mark_undo(struct block *block);
+void marks_take_key(void); // of protection: the right to read
+bool refused_where_others_write(void); // by errno; counted
+void copy_to_another(struct block *block);
 void marks_after_fork(void); // in the child
 long some_call(long number, long a, long b, long c, long d, long e,
                long f);                                                     // wrapper, syscall, asm

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -32,6 +33,10 @@ static long wrapper(long number, long a, long b, long c, long d, long e, long f)
         return madvise((void *)a, (size_t)b, (int)c);
     case SYS_mprotect:
         return mprotect((void *)a, (size_t)b, (int)c);
+    case SYS_pkey_mprotect:
+        return pkey_mprotect((void *)a, (size_t)b, (int)c, (int)d);
+    case SYS_ioctl:
+        return ioctl((int)a, (unsigned long)b, (void *)c);
     case SYS_mlock:
         return mlock((void *)a, (size_t)b);
     case SYS_munlock:
@@ -65,13 +70,41 @@ long some_call(long number, long a, long b, long c, long d, long e, long f) {
     }
 }
 
+// A key that lets nobody write; 0: the processor has none.
+static int protection_key(void) {
+    static int key = -1;
+    if (key == -1) {
+        int got = pkey_alloc(0, PKEY_DISABLE_WRITE);
+        key = got > 0 ? got : 0;
+    }
+    return key;
+}
+
+// At the start, and in handlers, which begin without the right to what is under a key.
+void marks_take_key(void) {
+    if (protection_key()) {
+        pkey_set(protection_key(), PKEY_DISABLE_WRITE);
+    }
+}
+
+static bool call_pages_with(long number, const struct block *block, size_t from, size_t size,
+                            long how, int key) {
+    return some_call(number, (long)(block->data + from), (long)size, how, key, 0, 0) == 0;
+}
+
 static bool call_pages(long number, const struct block *block, size_t from, size_t size, long how) {
-    return some_call(number, (long)(block->data + from), (long)size, how, 0, 0, 0) == 0;
+    return call_pages_with(number, block, from, size, how, 0);
+}
+
+bool refused_where_others_write(void) {
+    bool refused = world.others_may_write && (errno == EINVAL || errno == ENOMEM);
+    report->refused += refused;
+    return refused;
 }
 
 // --- marks ---------------------------------------------------------------------------------
 
-static struct block *some_unmarked(size_t *from, size_t *size) {
+struct block *some_unmarked(size_t *from, size_t *size) {
     struct block *block = random_chance(&world.random, 2) ? some_block() : some_block_of(64 * KB);
     bool found = block && !block->raced && !block->mark.kind && some_pages(block, from, size);
     return found ? block : NULL;
@@ -86,6 +119,8 @@ static const struct {
     [MARK_READ_ONLY] = {"read only", SYS_mprotect, PROT_READ, SYS_mprotect, PROT_READ | PROT_WRITE},
     [MARK_NO_ACCESS] = {"no access", SYS_mprotect, PROT_NONE, SYS_mprotect, PROT_READ | PROT_WRITE},
     [MARK_LOCKED] = {"locked", SYS_mlock, 0, SYS_munlock, 0},
+    [MARK_KEYED] = {"keyed", SYS_pkey_mprotect, PROT_READ | PROT_WRITE, SYS_pkey_mprotect,
+                    PROT_READ | PROT_WRITE},
 };
 
 bool mark_undo(struct block *block) {
@@ -112,11 +147,10 @@ static void set_mark(enum mark_kind kind) {
     }
     say("%s on %zu+%zu of %zu bytes at %p", kinds[kind].name, from, size, block->size,
         (void *)block->data);
-    if (call_pages(kinds[kind].set, block, from, size, kinds[kind].set_how)) {
+    int key = kind == MARK_KEYED ? protection_key() : 0;
+    if (call_pages_with(kinds[kind].set, block, from, size, kinds[kind].set_how, key)) {
         block->mark = (struct mark){kind, from, size};
-    } else if (kind == MARK_WIPED && errno == EINVAL) {
-        report->refused++; // of a shared block, where others may write: core-design.md
-    } else if (kind != MARK_LOCKED) {
+    } else if (kind != MARK_LOCKED && !(kind == MARK_WIPED && refused_where_others_write())) {
         fail("%s refused on %zu+%zu of %zu bytes at %p (errno %d)", kinds[kind].name, from, size,
              block->size, (void *)block->data, errno);
     }
@@ -131,7 +165,9 @@ static void no_fork(void) {
 }
 
 static void protect(void) {
-    set_mark(random_chance(&world.random, 2) ? MARK_READ_ONLY : MARK_NO_ACCESS);
+    static const enum mark_kind ways[] = {MARK_READ_ONLY, MARK_NO_ACCESS, MARK_KEYED};
+    enum mark_kind kind = ways[random_below(&world.random, 3)];
+    set_mark(kind == MARK_KEYED && !protection_key() ? MARK_READ_ONLY : kind);
 }
 
 static void lock(void) {
@@ -161,8 +197,7 @@ static void undo(void) {
 static void probe_protection(void) {
     struct block *block = some_marked();
     int ends[2];
-    if (!block || (block->mark.kind != MARK_READ_ONLY && block->mark.kind != MARK_NO_ACCESS) ||
-        pipe(ends) != 0) {
+    if (!block || may_write(block, block->mark.from, 1) || pipe(ends) != 0) {
         return;
     }
     unsigned char *at =
@@ -299,9 +334,7 @@ static void move_away(void) {
     unsigned char *at = block->data + from, *other = raw_memory(size, false);
     long flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     long moved = some_call(SYS_mremap, (long)at, (long)size, (long)size, flags, (long)other, 0);
-    if (moved == -1 && errno == ENOMEM) {
-        report->refused++; // of a shared block, where others may write: core-design.md
-    } else if (moved == -1 && errno != EFAULT && errno != EINVAL) {
+    if (moved == -1 && errno != EFAULT && errno != EINVAL && !refused_where_others_write()) {
         fail("mremap of %zu+%zu of %zu bytes at %p: errno %d", from, size, block->size,
              (void *)block->data, errno);
     }

@@ -177,7 +177,8 @@ static bool overlaps(const struct mark *mark, size_t from, size_t size) {
 }
 
 bool may_write(const struct block *block, size_t from, size_t size) {
-    bool shut = block->mark.kind == MARK_READ_ONLY || block->mark.kind == MARK_NO_ACCESS;
+    enum mark_kind kind = block->mark.kind;
+    bool shut = kind == MARK_READ_ONLY || kind == MARK_NO_ACCESS || kind == MARK_KEYED;
     return !(shut && overlaps(&block->mark, from, size)) &&
            !(block->raced && is_raced_range(block, from, size));
 }

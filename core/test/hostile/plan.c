@@ -12,7 +12,7 @@
 
 static const struct operation *const sources[] = {
     block_operations, copy_operations, mark_operations,   fork_operations,    thread_operations,
-    limit_operations, file_operations, signal_operations, library_operations,
+    limit_operations, file_operations, signal_operations, library_operations, kernel_operations,
 };
 
 static const struct operation *operations[MOST_OPERATIONS];

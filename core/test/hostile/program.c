@@ -14,6 +14,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
+#endif
+
 extern unsigned ways_to_call;
 extern const char *plugin_path, *switch_options;
 extern bool (*switch_on)(const char *options, const char **reason);
@@ -28,7 +32,7 @@ static struct {
 static void usage(void) {
     fprintf(stderr, "hostile: --seed N --steps N --report FILE --chosen FILE --leave-out NAMES "
                     "--only NAMES --plugin FILE --hook LIBRARY --options TEXT --calls N "
-                    "--no-headers --list --say\n");
+                    "--no-headers --others-may-write --merge --list --say\n");
     exit(2);
 }
 
@@ -40,7 +44,8 @@ static void read_arguments(int count, char **words) {
         {"plugin", 1, NULL, 'p'},     {"hook", 1, NULL, 'h'},
         {"options", 1, NULL, 't'},    {"calls", 1, NULL, 'R'},
         {"no-headers", 0, NULL, 'U'}, {"say", 0, NULL, 'y'},
-        {"list", 0, NULL, 'L'},       {0},
+        {"list", 0, NULL, 'L'},       {"others-may-write", 0, NULL, 'w'},
+        {"merge", 0, NULL, 'm'},      {0},
     };
     world.unhooked_allowed = world.headers = true;
     for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) {
@@ -77,6 +82,12 @@ static void read_arguments(int count, char **words) {
             break;
         case 'U':
             world.unhooked_allowed = world.headers = false;
+            break;
+        case 'w':
+            world.others_may_write = true;
+            break;
+        case 'm':
+            prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0);
             break;
         case 'L':
             run.list = true;
@@ -138,6 +149,7 @@ static void begin(int count, char **words) {
     report_crashes();
     world.seed = run.seed;
     model_start();
+    marks_take_key();
     plan_start(run.seed, run.left_out, run.only);
     if (run.library) {
         hook();

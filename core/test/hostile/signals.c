@@ -57,6 +57,7 @@ static void fork_in_handler(void) {
 static void on_alarm(int number) {
     (void)number;
     int saved = errno;
+    marks_take_key();
     if (armed) {
         armed = 0;
         happened = 1;

@@ -156,7 +156,7 @@ void plan_leave_steps(const char *path); // file of "first last" lines: the step
 
 struct block *some_unmarked(size_t *from, size_t *size); // and whole pages of it
 bool mark_undo(struct block *block);
-void marks_take_key(void); // of protection: the right to read
+void marks_take_key(void);             // of protection: the right to read
 bool refused_where_others_write(void); // by errno; counted
 void copy_to_another(struct block *block);
 void marks_after_fork(void); // in the child

@@ -324,7 +324,7 @@ pub enum Stacks {
 }
 
 impl Stacks {
-    /// As the recorder knows it (core/src/front/record_spool.h).
+    /// As the recorder knows it (core/src/record/spool.h).
     pub fn number(self) -> u32 {
         match self {
             Self::FramePointers => 1,

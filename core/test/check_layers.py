@@ -83,7 +83,7 @@ def check(core):
 PLANTED = [
     ("os/memory.c", '#include "stats/stats.h"'),  # upwards
     ("share/zero.c", '#include "huge/huge.h"'),  # across
-    ("policy/copy.c", '#  include "front/process.h"'),
+    ("policy/copy.c", '#  include "process/process.h"'),
     ("extent/arena.c", '#include "../share/share.h"'),  # round the side
 ]
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Zero reclaim at the end of a collection: only while no thread of the program's could write.
-#include "front/block.h"
-#include "front/c_library.h"
-#include "front/collection.h"
-#include "front/process.h"
+#include "block/block.h"
+#include "entry/switch.h"
 #include "os/fault.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/state.h"
+#include "runtime/collection.h"
 #include "support.h"
 
 #include <dlfcn.h>

@@ -2,9 +2,10 @@
 //
 // Plain copies are watched: what the predictor learns from those that were expected to be
 // overwritten. How long copies live, of which all are counted. And that shared ones need no pages.
-#include "front/fate.h"
-#include "front/process.h"
+#include "block/fate.h"
 #include "os/fault.h"
+#include "process/lock.h"
+#include "process/state.h"
 #include "support.h"
 
 #include <sys/mman.h>

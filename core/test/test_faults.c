@@ -4,7 +4,7 @@
 // lists, while a fixed scenario runs against shadow copies. The program must go on with the right
 // contents, and the statistics must name the fall-back.
 //     test_faults [--only SITE] [--options STRING] [--brief 1]
-#include "front/mapped.h"
+#include "block/mapped.h"
 #include "os/fault.h"
 #include "pagewise.h"
 #include "support.h"

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // What policy general promises of its blocks, and what it gives back.
-#include "front/general.h"
+#include "block/small.h"
+#include "entry/switch.h"
 #include "os/fault.h"
 #include "pagewise.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/state.h"
 #include "support.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
 //     test_general_stress [--seed N] [--steps N] [--threads N] [--forks 0|1] [--options STRING]
 //     [--faults 1]
 // With --faults, the same in a child for each system call that can fail, and each way of failing.
-#include "front/general.h"
+#include "block/small.h"
 #include "os/fault.h"
 #include "pagewise.h"
 #include "support.h"

@@ -3,7 +3,8 @@
 // Blocks on pages of the hugetlb pool, of 2 MB and of 1 GB, where the pool has some: what the
 // kernel says of them, forks, and that the pool has all of them back. Where the pool is empty the
 // block is there all the same, on other pages.
-#include "front/process.h"
+#include "entry/switch.h"
+#include "process/state.h"
 #include "support.h"
 
 struct source {

@@ -2,7 +2,8 @@
 //
 // Copies by mmapcopy(2): made by the kernel where it has the call, else by a double of it
 // (mmapcopy_double.c). Each test is a process of its own.
-#include "front/process.h"
+#include "entry/switch.h"
+#include "process/state.h"
 #include "support.h"
 
 #include <dirent.h>

@@ -3,9 +3,12 @@
 // Who else could write to the program's memory: threads of every kind, pools with and without work,
 // and what writes without a thread.
 //     test_quiet FOLDER-OF-THE-POOLS
-#include "front/copy.h"
-#include "front/process.h"
-#include "front/quiet.h"
+#include "block/copying.h"
+#include "process/lock.h"
+#include "process/pool_threads.h"
+#include "process/quiet.h"
+#include "process/state.h"
+#include "runtime/runtime.h"
 #include "support.h"
 
 #include <dlfcn.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // Collections asked of R when memory is short: when, how often, and of whom.
-#include "front/collection.h"
-#include "front/process.h"
-#include "front/relief.h"
+#include "entry/switch.h"
 #include "os/fault.h"
 #include "policy/relief.h"
+#include "process/state.h"
+#include "runtime/collection.h"
+#include "runtime/r/ask.h"
 #include "support.h"
 
 enum { MEGABYTE = 256, SWAP = 1000 * MEGABYTE, SECOND = 1000000000 }; // in pages, in nanoseconds

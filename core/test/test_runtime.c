@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // In R's process vectors are served from two pages on, unless somebody asked for another threshold.
-#include "front/collection.h"
-#include "front/process.h"
+#include "entry/switch.h"
+#include "process/state.h"
+#include "runtime/collection.h"
 #include "support.h"
 
 // Found by name, as libR's: this program is R.
@@ -26,7 +27,7 @@ static void a_program_is_not_r_until_r_is_found(void **state) {
     (void)state;
     assert_int_equal(pw_gate.threshold, 128 << 10);
     assert_false(is_ours(16 << 10));
-    pw_collection_find_runtime();
+    pw_serve_runtime();
     assert_int_equal(pw_gate.threshold, 8 << 10);
     assert_true(is_ours(16 << 10));
     assert_false(is_ours(8191));
@@ -49,7 +50,7 @@ static void other_policies_have_their_own(void **state) {
 static void what_is_off_stays_off(void **state) {
     (void)state;
     pw_heap_switch_off();
-    pw_process_found_r();
+    pw_serve_runtime();
     assert_false(pw_is_on());
     assert_false(is_ours(1 << 20));
     assert_int_equal(threshold_under("policy=auto"), 8 << 10);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The statistics block: its layout, its file, and whose it is after fork and exec.
-#include "front/process.h"
 #include "pagewise.h"
+#include "process/state.h"
 #include "stats/stats.h"
 #include "support.h"
 

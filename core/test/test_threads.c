@@ -3,10 +3,12 @@
 // Threads: allocating, copying and freeing at once, frees by another thread, forks meanwhile, and
 // the concurrency contract: bytes next to a copied range, and the source itself, may be written at
 // any time, by a thread or by a system call, and no store is lost.
-#include "front/process.h"
+#include "entry/switch.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pagewise.h"
+#include "process/lock.h"
+#include "process/state.h"
 #include "support.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-//! What the recorder's library leaves behind: core/src/front/record_spool.h describes the layout. Nothing here is
+//! What the recorder's library leaves behind: core/src/record/spool.h describes the layout. Nothing here is
 //! trusted: a process may have been killed, or have written into our mappings.
 
 use std::cmp::Reverse;

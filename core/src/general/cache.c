@@ -7,13 +7,6 @@
 #define TICK_OPERATIONS  512u // refills and flushes between two looks at which stacks were of use
 #define CLOCK_OPERATIONS 32u  // and between two looks at the clock
 
-// What a thread has before its first block and after its end: empty, and full.
-static void *const no_block = NULL;
-static const struct pw_cache no_cache = {
-    .stacks = {[0 ... PW_GENERAL_CLASSES - 1] = {(void **)&no_block, (void **)&no_block}}};
-
-__thread struct pw_general_thread pw_general_thread = {.cache = (struct pw_cache *)&no_cache};
-
 // --- entering ----------------------------------------------------------------------------
 
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
@@ -89,7 +82,7 @@ static struct pw_cache *new_cache(struct pw_general *general) {
 
 // This thread's cache; NULL: it has none.
 static struct pw_cache *own_cache(struct pw_general *general) {
-    if (pw_general_thread.cache != &no_cache) {
+    if (pw_general_thread.cache != &pw_cache_none) {
         return pw_general_thread.cache;
     }
     struct pw_cache *cache = pw_general_thread.ended ? NULL : new_cache(general);
@@ -264,12 +257,12 @@ void pw_cache_flush(struct pw_general *general, unsigned class_number, void *blo
 
 void pw_cache_end(struct pw_general *general) {
     struct pw_cache *cache = pw_general_thread.cache;
-    if (cache == &no_cache || !pw_general_enter(general)) {
+    if (cache == &pw_cache_none || !pw_general_enter(general)) {
         return;
     }
     pw_general_thread.ended = true;
     give_all(general, cache);
-    pw_general_thread.cache = (struct pw_cache *)&no_cache;
+    pw_general_thread.cache = (struct pw_cache *)&pw_cache_none;
     pw_general_enter_tables(general);
     cache->next = general->spare_caches;
     general->spare_caches = cache;
@@ -284,7 +277,7 @@ size_t pw_general_trim(struct pw_general *general) {
     // Other threads see it when they next come for blocks, or bring some.
     uint32_t epoch = __atomic_add_fetch(&general->epoch, 1, __ATOMIC_RELAXED);
     struct pw_cache *cache = pw_general_thread.cache;
-    if (cache != &no_cache) {
+    if (cache != &pw_cache_none) {
         cache->epoch = epoch;
         give_all(general, cache);
     }

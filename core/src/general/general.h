@@ -78,6 +78,9 @@ struct pw_general_thread {
     bool holds_all; // all locks, for a fork
 };
 
+// What a thread has before its first block and after its end: empty, and full.
+extern const struct pw_cache pw_cache_none;
+
 PW_API extern __thread struct pw_general_thread pw_general_thread
     __attribute__((tls_model("initial-exec")));
 

@@ -3,7 +3,7 @@
 
     record.py --folder BUILD-FOLDER-OF-THE-TESTS --record LIBRARY CASE
 
-Reads the spool by itself (core/src/front/record_spool.h). Exit status 77: this machine cannot run the case.
+Reads the spool by itself (core/src/record/spool.h). Exit status 77: this machine cannot run the case.
 """
 
 import collections

@@ -1,0 +1,616 @@
+// SPDX-License-Identifier: MIT
+//
+// Blocks: what malloc returns for large sizes. A block is an extent whose first page begins with
+// the C library's own header of a mapped chunk, so that a free or realloc that reaches the C
+// library without us still does the right thing (it unmaps the pages).
+
+#include "block/block.h"
+#include "block/fate.h"
+#include "block/keeper.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/quiet.h"
+#include "process/state.h"
+#include "runtime/collection.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_HEADER    (2 * sizeof(size_t))
+#define CHUNK_IS_MAPPED ((size_t)2)
+#define LARGEST_PAGES   (PW_ARENA_STEPS * (PW_ARENA_STEP_PAGES - 1u))
+
+// --- header ------------------------------------------------------------------
+
+// Where every block of the program is ours, none can be released without us: no header is needed.
+static uint16_t data_offset_for(size_t alignment) {
+    if (pw_gate.general) {
+        return 0;
+    }
+    if (alignment <= CHUNK_HEADER) {
+        return CHUNK_HEADER;
+    }
+    // The C library requires the offset within a page to be a power of two, or zero.
+    return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);
+}
+
+static char *data_of(const struct pw_extent *extent) {
+    return pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
+}
+
+static bool has_header(const struct pw_extent *extent) {
+    return extent->data_offset != 0;
+}
+
+// How many bytes from the extent's start on are the block's, as the C library left it: see
+// pw_block_repair.
+static size_t held_by(const struct pw_extent *extent) {
+    size_t all = (size_t)extent->pages * PW_PAGE;
+    const char *end = pw_extent_address(&pw_process.arena, extent) + all;
+    if (!has_header(extent)) {
+        return all;
+    }
+    const size_t *place = (const size_t *)(data_of(extent) - CHUNK_HEADER) + 1;
+    size_t word = all;
+    if (extent->altered != PW_ALTERED_HEADER) {
+        word = *place;
+    } else if (!pw_os_peek(place, &word, sizeof word)) { // it may not be readable now
+        return all;
+    }
+    size_t held = (word & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
+    if (held == 0 || held % PW_PAGE != 0) {
+        return all;
+    }
+    return held <= all || pw_os_is_mapped(end, held - all) ? held : all;
+}
+
+static size_t capacity_of(const struct pw_extent *extent) {
+    return held_by(extent) - extent->data_offset;
+}
+
+static void write_header(const struct pw_extent *extent) {
+    if (!has_header(extent)) {
+        return;
+    }
+    size_t *chunk = (size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t lead = extent->data_offset - CHUNK_HEADER;
+    chunk[0] = lead;
+    chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
+}
+
+// Modules that are not hooked release and resize our blocks through the C library, which unmaps
+// pages (and so a released block stays in the table, without memory), or moves them away, or
+// changes the header where a block shrinks or grows in place. One that shrank lost its tail, which
+// is made memory again before anything else is done with it. One that grew has pages behind its
+// extent, in what another one left or behind the arena: it keeps them until it is freed.
+void pw_block_repair(struct pw_extent *extent) {
+    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
+    char *start = pw_extent_address(&pw_process.arena, extent);
+    if (held == all) {
+        return;
+    }
+    extent->user_size = held - extent->data_offset;
+    if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
+        !pw_arena_mend(&pw_process.arena, start + held, all - held)) {
+        extent->fixed = true; // it ends there for good: nobody else gets these pages
+        extent->collected = false;
+        return;
+    }
+    write_header(extent);
+    extent->sparse = true;
+}
+
+// What the C library gave a block that grew.
+static void leave_pages_behind(const struct pw_extent *extent) {
+    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
+    if (held > all) {
+        pw_os_unmap(pw_extent_address(&pw_process.arena, extent) + all, held - all);
+    }
+}
+
+// The block that starts at `data`; anything else that points into the arena is the program's error.
+static struct pw_extent *block_at(const void *data) {
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, data);
+    return extent && data_of(extent) == (const char *)data ? extent : NULL;
+}
+
+void pw_block_reject(const char *function) {
+    pw_os_warn(function, ": the address is not that of a live block (freed twice, or never "
+                         "allocated); the program is stopped as the C library would");
+    abort();
+}
+
+// --- blocks to release later ---------------------------------------------------
+
+// In the middle of our own work, or while a fork waits for this thread, a block cannot be released.
+// The next one who can does it. Where there are too many: better a leak than a broken table.
+static void put_off(void *block) {
+    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
+        return;
+    }
+    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
+        void *none = NULL;
+        if (__atomic_compare_exchange_n(&pw_process.put_off[i], &none, block, false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+            PW_COUNT(&pw_process.stats, fallback_fork, 1);
+            __atomic_store_n(&pw_process.some_put_off, true, __ATOMIC_RELEASE);
+            return;
+        }
+    }
+}
+
+static void free_put_off(void) {
+    if (!__atomic_load_n(&pw_process.some_put_off, __ATOMIC_RELAXED) ||
+        !__atomic_exchange_n(&pw_process.some_put_off, false, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
+        void *block = __atomic_exchange_n(&pw_process.put_off[i], NULL, __ATOMIC_ACQUIRE);
+        if (block && !pw_block_free(block, NULL)) {
+            pw_c_free(block);
+        }
+    }
+}
+
+// --- allocation --------------------------------------------------------------
+
+struct need {
+    uint32_t pages;
+    bool zeroed;
+    bool filled; // will be written from end to end, soon
+};
+
+static bool wants_huge(struct need need) {
+    return pw_huge_wanted(&pw_process.huge, need.pages) && (!need.zeroed || pw_process.huge.always);
+}
+
+// Large pages by mere advice must be worth their price. Who wishes for them (`always`), for pages
+// of the pool, or for locked ones gets what was asked for.
+static void back_with_large_pages(struct pw_extent *extent, bool filled) {
+    struct pw_huge_price *price = &pw_process.huge_price;
+    const struct pw_huge *huge = &pw_process.huge;
+    bool wished = huge->always || huge->hugetlb || huge->lock || huge->ordinary;
+    enum pw_huge_answer answer =
+        wished ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages, filled);
+    while (answer == PW_HUGE_TRY) {
+        uint64_t cost = pw_huge_touch_next(&pw_process.arena, extent);
+        answer = pw_huge_report(price, cost, filled);
+    }
+    if (answer == PW_HUGE_ADVISE) {
+        pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
+    }
+}
+
+static struct pw_extent *take_fresh(struct need need) {
+    struct pw_arena *arena = &pw_process.arena;
+    uint32_t pages = need.pages;
+    bool huge = wants_huge(need) && pw_mappings_may_rise(arena);
+    bool pool = pw_process.options.pool && !(huge && pw_process.huge.always);
+    struct pw_extent *extent = NULL;
+    if (pool && (!huge || arena->warm_pages >= pages / 2)) {
+        extent = pw_arena_take_mixed(arena, pages);
+        if (extent) {
+            PW_COUNT(&pw_process.stats, allocated_mixed, 1);
+        }
+    }
+    if (!extent) {
+        extent = pw_arena_take_cold(arena, pages, huge ? pw_huge_unit(&pw_process.huge, pages) : 0);
+        if (!extent) {
+            return NULL;
+        }
+        if (pool && arena->warm_pages >= pages && !pw_arena_gather(arena, extent)) {
+            return NULL;
+        }
+        PW_COUNT(&pw_process.stats, allocated_fresh, 1);
+    }
+    // Before large pages are touched. What is warm already counts as live while room is made for
+    // the rest.
+    arena->live_pages += extent->warm_pages;
+    pw_arena_keep_rule(arena, extent->pages - extent->warm_pages);
+    arena->live_pages -= extent->warm_pages;
+    if (huge && extent->warm_pages == 0) {
+        back_with_large_pages(extent, need.filled);
+    }
+    if (pw_arena_has_hole(arena, extent)) {
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return NULL;
+    }
+    return extent;
+}
+
+static struct pw_extent *take(struct need need) {
+    if (pw_process.options.pool) {
+        struct pw_extent *extent = pw_arena_take_warm(&pw_process.arena, need.pages);
+        if (extent && wants_huge(need) && !pw_huge_suits(&pw_process.huge, extent)) {
+            pw_arena_release(&pw_process.arena, extent, PW_EXTENT_WARM);
+            extent = NULL;
+        }
+        if (extent) {
+            if (pw_process.huge.always && wants_huge(need)) {
+                pw_huge_back(&pw_process.huge, &pw_process.arena, extent); // counts it
+            }
+            PW_COUNT(&pw_process.stats, allocated_warm, 1);
+            return extent;
+        }
+    }
+    return take_fresh(need);
+}
+
+void pw_block_count_live(int64_t pages) {
+    pw_process.arena.live_pages += (uint64_t)pages;
+    uint64_t bytes = pw_process.arena.live_pages * PW_PAGE;
+    PW_GAUGE(&pw_process.stats, live_bytes, bytes);
+    PW_PEAK(&pw_process.stats, peak_live_bytes, bytes);
+}
+
+static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
+    extent->fixed |= pw_process.locks_all;
+    extent->collected = collected && !extent->fixed;
+    extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
+    extent->sparse = false;
+    extent->zero_backoff = 0;
+    extent->zero_given = 0;
+    extent->zero_young = true;
+    extent->zero_at_peak = pw_zero_at_peak(&pw_process.zero_learner, extent->pages);
+    extent->zero_wait = (uint16_t)pw_zero_wait(&pw_process.zero_learner, extent->pages);
+    extent->zero_due = pw_process.share.collections + pw_zero_first_wait(extent->zero_wait);
+    extent->judged = false;
+    extent->copied = false;
+    extent->watched = false;
+    extent->born = 0;
+    extent->data_offset = data_offset;
+    extent->user_size = size;
+}
+
+// Only without headers: a block at a multiple of more than a page.
+static struct pw_extent *take_aligned(uint32_t pages, size_t alignment) {
+    size_t unit = alignment >> PW_PAGE_SHIFT;
+    struct pw_extent *extent = NULL;
+    if (pw_gate.general && unit <= PW_ARENA_STEP_PAGES) {
+        extent = pw_arena_take_aligned(&pw_process.arena, pages, (uint32_t)unit);
+    }
+    if (extent) {
+        PW_COUNT(&pw_process.stats, allocated_warm, extent->warm_pages > 0);
+        PW_COUNT(&pw_process.stats, allocated_fresh, extent->warm_pages == 0);
+        pw_arena_keep_rule(&pw_process.arena, extent->pages - extent->warm_pages);
+    }
+    return extent;
+}
+
+// R's allocator of vectors asks for what R then fills.
+static bool is_filled(enum pw_module module, bool zeroed) {
+    return module == PW_MODULE_RUNTIME && pw_process.serves_r && !zeroed;
+}
+
+// The arena's pages come without a promise. A block that the C library would not get must not be
+// had from there either: R's "cannot allocate vector" is better than to be killed.
+static bool is_promised(size_t pages) {
+    return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
+}
+
+// What the C library maps it serves as well by itself.
+static bool is_for_c_library(size_t size) {
+    return pw_process.arena.sealed && size > pw_c_largest_unmapped(pw_process.largest_freed);
+}
+
+static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
+                                  enum pw_module module) {
+    uint16_t offset = data_offset_for(alignment);
+    size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(size) ||
+        !is_promised(pages)) {
+        return NULL;
+    }
+    struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
+    struct pw_extent *extent =
+        alignment > PW_PAGE ? take_aligned(need.pages, alignment) : take(need);
+    if (!extent) {
+        PW_COUNT(&pw_process.stats, fallback_arena, 1);
+        return NULL;
+    }
+    pw_arena_use(&pw_process.arena, extent);
+    reset(extent, size, offset, module != PW_MODULE_OTHER);
+    pw_block_count_live(extent->pages);
+    write_header(extent);
+    PW_COUNT(&pw_process.stats, blocks_allocated, 1);
+    return extent;
+}
+
+// Cold pages read zero; warm ones must be cleaned by hand. How many bytes of the block is that?
+static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
+    size_t warm = (size_t)extent->warm_pages * PW_PAGE;
+    size_t stale = warm > extent->data_offset ? warm - extent->data_offset : 0;
+    return stale < size ? stale : size;
+}
+
+void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
+    struct pw_caller caller = pw_caller_at(site);
+    if (pw_collection_is_moment(size)) {
+        pw_quiet_look(&caller);
+    }
+    free_put_off();
+    if (!pw_process_enter()) {
+        return NULL;
+    }
+    if (!pw_process.arena.sealed) {
+        pw_collection_block_allocated(size, &caller);
+    }
+    enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : caller.module;
+    struct pw_extent *extent = allocate(size, alignment, zeroed, module);
+    char *data = extent ? data_of(extent) : NULL;
+    size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
+    pw_process_leave();
+    if (stale) {
+        pw_os_fill_zero(data, stale);
+    }
+    return data;
+}
+
+// --- release -----------------------------------------------------------------
+
+// Most of a block that was filled lazily may never have been backed: such pages are not warm.
+static bool is_mostly_absent(const struct pw_extent *extent) {
+    uint64_t resident = 0;
+    return extent->sparse &&
+           pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident) &&
+           resident * 2 < extent->pages;
+}
+
+// Tell the policy what became of pages that were given back. A block on a snapshot does not tell
+// which of its pages are absent.
+static void report_zero_pages(const struct pw_extent *extent) {
+    uint64_t resident = 0;
+    if (!extent->zero_given && !extent->zero_young) {
+        pw_zero_report_nothing(&pw_process.zero_learner, extent->pages);
+    }
+    if (extent->zero_given && !extent->snapshot &&
+        pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident)) {
+        pw_zero_report(&pw_process.zero_learner, extent->pages, extent->zero_given,
+                       pw_process.share.collections - extent->zero_given_at,
+                       extent->pages - resident);
+    }
+}
+
+static enum pw_extent_state release_state(struct pw_extent *extent) {
+    pw_fate_ends(extent);
+    report_zero_pages(extent);
+    if (pw_extent_is_shared(extent)) {
+        return pw_share_drop_block(&pw_process.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
+    }
+    if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
+        return PW_EXTENT_WARM;
+    }
+    struct pw_arena *arena = &pw_process.arena;
+    char *address = pw_extent_address(arena, extent);
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool blank = pw_arena_blank(arena, address, size);
+    // What is fixed may be pages of a pool, or of a snapshot's mapping: not for another block.
+    if (!blank && extent->fixed) {
+        pw_arena_abandon(address, size);
+        return PW_EXTENT_LOST;
+    }
+    return blank ? PW_EXTENT_COLD : PW_EXTENT_WARM;
+}
+
+// Without a system call, but for the one by which the C library gives a mapped block back.
+static void release_sealed(struct pw_extent *extent) {
+    struct pw_arena *arena = &pw_process.arena;
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    bool unmapped = size > pw_c_largest_unmapped(pw_process.largest_freed) &&
+                    pw_os_unmap(pw_extent_address(arena, extent), size);
+    bool reusable = !unmapped && !pw_extent_is_shared(extent) && !extent->fixed;
+    pw_huge_forget(arena, extent);
+    if (unmapped) {
+        pw_share_forget(&pw_process.share, extent);
+        pw_arena_disown(arena, extent);
+    } else {
+        pw_arena_release(arena, extent, reusable ? PW_EXTENT_WARM : PW_EXTENT_LOST);
+    }
+}
+
+// The C library maps no blocks of sizes that it has once unmapped.
+static void note_size(size_t size) {
+    if (size > pw_process.largest_freed && size <= PW_C_ALWAYS_MAPPED) {
+        pw_process.largest_freed = size;
+    }
+}
+
+static void release(struct pw_extent *extent) {
+    pw_block_count_live(-(int64_t)extent->pages);
+    PW_COUNT(&pw_process.stats, blocks_freed, 1);
+    if (pw_process.arena.sealed) {
+        release_sealed(extent);
+        return;
+    }
+    note_size((size_t)extent->pages * PW_PAGE);
+    leave_pages_behind(extent);
+    pw_huge_forget(&pw_process.arena, extent);
+    enum pw_extent_state state = release_state(extent);
+    extent->fixed = false;
+    extent->of_file = false;
+    extent->altered = PW_NOT_ALTERED;
+    pw_arena_release(&pw_process.arena, extent, state);
+}
+
+bool pw_block_free(void *block, const void *site) {
+    free_put_off();
+    if (!pw_process_enter()) {
+        put_off(block);
+        return true;
+    }
+    struct pw_extent *extent = block_at(block);
+    if (extent) {
+        pw_block_repair(extent);
+    }
+    bool foreign = !extent && pw_arena_is_foreign(&pw_process.arena, block);
+    if (extent) {
+        release(extent);
+        pw_collection_block_freed();
+    }
+    bool keeper_is_due = pw_keeper_is_due(site);
+    pw_process_leave();
+    if (!extent && !foreign) {
+        pw_block_reject("free");
+    }
+    if (keeper_is_due) {
+        pw_keeper_start();
+    }
+    return extent != NULL;
+}
+
+static void recover(void *context, struct pw_arena *arena, struct pw_extent *extent) {
+    (void)context;
+    char *start = pw_extent_address(arena, extent);
+    if (pw_os_is_mapped(start, PW_PAGE)) {
+        return;
+    }
+    extent->fixed = true; // not warm: blank, or what is left of a snapshot given up
+    if (!pw_arena_blank(arena, start, (size_t)extent->pages * PW_PAGE)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+        return;
+    }
+    release(extent);
+}
+
+void pw_block_recover(void) {
+    if (pw_process.arena.base && !pw_process.arena.sealed && pw_process_enter()) {
+        pw_arena_each(&pw_process.arena, recover, NULL);
+        pw_process_leave();
+    }
+}
+
+void pw_block_reject_dead(const void *block, const char *function) {
+    if (!pw_process_enter()) {
+        return;
+    }
+    bool dead =
+        !pw_arena_is_foreign(&pw_process.arena, block) && !pw_arena_find(&pw_process.arena, block);
+    pw_process_leave();
+    if (dead) {
+        pw_block_reject(function);
+    }
+}
+
+// --- resizing ----------------------------------------------------------------
+
+// Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
+// never holds both.
+static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
+    struct pw_arena *arena = &pw_process.arena;
+    size_t pages = pw_pages_for(size + extent->data_offset);
+    if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
+        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages)) {
+        return NULL;
+    }
+    struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
+    if (!larger) {
+        return NULL;
+    }
+    char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
+    size_t moved = (size_t)extent->pages * PW_PAGE;
+    pw_arena_keep_rule(arena, larger->pages - extent->pages);
+    pw_fate_ends(extent);
+    if (!pw_arena_move(arena, from, moved, to)) {
+        pw_arena_release(arena, larger, PW_EXTENT_COLD);
+        return NULL;
+    }
+    pw_arena_count_moved(arena, larger, extent->moved + 1);
+    pw_arena_use(arena, larger);
+    larger->warm_pages = extent->pages;
+    reset(larger, size, extent->data_offset, extent->collected);
+    write_header(larger);
+    pw_block_count_live((int64_t)larger->pages - extent->pages);
+    pw_huge_forget(arena, extent);
+    pw_arena_release(arena, extent, PW_EXTENT_COLD);
+    return larger;
+}
+
+// The block after resizing, where it can stay or move by pages; NULL: copy it to a new one.
+static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
+    size_t capacity = capacity_of(extent);
+    if (size > capacity) {
+        return grow_by_moving(extent, size);
+    }
+    // Pages that may not be readable are not copied to save memory.
+    if (size >= capacity / 2 || extent->altered) {
+        extent->user_size = size;
+        return extent;
+    }
+    return NULL;
+}
+
+// Where the lock cannot be had: what is known of a block in use stays as it is, and can be read
+// without. 0: it is none of ours.
+static size_t capacity_without_lock(const void *block) {
+    const struct pw_extent *extent = block_at(block);
+    if (!extent || !has_header(extent)) {
+        return extent ? capacity_of(extent) : 0;
+    }
+    const size_t *chunk = (const size_t *)((const char *)block - CHUNK_HEADER);
+    return (chunk[1] & ~(size_t)7) - CHUNK_HEADER;
+}
+
+static void *resize_without_lock(void *block, size_t size, const void *site) {
+    size_t held = capacity_without_lock(block);
+    void *moved = held ? pw_c_malloc(size) : NULL;
+    if (moved) {
+        pw_os_copy(moved, block, held < size ? held : size);
+        pw_block_free(block, site);
+    } else if (size <= held) {
+        moved = block;
+    }
+    return moved;
+}
+
+void *pw_block_resize(void *block, size_t size, const void *site) {
+    if (!pw_process_enter()) {
+        return resize_without_lock(block, size, site);
+    }
+    struct pw_extent *extent = block_at(block);
+    if (extent) {
+        pw_block_repair(extent);
+    }
+    struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
+    // All of it: the C library may have made it longer where we do not see it.
+    size_t capacity = extent ? capacity_of(extent) : 0;
+    char *data = resized ? data_of(resized) : NULL;
+    pw_process_leave();
+    if (!extent) {
+        pw_block_reject("realloc");
+    }
+    if (data) {
+        return data;
+    }
+    void *moved = pw_gate.general || size >= pw_gate.threshold
+                      ? pw_block_allocate(size, 1, false, site)
+                      : NULL;
+    if (!moved) {
+        moved = pw_c_malloc(size);
+    }
+    if (moved) {
+        pw_os_copy(moved, block, capacity < size ? capacity : size);
+        pw_block_free(block, site);
+    } else if (size <= capacity) {
+        moved = block; // to make a block smaller needs no memory
+    }
+    return moved;
+}
+
+size_t pw_block_usable(const void *block) {
+    bool entered = pw_process_enter();
+    struct pw_extent *extent = block_at(block);
+    if (extent && entered) {
+        pw_block_repair(extent);
+    }
+    size_t usable = entered ? (extent ? capacity_of(extent) : 0) : capacity_without_lock(block);
+    if (extent) {
+        // The program may use all of it from now on, and resizing must keep all of it.
+        extent->user_size = usable;
+    }
+    if (entered) {
+        pw_process_leave();
+    }
+    return usable;
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+//
+// Copies and fills of whole pages: find the blocks, ask the policy, let the mechanism act.
+#include "block/copying.h"
+#include "block/fate.h"
+#include "block/mapped.h"
+#include "process/lock.h"
+#include "process/quiet.h"
+#include "process/state.h"
+#include "runtime/runtime.h"
+
+// A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
+struct copy {
+    struct pw_extent *source, *destination;
+    uint32_t from, to, pages;
+    char *whole;        // destination of the first whole page
+    const char *origin; // its source
+    bool by_call;       // mmapcopy(2) can make it
+    const void *site;   // who asked for it
+    struct pw_caller caller;
+    const struct pw_os_signals *held; // signals that were blocked before
+};
+
+// The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a
+// block is copied, not shared, though its rest belongs to nobody by what was asked of us: a realloc
+// of the C library's own may have made the block longer, within that page.
+static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
+    struct pw_arena *arena = &pw_process.arena;
+    if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {
+        return false;
+    }
+    size_t lead = -(uintptr_t)to & (PW_PAGE - 1);
+    if (size < lead + PW_PAGE) {
+        return false;
+    }
+    copy->source = pw_arena_find(arena, from);
+    copy->destination = pw_arena_find(arena, to);
+    if (!copy->source || !copy->destination || copy->source == copy->destination) {
+        return false;
+    }
+    copy->whole = to + lead;
+    copy->origin = from + lead;
+    copy->by_call = false;
+    copy->pages = (uint32_t)((size - lead) / PW_PAGE);
+    copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
+    copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
+    // A copy that runs over the end of a block is the program's error, not ours to make worse.
+    return copy->to + copy->pages <= copy->destination->pages &&
+           copy->from + copy->pages <= copy->source->pages;
+}
+
+static bool covers(uint32_t first, uint32_t pages, const struct pw_extent *extent) {
+    return first <= extent->share_first &&
+           first + pages >= extent->share_first + extent->share_pages;
+}
+
+static void count_plain(enum pw_copy_answer answer) {
+    struct pw_stats *stats = &pw_process.stats;
+    switch (answer) {
+    case PW_COPY_PLAIN_WARM:
+        PW_COUNT(stats, copies_plain_warm, 1);
+        break;
+    case PW_COPY_PLAIN_PREDICTED:
+        PW_COUNT(stats, copies_plain_predicted, 1);
+        break;
+    case PW_COPY_PLAIN_BRIEF:
+        PW_COUNT(stats, copies_plain_brief, 1);
+        break;
+    default:
+        PW_COUNT(stats, copies_plain_dirty, 1);
+        break;
+    }
+}
+
+// The destination's pages are about to be replaced: warm ones go back to the pool instead of being
+// thrown away with the mapping.
+static void save_warm_pages(const struct copy *copy) {
+    struct pw_arena *arena = &pw_process.arena;
+    struct pw_extent *destination = copy->destination;
+    uint32_t end = copy->to + copy->pages;
+    uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
+    // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
+    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16 ||
+        !pw_arena_may_move(arena, warm_end - copy->to)) {
+        return;
+    }
+    uint32_t pages = warm_end - copy->to;
+    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
+    if (!saved) {
+        return;
+    }
+    if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
+                                               pw_extent_address(arena, saved))) {
+        pw_arena_count_moved(arena, saved, destination->moved + 1);
+        pw_arena_release(arena, saved, PW_EXTENT_WARM);
+        destination->warm_pages = copy->to;
+    } else {
+        pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    }
+}
+
+// The copy that follows writes all of these pages. Where a limit was lowered, they may have to stay
+// in the mapping of a file meanwhile, and are not for another block then.
+static void unattach(const struct copy *copy) {
+    size_t size = (size_t)copy->pages * PW_PAGE;
+    if (!pw_arena_blank(&pw_process.arena, copy->whole, size)) {
+        copy->destination->fixed = true;
+        copy->destination->collected = false;
+        pw_arena_mend(&pw_process.arena, copy->whole, size);
+    }
+}
+
+// Map the destination onto the source's snapshot, or onto its pages.
+static bool attach(const struct copy *copy) {
+    save_warm_pages(copy);
+    bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
+        &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
+    if (!attached) {
+        unattach(copy);
+        return false;
+    }
+    copy->destination->copied = true;
+    copy->destination->judged = false;
+    copy->destination->sparse = false;
+    pw_arena_keep_rule(&pw_process.arena, 0);
+    return true;
+}
+
+// The source's pages are replaced: nobody else may write to them meanwhile. memcpy's own rule is
+// not enough, as a program may well write to what it copies, and only the copy is then undefined.
+static bool may_publish(const struct copy *copy) {
+    bool quiet = pw_is_quiet(&copy->caller, copy->held);
+    if (!quiet) {
+        PW_COUNT(&pw_process.stats, fallback_threads, 1);
+    }
+    return quiet;
+}
+
+static bool publish(struct copy *copy) {
+    uint32_t published =
+        !pw_block_is_ordinary(copy->source)
+            ? 0
+            : pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
+    copy->pages = published < copy->pages ? published : copy->pages;
+    return published > 0;
+}
+
+// A destination that shares pages itself is overwritten: it gives up its share first.
+static bool free_destination(struct copy *copy) {
+    struct pw_extent *destination = copy->destination;
+    if (!destination->snapshot) {
+        return true;
+    }
+    return covers(copy->to, copy->pages, destination) &&
+           pw_share_drop(&pw_process.share, destination);
+}
+
+// What the policy needs to know. False: a shape that cannot be shared.
+static bool ask(struct copy *copy, struct pw_copy_question *question) {
+    struct pw_extent *source = copy->source;
+    *question = (struct pw_copy_question){
+        .pages = copy->pages,
+        .destination_pages = copy->destination->pages,
+        .destination_warm = copy->destination->warm_pages,
+        .now = pw_os_now_ms(),
+        .site = (uint64_t)(uintptr_t)copy->site,
+        .by_extension = copy->caller.module == PW_MODULE_EXTENSION,
+    };
+    if (!source->snapshot) {
+        // As cheap as a copy of pages that are published already.
+        copy->by_call = question->published = pw_share_calls(&pw_process.share, source);
+        return true;
+    }
+    uint32_t shared_end = source->share_first + source->share_pages;
+    question->published =
+        copy->from >= source->share_first && copy->from + copy->pages <= shared_end;
+    if (question->published && !pw_share_count_private(&pw_process.share, source, copy->from,
+                                                       copy->pages, &question->written)) {
+        question->written = copy->pages;
+    }
+    return question->published || covers(copy->from, copy->pages, source);
+}
+
+static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
+    bool publishing = answer == PW_COPY_PUBLISH;
+    if (publishing && !may_publish(copy)) {
+        return false;
+    }
+    bool ready = copy->by_call ? pw_share_ready_to_call(&pw_process.share)
+                               : pw_share_ready(&pw_process.share, publishing);
+    return ready && free_destination(copy) && (!publishing || publish(copy)) && attach(copy);
+}
+
+// Share the whole pages of a copy. copy->pages may shrink to what could be shared.
+static bool share_pages(struct copy *copy) {
+    struct pw_stats *stats = &pw_process.stats;
+    struct pw_copy_question question;
+    struct pw_prediction *prediction = pw_predictor_entry(
+        &pw_process.predictor, copy->destination->pages, (uint64_t)(uintptr_t)copy->site);
+    pw_fate_look(prediction);
+    if (!ask(copy, &question)) {
+        PW_COUNT(stats, copies_plain_shape, 1);
+        return false;
+    }
+    enum pw_copy_answer answer = pw_copy_decide(&pw_process.options, prediction, &question);
+    bool republish = answer == PW_COPY_PUBLISH && copy->source->snapshot;
+    if (republish && !covers(copy->from, copy->pages, copy->source)) {
+        answer = PW_COPY_PLAIN_DIRTY; // other pages of the source still need the old snapshot
+    }
+    pw_fate_begins(prediction, copy->destination, &question);
+    if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
+        count_plain(answer);
+        if (answer == PW_COPY_PLAIN_PREDICTED) {
+            pw_fate_watch_plain(prediction, copy->destination, copy->to, copy->source, copy->from,
+                                copy->pages);
+        }
+        return false;
+    }
+    if (!make_room(copy, answer)) {
+        PW_COUNT(stats, copies_plain_fallback, 1);
+        return false;
+    }
+    pw_fate_watch_shared(prediction, copy->destination);
+    pw_huge_spared(&pw_process.huge_price, copy->destination->pages);
+    uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
+    PW_COUNT(stats, copies_shared, 1);
+    PW_COUNT(stats, shared_copy_bytes, (copy->pages - copied) * PW_PAGE);
+    return true;
+}
+
+// The bytes around the shared pages.
+static void copy_edges(const struct copy *copy, char *to, const char *from, size_t size) {
+    size_t lead = (size_t)(copy->whole - to);
+    size_t done = lead + (size_t)copy->pages * PW_PAGE;
+    pw_os_copy(to, from, lead);
+    if (done < size) {
+        pw_os_copy(to + done, from + done, size - done);
+    }
+}
+
+// Unlike malloc, memcpy and memset may be left for good by a jump out of a signal handler: signals
+// are held back while we have the lock, or the dynamic loader's.
+static void leave(const struct pw_os_signals *signals) {
+    pw_process_leave();
+    pw_os_signals_restore(signals);
+}
+
+static bool enter(struct pw_os_signals *signals) {
+    pw_os_signals_block(signals);
+    bool entered = pw_process_enter();
+    if (!entered) {
+        pw_os_signals_restore(signals);
+    }
+    return entered;
+}
+
+static bool enter_to_copy(struct copy *copy, struct pw_os_signals *signals) {
+    pw_os_signals_block(signals);
+    copy->held = signals;
+    copy->caller = pw_caller_at(copy->site);
+    pw_quiet_look(&copy->caller);
+    bool entered = pw_process_enter();
+    if (!entered) {
+        pw_os_signals_restore(signals);
+    }
+    return entered;
+}
+
+bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
+    struct pw_os_signals signals;
+    if (pw_process.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
+        !pw_gate_contains(from)) {
+        return false;
+    }
+    struct copy copy = {.site = site};
+    if (!enter_to_copy(&copy, &signals)) {
+        return false;
+    }
+    bool shared = false;
+    if (find_pages(&copy, to, from, size)) {
+        PW_COUNT(&pw_process.stats, copies_seen, 1);
+        bool safe = copy.source->collected && copy.destination->collected &&
+                    copy.caller.module != PW_MODULE_OTHER;
+        if (!safe) {
+            PW_COUNT(&pw_process.stats, copies_plain_module, 1);
+        }
+        shared = safe && share_pages(&copy);
+    }
+    leave(&signals);
+    if (shared) {
+        copy_edges(&copy, to, from, size);
+    }
+    return shared;
+}
+
+// --- fills with zero ---------------------------------------------------------
+
+static bool fill_range(void *context, char *start, size_t size) {
+    pw_os_fill_zero(start, size);
+    *(uint64_t *)context += size;
+    return true;
+}
+
+// Zero whole pages of which some may never have been touched: only those that exist are written.
+// False: not known which exist.
+static bool zero_existing(char *start, char *end, uint64_t *skipped) {
+    uint64_t filled = 0;
+    bool done = pw_os_pagemap_each(&pw_process.share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
+                                   fill_range, &filled);
+    *skipped = done ? (uint64_t)(end - start) - filled : 0;
+    return done;
+}
+
+// Shared pages would be copied by the kernel only to be overwritten: they become blank first. Those
+// on a snapshot must, because they look absent and do not read zero.
+static bool blank_shared(struct pw_extent *extent, char *start, char *end) {
+    uint32_t first = (uint32_t)((start - pw_extent_address(&pw_process.arena, extent)) / PW_PAGE);
+    uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
+    if (extent->snapshot) {
+        return covers(first, pages, extent) && pw_share_drop(&pw_process.share, extent);
+    }
+    return pw_share_blank_called(&pw_process.share, extent, first, pages);
+}
+
+// Whole pages of the fill, for which the extent's own knowledge pays.
+static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
+    struct pw_arena *arena = &pw_process.arena;
+    uint64_t skipped = 0;
+    bool published = extent->snapshot != 0;
+    bool blank = pw_extent_is_shared(extent) && blank_shared(extent, start, end);
+    if (!blank && (published || !extent->untouched)) {
+        return false;
+    }
+    char *warm_end = pw_extent_address(arena, extent) + (size_t)extent->warm_pages * PW_PAGE;
+    if (start < warm_end) {
+        char *stop = warm_end < end ? warm_end : end;
+        pw_os_fill_zero(start, (size_t)(stop - start));
+        start = stop;
+    }
+    // As zero reclaim does, and so only of blocks that it may look at: pages that a device writes
+    // to must stay where they are.
+    if (extent->collected && pw_process.options.zero != PW_ZERO_OFF) {
+        pw_huge_empty(arena, extent, start, end);
+        pw_huge_spared(&pw_process.huge_price, extent->pages);
+    }
+    bool done = zero_existing(start, end, &skipped);
+    extent->sparse |= skipped > 0;
+    PW_COUNT(&pw_process.stats, lazy_zero_bytes, skipped);
+    return done;
+}
+
+bool pw_block_zero(void *to, size_t size) {
+    char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    char *end = NULL, *stop = (char *)to + size;
+    struct pw_os_signals signals;
+    if (!pw_gate_contains(to) || !enter(&signals)) {
+        return false;
+    }
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
+    bool done = false;
+    if (extent && !extent->altered) {
+        end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
+        char *limit =
+            pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;
+        done = start < end && end <= limit && zero_pages(extent, start, end);
+    }
+    leave(&signals);
+    if (done) {
+        pw_os_fill_zero(to, (size_t)(start - (char *)to));
+    }
+    if (done && end < stop) {
+        pw_os_fill_zero(end, (size_t)(stop - end));
+    }
+    return done;
+}

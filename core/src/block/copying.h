@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+//
+// Copies and fills of whole pages. True when the whole copy or fill was done; otherwise nothing
+// was, and the caller does it.
+#ifndef PW_BLOCK_COPYING_H
+#define PW_BLOCK_COPYING_H
+
+#include "pagewise.h"
+
+// Ranges may not overlap unless they lie in one block (which is never shared with itself).
+PW_API bool pw_block_copy(void *to, const void *from, size_t size, const void *site);
+
+PW_API bool pw_block_zero(void *to, size_t size);
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+//
+// What the C library's heap holds, for the memory rule.
+#ifndef PW_BLOCK_FOREIGN_H
+#define PW_BLOCK_FOREIGN_H
+
+#include "pagewise.h"
+
+// It may have grown.
+PW_API void pw_foreign_changed(void);
+
+#endif

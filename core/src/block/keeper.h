@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//
+// The keeper: a thread that gives warm pages back.
+#ifndef PW_BLOCK_KEEPER_H
+#define PW_BLOCK_KEEPER_H
+
+#include "pagewise.h"
+
+// Warm pages may have become enough for it: should who frees start it, as `site` asked? To start a
+// thread allocates, and takes locks of the C library, which frees with some of them held (the
+// memory of a thread that has ended): not by a call of its. With policy general nobody starts it at
+// once, and `keeper_wanted` is set. Asked under the heap's lock; who is told so starts it outside.
+bool pw_keeper_is_due(const void *site);
+// The same of who knows that it may be started.
+bool pw_keeper_claim(void);
+void pw_keeper_start(void);
+
+// Have its thread gone when this returns, which may take some milliseconds. A later free may start
+// it again.
+void pw_keeper_end(void);
+
+#endif

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT
+#include "block/mapped.h"
+#include "block/block.h"
+#include "block/fate.h"
+#include "process/lock.h"
+#include "process/quiet.h"
+#include "process/state.h"
+#include "runtime/runtime.h"
+
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+// What older headers do not have. Numbers from 424 on are the same everywhere.
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#ifndef SYS_set_mempolicy_home_node
+#define SYS_set_mempolicy_home_node 450
+#endif
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+#ifndef MADV_COLD
+#define MADV_COLD    20
+#define MADV_PAGEOUT 21
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+#define RANGES     16u // of process_madvise, read at a time
+
+enum change {
+    NO_CHANGE,
+    HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
+    EMPTIES,    // the pages read zero afterwards
+    ALTERS,     // what is mapped differs from other memory until it is mapped anew
+    REPLACES,   // other pages, or none, take their place
+    MOVES,      // the same, and these go elsewhere
+};
+
+struct range {
+    char *start, *end; // whole pages
+    enum change change;
+    const struct pw_caller *caller;
+};
+
+// --- blocks ----------------------------------------------------------------------
+
+static struct range meet(struct range range, const struct pw_extent *extent) {
+    char *start = pw_extent_address(&pw_process.arena, extent);
+    char *end = start + (size_t)extent->pages * PW_PAGE;
+    range.start = range.start > start ? range.start : start;
+    range.end = range.end < end ? range.end : end;
+    return range;
+}
+
+static void mark(struct pw_extent *extent, struct range range) {
+    bool is_header = range.start <= pw_extent_address(&pw_process.arena, extent);
+    PW_COUNT(&pw_process.stats, blocks_altered, extent->altered == PW_NOT_ALTERED);
+    pw_extent_alter(extent, is_header);
+}
+
+// Make a block that shares pages ordinary memory, with its bytes. False: it shares them still.
+static bool leave_snapshot(struct pw_extent *extent, const struct pw_caller *caller) {
+    if (!extent->snapshot) {
+        return true;
+    }
+    pw_fate_ends(extent);
+    return !extent->altered && pw_is_quiet(caller, NULL) &&
+           pw_share_leave(&pw_process.share, extent);
+}
+
+static bool covers_share(struct range range, const struct pw_extent *extent) {
+    char *start =
+        pw_extent_address(&pw_process.arena, extent) + (size_t)extent->share_first * PW_PAGE;
+    return range.start <= start && range.end >= start + (size_t)extent->share_pages * PW_PAGE;
+}
+
+// What is emptied is made memory of its own, as the kernel would show the snapshot's bytes. A block
+// that is on a snapshot in part can no longer be copied from.
+static bool empty(struct pw_extent *extent, struct range range) {
+    extent->sparse = true;
+    bool of_snapshot = extent->snapshot || extent->of_file;
+    if (extent->snapshot && !extent->altered && covers_share(range, extent)) {
+        pw_fate_ends(extent);
+        of_snapshot = !pw_share_drop(&pw_process.share, extent);
+    } else if (extent->snapshot) {
+        of_snapshot = !leave_snapshot(extent, range.caller);
+    }
+    if (!of_snapshot) {
+        return true;
+    }
+    mark(extent, range);
+    return pw_share_empty(&pw_process.share, range.start, range.end);
+}
+
+// Returns whether the call may be made.
+static bool change_block(struct pw_extent *extent, struct range range) {
+    pw_block_repair(extent);
+    range = meet(range, extent);
+    switch (range.change) {
+    case HUGE_PAGES:
+        pw_process.arena.has_huge = true;
+        return true;
+    case EMPTIES:
+        return empty(extent, range);
+    case MOVES:
+        if (!leave_snapshot(extent, range.caller)) {
+            return false; // their snapshot could end before they do
+        }
+        break;
+    default:
+        leave_snapshot(extent,
+                       range.caller); // what is mapped can be altered or replaced all the same
+        break;
+    }
+    mark(extent, range);
+    return true;
+}
+
+// --- all that is ours --------------------------------------------------------------
+
+// Free pages: taken out of the pool, so that no block is put there before the call has been made.
+// Where something else is mapped then, they stay out.
+static void put_aside(struct pw_extent *extent, struct range range, uint32_t *aside) {
+    struct pw_arena *arena = &pw_process.arena;
+    if (range.change < ALTERS) {
+        return;
+    }
+    char *address = pw_extent_address(arena, extent);
+    pw_arena_withdraw(arena, extent);
+    if (range.change == ALTERS) {
+        extent->next = *aside;
+        *aside = pw_extent_number(arena, extent);
+    } else {
+        pw_os_discard(address, (size_t)extent->pages * PW_PAGE);
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+    }
+}
+
+static bool overlaps(struct range range, const struct pw_extent *extent) {
+    range = meet(range, extent);
+    return range.start < range.end;
+}
+
+static bool change_extent(struct pw_extent *extent, struct range range, uint32_t *aside) {
+    switch (extent->state) {
+    case PW_EXTENT_USED:
+        return change_block(extent, range);
+    case PW_EXTENT_SEGMENT:
+        extent->altered |= range.change >= ALTERS;
+        return true;
+    case PW_EXTENT_WARM:
+    case PW_EXTENT_COLD:
+        put_aside(extent, range, aside);
+        return true;
+    default:
+        return true;
+    }
+}
+
+// A block, or a segment of small ones, each of whose pages tells which it is.
+static struct pw_extent *in_use_at(const char *address) {
+    struct pw_arena *arena = &pw_process.arena;
+    if (!pw_arena_contains(arena, address)) {
+        return NULL;
+    }
+    uint32_t page = (uint32_t)((size_t)(address - arena->base) / PW_PAGE);
+    struct pw_extent *extent = pw_arena_extent_of_page(arena, page);
+    bool in_use = extent->state == PW_EXTENT_USED || extent->state == PW_EXTENT_SEGMENT;
+    return in_use && page - extent->page < extent->pages ? extent : NULL;
+}
+
+static struct pw_mapping_call change_all(struct range range) {
+    struct pw_arena *arena = &pw_process.arena;
+    struct pw_mapping_call call = {0};
+    struct pw_extent *first = in_use_at(range.start);
+    if (first && meet(range, first).end == range.end) { // as nearly always
+        call.refused = !change_extent(first, range, &call.aside);
+        return call;
+    }
+    for (uint32_t number = 1; number < arena->extent_count && !call.refused; number++) {
+        struct pw_extent *extent = pw_extent_at(arena, number);
+        if (overlaps(range, extent)) {
+            call.refused = !change_extent(extent, range, &call.aside);
+        }
+    }
+    return call;
+}
+
+static struct range whole_pages(long address, long size, enum change change,
+                                const struct pw_caller *caller) {
+    uintptr_t start = (uintptr_t)address & ~(PW_PAGE - 1);
+    uintptr_t end = ((uintptr_t)address + (uintptr_t)size + PW_PAGE - 1) & ~(PW_PAGE - 1);
+    return (struct range){(char *)start, (char *)(end < start ? ~(PW_PAGE - 1) : end), change,
+                          caller};
+}
+
+// A block in use, by its owner: it leaves no snapshot, but what a call does to it is seen. Returns
+// whether the call may be made.
+static bool change_without_lock(struct pw_extent *extent, struct range range) {
+    bool of_snapshot = extent->snapshot || extent->of_file;
+    if (range.change >= ALTERS || (range.change == EMPTIES && of_snapshot)) {
+        mark(extent, range);
+    }
+    if (range.change == EMPTIES && of_snapshot) {
+        return pw_share_empty(&pw_process.share, range.start, range.end);
+    }
+    return range.change != MOVES ||
+           !of_snapshot; // its snapshot could end before the moved pages do
+}
+
+static struct pw_mapping_call change(long address, long size, enum change how, const void *site) {
+    struct pw_mapping_call call = {0};
+    if (how == NO_CHANGE || !pw_gate_overlaps((const void *)address, (size_t)size)) {
+        return call;
+    }
+    struct pw_caller caller = pw_caller_at(site);
+    if (__atomic_load_n(&pw_process.share.shared_extents, __ATOMIC_RELAXED)) {
+        pw_quiet_look(&caller); // else there is no block to be made ordinary
+    }
+    struct range range = whole_pages(address, size, how, &caller);
+    if (pw_process_enter()) {
+        call = change_all(range);
+        pw_process_leave();
+        return call;
+    }
+    // A signal handler in the middle of our own work, or a child that does without us. A block in
+    // use can be marked all the same.
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, range.start);
+    if (extent) {
+        call.refused = !change_without_lock(extent, meet(range, extent));
+    }
+    return call;
+}
+
+void pw_mapping_call_ends(struct pw_mapping_call call) {
+    struct pw_arena *arena = &pw_process.arena;
+    if (!call.aside || !pw_process_enter()) {
+        return;
+    }
+    while (call.aside) {
+        struct pw_extent *extent = pw_extent_at(arena, call.aside);
+        call.aside = extent->next;
+        bool blank = pw_arena_blank(arena, pw_extent_address(arena, extent),
+                                    (size_t)extent->pages * PW_PAGE);
+        pw_arena_release(arena, extent, blank ? PW_EXTENT_COLD : PW_EXTENT_LOST);
+    }
+    pw_process_leave();
+}
+
+// --- the calls ---------------------------------------------------------------------
+
+static enum change change_by_advice(long advice) {
+    switch (advice) {
+    case MADV_NORMAL:
+    case MADV_WILLNEED:
+    case MADV_DOFORK:
+    case MADV_DODUMP:
+    case MADV_KEEPONFORK:
+    case MADV_UNMERGEABLE:
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE:
+    case MADV_COLLAPSE:
+        return NO_CHANGE; // or back to what other memory is like
+    case MADV_HUGEPAGE:
+        return HUGE_PAGES;
+    case MADV_DONTNEED:
+    case MADV_DONTNEED_LOCKED:
+    case MADV_FREE:
+        return EMPTIES;
+    default:
+        return ALTERS;
+    }
+}
+
+static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mapping_call second) {
+    return first.refused || first.aside ? first : second;
+}
+
+// With the same lock held by nobody: each range is a call of its own.
+static struct pw_mapping_call advise_ranges(const long arguments[6], const void *site) {
+    struct iovec ranges[RANGES];
+    struct pw_mapping_call all = {0};
+    size_t count = (size_t)arguments[2];
+    for (size_t done = 0; done < count && !all.refused && !all.aside; done += RANGES) {
+        size_t now = count - done < RANGES ? count - done : RANGES;
+        const struct iovec *from = (const struct iovec *)arguments[1] + done;
+        if (!pw_os_peek(from, ranges, now * sizeof *ranges)) {
+            break; // the kernel will say so
+        }
+        for (size_t i = 0; i < now; i++) {
+            all = also(all, change((long)ranges[i].iov_base, (long)ranges[i].iov_len,
+                                   change_by_advice(arguments[3]), site));
+        }
+    }
+    return all;
+}
+
+static struct pw_mapping_call register_faults(const long arguments[6], const void *site) {
+    struct uffdio_register wanted;
+    if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
+        !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
+        return (struct pw_mapping_call){0};
+    }
+    return change((long)wanted.range.start, (long)wanted.range.len, ALTERS, site);
+}
+
+static struct pw_mapping_call attach_segment(const long arguments[6], const void *site) {
+    struct shmid_ds segment;
+    if (!(arguments[2] & SHM_REMAP) || shmctl((int)arguments[0], IPC_STAT, &segment) != 0) {
+        return (struct pw_mapping_call){0};
+    }
+    return change(arguments[1], (long)segment.shm_segsz, REPLACES, site);
+}
+
+static struct pw_mapping_call remap(const long arguments[6], const void *site) {
+    bool shrinks = arguments[2] != 0 && arguments[2] < arguments[1] &&
+                   !(arguments[3] & (MREMAP_FIXED | MREMAP_DONTUNMAP));
+    struct pw_mapping_call call =
+        change(arguments[0], arguments[1], shrinks ? REPLACES : MOVES, site);
+    if (!call.refused && arguments[3] & MREMAP_FIXED) {
+        call = also(call, change(arguments[4], arguments[2], REPLACES, site));
+    }
+    return call;
+}
+
+// Memory locks are kept from now on: what is there is not shared, nor is what comes.
+static struct pw_mapping_call lock_all(long flags, const void *site) {
+    pw_process.locks_all = flags & MCL_FUTURE;
+    return flags & MCL_CURRENT ? change((long)pw_gate.base, (long)pw_gate.span, ALTERS, site)
+                               : (struct pw_mapping_call){0};
+}
+
+static enum change change_by_protection(const long arguments[6]) {
+    return arguments[2] == READ_WRITE ? NO_CHANGE : ALTERS;
+}
+
+static struct pw_mapping_call begin(long number, const long arguments[6], const void *site) {
+    long address = arguments[0], size = arguments[1];
+    switch (number) {
+    case SYS_madvise:
+        return change(address, size, change_by_advice(arguments[2]), site);
+    case SYS_mprotect:
+        return change(address, size, change_by_protection(arguments), site);
+    case SYS_pkey_mprotect:
+        return change(address, size, arguments[3] > 0 ? ALTERS : change_by_protection(arguments),
+                      site);
+    case SYS_mlock:
+    case SYS_mlock2:
+    case SYS_mbind:
+    case SYS_set_mempolicy_home_node:
+    case SYS_mseal:
+        return change(address, size, ALTERS, site);
+    case SYS_munmap:
+        return change(address, size, REPLACES, site);
+    case SYS_mmap:
+        return change(address, size, arguments[3] & MAP_FIXED ? REPLACES : NO_CHANGE, site);
+    case SYS_mremap:
+        return remap(arguments, site);
+    case SYS_shmat:
+        return attach_segment(arguments, site);
+    case SYS_ioctl:
+        return register_faults(arguments, site);
+    case SYS_process_madvise:
+        return advise_ranges(arguments, site);
+    case SYS_mlockall:
+        return lock_all(address, site);
+    case SYS_munlockall:
+        pw_process.locks_all = false;
+        return (struct pw_mapping_call){0};
+    default:
+        return (struct pw_mapping_call){0};
+    }
+}
+
+// Calls of our own come by here as well, and know what they do.
+static bool is_own(const void *site) {
+    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+    extern const char _end[] __attribute__((visibility("hidden")));
+    return (uintptr_t)site - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start);
+}
+
+struct pw_mapping_call pw_mapping_call_begins(long number, const long arguments[6],
+                                              const void *site) {
+    return is_own(site) ? (struct pw_mapping_call){0} : begin(number, arguments, site);
+}
+
+// --- calls that nobody saw -----------------------------------------------------------
+
+bool pw_block_is_ordinary(struct pw_extent *extent) {
+    struct pw_os_maps maps;
+    bool ordinary = true;
+    if (extent->altered) {
+        return false;
+    }
+    if (extent->snapshot || !pw_os_maps_open(&maps)) {
+        return true; // it was looked at before, or nothing is known
+    }
+    char *start = pw_extent_address(&pw_process.arena, extent);
+    struct range range = {start, start + (size_t)extent->pages * PW_PAGE, ALTERS, NULL};
+    bool known = pw_os_maps_ordinary(&maps, start, (size_t)extent->pages * PW_PAGE, &ordinary);
+    pw_os_maps_close(&maps);
+    if (known && !ordinary) {
+        mark(extent, range);
+    }
+    return !known || ordinary;
+}

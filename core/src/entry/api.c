@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+//
+// The public functions of pagewise.h, for programs that link against the library.
+
+#include "block/block.h"
+#include "block/copying.h"
+#include "block/small.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/state.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+
+const char *pw_version(void) {
+    return PW_VERSION;
+}
+
+bool pw_is_preloaded(void) {
+    return pw_gate.preloaded;
+}
+
+void *pw_allocate(size_t size) {
+    if (pw_gate.general) {
+        return pw_general_malloc(size);
+    }
+    void *block = size >= pw_gate.threshold
+                      ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : pw_c_malloc(size);
+}
+
+void *pw_allocate_zeroed(size_t count, size_t size) {
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (pw_gate.general) {
+        return pw_general_calloc(total);
+    }
+    void *block = total >= pw_gate.threshold
+                      ? pw_block_allocate(total, 1, true, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : pw_c_calloc(count, size);
+}
+
+void *pw_allocate_aligned(size_t alignment, size_t size) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (pw_gate.general) {
+        return pw_general_memalign(alignment, size);
+    }
+    void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
+                      ? pw_block_allocate(size, alignment, false, __builtin_return_address(0))
+                      : NULL;
+    return block ? block : pw_c_memalign(alignment, size);
+}
+
+void *pw_resize(void *block, size_t size) {
+    if (pw_gate.general) {
+        return pw_general_realloc(block, size);
+    }
+    if (!block) {
+        void *fresh = size >= pw_gate.threshold
+                          ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
+                          : NULL;
+        return fresh ? fresh : pw_c_malloc(size);
+    }
+    if (pw_owns(block) && size > 0) {
+        return pw_block_resize(block, size, __builtin_return_address(0));
+    }
+    if (pw_owns(block)) {
+        pw_block_free(block, __builtin_return_address(0));
+        return NULL;
+    }
+    if (pw_gate_contains(block)) {
+        pw_block_reject_dead(block, "pw_resize");
+    }
+    return pw_c_realloc(block, size);
+}
+
+void pw_free(void *block) {
+    if (pw_gate.general) {
+        pw_general_free(block);
+        return;
+    }
+    if (!block || !pw_gate_contains(block) || !pw_block_free(block, __builtin_return_address(0))) {
+        pw_c_free(block);
+    }
+}
+
+size_t pw_usable_size(const void *block) {
+    if (pw_gate.general) {
+        return pw_general_usable(block);
+    }
+    return pw_owns(block) ? pw_block_usable(block) : pw_c_usable_size(block);
+}
+
+bool pw_owns(const void *address) {
+    if (pw_gate.general && pw_general_small_size(address)) {
+        return true;
+    }
+    if (!pw_gate_contains(address)) {
+        return false;
+    }
+    // Without the lock what is known of blocks in use can be read, and of no other.
+    bool entered = pw_process_enter();
+    bool owns = pw_arena_find(&pw_process.arena, address) != NULL;
+    if (entered) {
+        pw_process_leave();
+    }
+    return owns;
+}
+
+void *pw_copy(void *to, const void *from, size_t size) {
+    if (size < pw_gate.copy_threshold ||
+        !pw_block_copy(to, from, size, __builtin_return_address(0))) {
+        pw_os_copy(to, from, size);
+    }
+    return to;
+}
+
+void *pw_zero(void *to, size_t size) {
+    if (size < pw_gate.copy_threshold || !pw_block_zero(to, size)) {
+        pw_os_fill_zero(to, size);
+    }
+    return to;
+}
+
+size_t pw_trim(void) {
+    size_t inside_segments = pw_gate.general ? pw_general_trim(&pw_process.general) : 0;
+    pw_block_recover();
+    if (!pw_is_on() || !pw_process_enter()) {
+        return inside_segments;
+    }
+    uint64_t pages = pw_arena_purge(&pw_process.arena, pw_process.arena.warm_pages);
+    pw_share_settle(&pw_process.share);
+    pw_process_leave();
+    return pages * PW_PAGE + inside_segments;
+}
+
+size_t pw_statistics_read(struct pw_statistics *out, size_t size) {
+    const struct pw_statistics *block = pw_process.stats.block;
+    size_t copied = !block ? 0 : size < sizeof *block ? size : sizeof *block;
+    if (copied) {
+        memcpy(out, block, copied);
+    }
+    return copied;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+//
+// Part of each library that is preloaded: the functions that start programs, which leave us out
+// where a program cannot bear us (children.h). What goes past them is a raw system call.
+//
+// They may be called in a child of vfork, whose memory is its parent's, and in a signal handler:
+// nothing is allocated, and all that is written is the stack.
+#include "entry/children.h"
+#include "process/c_library.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define MOST_VARIABLES 16384 // 128 KB of stack
+
+// --- the C library's -----------------------------------------------------------
+
+// As the C library does: the strings are not changed.
+typedef char *const *strings;
+
+static struct {
+    int (*execve)(const char *, strings, strings);
+    int (*execvpe)(const char *, strings, strings);
+    int (*fexecve)(int, strings, strings);
+    int (*execveat)(int, const char *, strings, strings, int);
+    int (*posix_spawn)(pid_t *, const char *, const posix_spawn_file_actions_t *,
+                       const posix_spawnattr_t *, strings, strings);
+    int (*posix_spawnp)(pid_t *, const char *, const posix_spawn_file_actions_t *,
+                        const posix_spawnattr_t *, strings, strings);
+} next;
+
+#define FIND(name) next.name = (__typeof__(next.name))pw_find_next(#name)
+
+// Before any handler or child needs them.
+__attribute__((constructor)) static void find_all(void) {
+    FIND(execve);
+    FIND(execvpe);
+    FIND(fexecve);
+    FIND(execveat);
+    FIND(posix_spawn);
+    FIND(posix_spawnp);
+}
+
+#define FIND_LATE(name)                                                                            \
+    do {                                                                                           \
+        if (!next.name) {                                                                          \
+            FIND(name);                                                                            \
+        }                                                                                          \
+        if (!next.name) {                                                                          \
+            errno = ENOSYS;                                                                        \
+            return -1;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+// --- the environment -------------------------------------------------------------
+
+static size_t count_of(strings list) {
+    size_t count = 0;
+    while (list && list[count]) {
+        count++;
+    }
+    return count;
+}
+
+// Calls `START` with `environment`, or where `WITHOUT` is true with one that does not name us.
+#define START_WITH(WITHOUT, START)                                                                 \
+    do {                                                                                           \
+        size_t count = (WITHOUT) ? count_of(environment) : 0;                                      \
+        if (count > 0 && count <= MOST_VARIABLES) {                                                \
+            char *kept[count + 1], preload[PW_CHILDREN_PRELOAD];                                   \
+            if (pw_children_without(environment, kept, preload)) {                                 \
+                environment = kept;                                                                \
+                return START;                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+        return START;                                                                              \
+    } while (0)
+
+// --- exec ------------------------------------------------------------------------
+
+PW_API int execve(const char *path, char *const arguments[], char *const environment[]) {
+    FIND_LATE(execve);
+    START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
+               next.execve(path, arguments, environment));
+}
+
+PW_API int execv(const char *path, char *const arguments[]) {
+    return execve(path, arguments, environ);
+}
+
+PW_API int execvpe(const char *name, char *const arguments[], char *const environment[]) {
+    FIND_LATE(execvpe);
+    START_WITH(pw_children_named_cannot(name, environment),
+               next.execvpe(name, arguments, environment));
+}
+
+PW_API int execvp(const char *name, char *const arguments[]) {
+    return execvpe(name, arguments, environ);
+}
+
+PW_API int fexecve(int fd, char *const arguments[], char *const environment[]) {
+    FIND_LATE(fexecve);
+    START_WITH(pw_children_file_cannot(fd, environment), next.fexecve(fd, arguments, environment));
+}
+
+PW_API int execveat(int folder, const char *path, char *const arguments[],
+                    char *const environment[], int flags) {
+    FIND_LATE(execveat);
+    START_WITH(pw_children_cannot(folder, path, environment),
+               next.execveat(folder, path, arguments, environment, flags));
+}
+
+// The arguments up to NULL. An array of them all lies on the stack, as in the C library.
+#define COUNT_ARGUMENTS(first)                                                                     \
+    size_t argument_count = 1;                                                                     \
+    va_list list;                                                                                  \
+    va_start(list, first);                                                                         \
+    while (va_arg(list, const char *)) {                                                           \
+        argument_count++;                                                                          \
+    }                                                                                              \
+    va_end(list)
+
+#define TAKE_ARGUMENTS(first)                                                                      \
+    char *arguments[argument_count + 1];                                                           \
+    arguments[0] = (char *)(uintptr_t)(first);                                                     \
+    va_start(list, first);                                                                         \
+    for (size_t i = 1; i <= argument_count; i++) {                                                 \
+        arguments[i] = va_arg(list, char *);                                                       \
+    }
+
+PW_API int execl(const char *path, const char *first, ...) {
+    COUNT_ARGUMENTS(first);
+    TAKE_ARGUMENTS(first);
+    va_end(list);
+    return execve(path, arguments, environ);
+}
+
+PW_API int execlp(const char *name, const char *first, ...) {
+    COUNT_ARGUMENTS(first);
+    TAKE_ARGUMENTS(first);
+    va_end(list);
+    return execvpe(name, arguments, environ);
+}
+
+PW_API int execle(const char *path, const char *first, ...) {
+    COUNT_ARGUMENTS(first);
+    TAKE_ARGUMENTS(first);
+    char **environment = va_arg(list, char **);
+    va_end(list);
+    return execve(path, arguments, environment);
+}
+
+// --- spawn -----------------------------------------------------------------------
+
+#undef FIND_LATE
+#define FIND_LATE(name)                                                                            \
+    do {                                                                                           \
+        if (!next.name) {                                                                          \
+            FIND(name);                                                                            \
+        }                                                                                          \
+        if (!next.name) {                                                                          \
+            return ENOSYS;                                                                         \
+        }                                                                                          \
+    } while (0)
+
+PW_API int posix_spawn(pid_t *restrict child, const char *restrict path,
+                       const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *restrict attributes,
+                       char *const arguments[restrict], char *const environment[restrict]) {
+    FIND_LATE(posix_spawn);
+    START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
+               next.posix_spawn(child, path, actions, attributes, arguments, environment));
+}
+
+PW_API int posix_spawnp(pid_t *restrict child, const char *restrict name,
+                        const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *restrict attributes,
+                        char *const arguments[restrict], char *const environment[restrict]) {
+    FIND_LATE(posix_spawnp);
+    START_WITH(pw_children_named_cannot(name, environment),
+               next.posix_spawnp(child, name, actions, attributes, arguments, environment));
+}

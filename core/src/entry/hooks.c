@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+//
+// Switching on and off inside a running R: the malloc family and the copy functions (family.h) are
+// put into the GOTs of R and its packages, where they are not preloaded already.
+
+#include "entry/got.h"
+#include "entry/switch.h"
+#include "os/os.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/state.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+// --- the functions ---------------------------------------------------------------
+
+// The C library's, as R finds them.
+static struct {
+    void *(*memcpy)(void *, const void *, size_t);
+    void *(*memmove)(void *, const void *, size_t);
+    void *(*memset)(void *, int, size_t);
+    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*getrusage)(__rusage_who_t, struct rusage *);
+    void *(*dlopen)(const char *, int);
+    int (*clone)(int (*)(void *), void *, int, void *, ...);
+} next;
+
+#define FAMILY(name)    hooked_##name
+#define FAMILY_API      static
+#define FAMILY_SYMBOL   ".local"
+#define NEXT(name)      next.name
+#define FIND_CALL(name) dlsym(RTLD_DEFAULT, name)
+
+#include "entry/family.h"
+#include "entry/family_sandbox.h"
+
+static void *hooked_dlopen(const char *path, int flags);
+#ifdef HAS_SYSCALL
+extern long hooked_syscall(long number, ...) __attribute__((visibility("hidden")));
+#endif
+
+#define FUNCTION(which)                                                                            \
+    { .name = #which, .replacement = (void *)hooked_##which }
+#define NEEDED_FOR(which)                                                                          \
+    { .name = #which, .replacement = (void *)hooked_##which, .until_no_use = true }
+
+static struct pw_got_function functions[] = {
+    FUNCTION(malloc),
+    FUNCTION(calloc),
+    NEEDED_FOR(free),
+    NEEDED_FOR(realloc),
+    NEEDED_FOR(reallocarray),
+    FUNCTION(memalign),
+    FUNCTION(aligned_alloc),
+    FUNCTION(posix_memalign),
+    FUNCTION(valloc),
+    FUNCTION(pvalloc),
+    NEEDED_FOR(malloc_usable_size),
+    FUNCTION(memcpy),
+    FUNCTION(memmove),
+    FUNCTION(memset),
+    FUNCTION(__memcpy_chk),
+    FUNCTION(__memmove_chk),
+    FUNCTION(__memset_chk),
+    {.name = "pthread_create", .replacement = (void *)hooked_pthread_create, .of_pools = true},
+    FUNCTION(clone),
+    FUNCTION(getrusage),
+#define CALL_FUNCTION(result, name, parameters) NEEDED_FOR(name),
+    MAPPING_CALLS(CALL_FUNCTION)
+#ifdef HAS_SYSCALL
+        NEEDED_FOR(syscall),
+#endif
+    NEEDED_FOR(prctl), // while blocks live
+    NEEDED_FOR(unshare),
+    NEEDED_FOR(setns),
+    // R loads packages by absolute path. Other callers' search paths would depend on the caller.
+    {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
+};
+
+#define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
+
+static void find_originals(void) {
+    for (size_t i = 0; i < FUNCTION_COUNT; i++) {
+        functions[i].original = dlsym(RTLD_DEFAULT, functions[i].name);
+    }
+    find_mapping_calls();
+    next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
+    next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
+    next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");
+    next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                                   void *))dlsym(RTLD_DEFAULT, "pthread_create");
+    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))dlsym(RTLD_DEFAULT, "getrusage");
+    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))dlsym(RTLD_DEFAULT, "clone");
+    next.dlopen = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
+}
+
+// Do R's malloc and free belong to the C library? Our frees go there.
+static bool allocator_is_known(void) {
+    Dl_info found, expected;
+    void *seen = dlsym(RTLD_DEFAULT, "malloc");
+    return seen && dladdr(seen, &found) && dladdr((void *)__libc_malloc, &expected) &&
+           found.dli_fbase == expected.dli_fbase;
+}
+
+#define POSIX_THREADS 1 // of OpenBLAS: its own, and not OpenMP's
+#define SOFT_PAUSE    1 // omp_pause_soft
+
+// --- switching ---------------------------------------------------------------------
+
+static struct {
+    pthread_mutex_t lock;
+    struct pw_got got;
+    bool hooked;  // functions are in place
+    bool started; // the collector was told to announce itself
+} hooks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void after_fork_child(void) {
+    pthread_mutex_init(&hooks.lock, NULL);
+}
+
+// Threads that a pool started before its pthread_create was replaced are not known. Both pools
+// start theirs anew at the next call; here nobody is in one (quiet.h). Timers do not: they are told
+// by the function that they run.
+static void settle_threads(void) {
+    void (*end_blas)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "blas_thread_shutdown_");
+    int (*parallel)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_parallel");
+    int (*level)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_level");
+    int (*pause_openmp)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "omp_pause_resource_all");
+    if (end_blas && parallel && parallel() == POSIX_THREADS) {
+        end_blas();
+    }
+    if (level && pause_openmp && level() == 0) {
+        pause_openmp(SOFT_PAUSE);
+    }
+    struct pw_earlier earlier[PW_EARLIER_THREADS];
+    pw_earlier_find(earlier);
+    if (pw_process_enter()) {
+        memcpy(pw_process.quiet.earlier, earlier, sizeof earlier);
+        pw_process_leave();
+    }
+}
+
+static void *hooked_dlopen(const char *path, int flags) {
+    void *library = next.dlopen(path, flags);
+    pthread_mutex_lock(&hooks.lock);
+    if (library && hooks.hooked) {
+        pw_got_patch(&hooks.got);
+    }
+    pthread_mutex_unlock(&hooks.lock);
+    return library;
+}
+
+// NULL, or why R does not reach us.
+static const char *hook(void) {
+    if (pw_gate.preloaded || hooks.hooked) {
+        return NULL;
+    }
+    if (!allocator_is_known()) {
+        return "another library stands before the C library's malloc (preloaded, or a sanitizer)";
+    }
+    if (!hooks.got.functions) {
+        find_originals();
+        hooks.got.functions = functions;
+        hooks.got.function_count = FUNCTION_COUNT;
+        pthread_atfork(NULL, NULL, after_fork_child);
+    }
+    pw_got_patch(&hooks.got);
+    settle_threads();
+    hooks.hooked = hooks.got.patched > 0;
+    pw_gate.hooked |= hooks.hooked;
+    return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
+}
+
+bool pw_switch_on(const char *options, const char **reason) {
+    const char *problem = NULL;
+    pthread_mutex_lock(&hooks.lock);
+    problem = pw_heap_switch_on(options);
+    if (!problem) {
+        problem = hook();
+        if (problem) {
+            pw_heap_switch_off();
+        }
+    }
+    if (!problem && !hooks.started) {
+        pw_serve_runtime();
+        hooks.started = true;
+    }
+    pthread_mutex_unlock(&hooks.lock);
+    if (reason) {
+        *reason = problem;
+    }
+    return problem == NULL;
+}
+
+void pw_switch_off(void) {
+    pthread_mutex_lock(&hooks.lock);
+    pw_heap_switch_off();
+    pw_block_recover();
+    if (hooks.hooked) {
+        pw_got_restore(&hooks.got, pw_process.arena.live_pages == 0);
+        hooks.hooked = false;
+    }
+    pthread_mutex_unlock(&hooks.lock);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+//
+// libpagewise-general.so: the malloc family of policy `general`, put before the C library's, and
+// the calls that change how its blocks are mapped.
+
+#include "block/small.h"
+#include "process/c_library.h"
+#include "process/lock.h"
+#include "process/state.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#define FAMILY(name)    name
+#define FAMILY_API      PW_API
+#define FAMILY_SYMBOL   ".globl"
+#define FIND_CALL(name) pw_find_next(name)
+
+#include "entry/family_mappings.h"
+
+__attribute__((constructor)) static void start_preload(void) {
+    find_mapping_calls();
+    pw_gate.preloaded = pw_gate.serves_all = true; // general.c starts when it can
+    pw_process_watch_forks();
+}
+
+static void *refuse(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+PW_API void *malloc(size_t size) {
+    return pw_general_malloc(size);
+}
+
+PW_API void free(void *block) {
+    if (PW_UNLIKELY(!pw_general_free(block))) {
+        pw_general_freed(__builtin_return_address(0));
+    }
+}
+
+PW_API void *calloc(size_t count, size_t size) {
+    size_t total;
+    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total)) ? refuse()
+                                                                    : pw_general_calloc(total);
+}
+
+PW_API void *realloc(void *block, size_t size) {
+    return pw_general_realloc(block, size);
+}
+
+PW_API void *reallocarray(void *block, size_t count, size_t size) {
+    size_t total;
+    // By its name, as the C library: the program may define it, and not this one.
+    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total)) ? refuse()
+                                                                    : realloc(block, total);
+}
+
+// The C library takes the next power of two for an alignment that is none.
+static size_t next_power(size_t alignment) {
+    size_t power = 1;
+    while (power < alignment && power <= SIZE_MAX / 4) {
+        power *= 2;
+    }
+    return power;
+}
+
+PW_API void *memalign(size_t alignment, size_t size) {
+    if (alignment > SIZE_MAX / 2 + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return pw_general_memalign(next_power(alignment), size);
+}
+
+PW_API void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
+
+PW_API int posix_memalign(void **block, size_t alignment, size_t size) {
+    if (alignment % sizeof(void *) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        return EINVAL;
+    }
+    int saved = errno;
+    void *got = pw_general_memalign(alignment, size);
+    errno = saved;
+    if (!got) {
+        return ENOMEM;
+    }
+    *block = got;
+    return 0;
+}
+
+PW_API void *valloc(size_t size) {
+    return pw_general_memalign(PW_PAGE, size);
+}
+
+PW_API void *pvalloc(size_t size) {
+    size_t rounded;
+    if (__builtin_add_overflow(size, PW_PAGE - 1, &rounded)) {
+        return refuse();
+    }
+    return pw_general_memalign(PW_PAGE, rounded & ~(PW_PAGE - 1));
+}
+
+PW_API size_t malloc_usable_size(void *block) {
+    return pw_general_usable(block);
+}
+
+// One where memory was given back, as the C library's.
+PW_API int malloc_trim(size_t pad) {
+    (void)pad;
+    return pw_trim() > 0;
+}
+
+// --- libraries with a scope of their own -----------------------------------------
+
+// RTLD_DEEPBIND has a library find the C library's free before ours, and what it frees may be ours
+// (strdup's): it would crash. So it is loaded without. The C library looks at who calls it (search
+// paths are the caller's), and so it must be jumped to, not called: the test "deepbind" sees to it.
+static int without_deepbind(int flags) {
+    return pw_gate.general ? flags & ~RTLD_DEEPBIND : flags;
+}
+
+PW_API void *dlopen(const char *path, int flags) {
+    static void *(*next)(const char *, int);
+    if (PW_UNLIKELY(!next)) {
+        next = (void *(*)(const char *, int))pw_find_next("dlopen");
+    }
+    return next(path, without_deepbind(flags));
+}
+
+// Another namespace has a C library of its own.
+PW_API void *dlmopen(Lmid_t space, const char *path, int flags) {
+    static void *(*next)(Lmid_t, const char *, int);
+    if (PW_UNLIKELY(!next)) {
+        next = (void *(*)(Lmid_t, const char *, int))pw_find_next("dlmopen");
+    }
+    return next(space, path, space == LM_ID_BASE ? without_deepbind(flags) : flags);
+}
+
+#include "entry/family_sandbox.h"

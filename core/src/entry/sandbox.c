@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "entry/sandbox.h"
+#include "block/keeper.h"
+#include "process/c_library.h"
+#include "process/large_pages.h"
+#include "process/lock.h"
+#include "process/state.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool pw_sandbox_forbids(const struct pw_options *options) {
+    return options->filters != PW_FILTERS_ANY && pw_os_filter_count() > options->filters;
+}
+
+// Under the heap's lock. The pool goes now, while it can.
+static void drop_everything(void) {
+    struct pw_arena *arena = &pw_process.arena;
+    pw_arena_purge(arena, arena->warm_pages);
+    pw_share_seal(&pw_process.share);
+    if (pw_gate.general) {
+        pw_general_seal(&pw_process.general);
+    }
+    pw_arena_seal(arena);
+    pw_process.options.decay_seconds = 0;
+}
+
+// It has not seen the blocks that we freed in its place, after which it would rather use its heap
+// than map blocks of such sizes.
+static void teach_c_library(void) {
+    if (pw_process.largest_freed > PW_C_FIRST_MAPPED) {
+        __libc_free(__libc_malloc(pw_process.largest_freed - PW_PAGE));
+    }
+}
+
+void pw_sandbox_enters(void) {
+    if (pw_process.sealed || pw_process.options.filters == PW_FILTERS_ANY) {
+        return;
+    }
+    pw_keeper_end();
+    // Not where a signal handler came in the middle of our own work: what is half done needs its
+    // calls still, and there is no more to do here than to begin nothing.
+    bool entered = pw_process_enter();
+    if (entered) {
+        pw_process_leave_hugetlb();
+    }
+    __atomic_store_n(&pw_process.sealed, true, __ATOMIC_RELAXED);
+    pw_gate.copy_threshold = SIZE_MAX;
+    pw_gate.mergeable = false;
+    pw_process.options.verbose = false;
+    pw_stats_seal(&pw_process.stats);
+    if (pw_process.stats.block) {
+        PW_COUNT(&pw_process.stats, fallback_seccomp, 1);
+    }
+    if (!entered) {
+        pw_gate.threshold = SIZE_MAX;
+        return;
+    }
+    if (pw_process.arena.base) {
+        drop_everything();
+    }
+    pw_process_leave();
+    teach_c_library();
+}
+
+static bool installs_by_prctl(unsigned long option, unsigned long mode, unsigned long filter) {
+    // Without a filter, programs only ask whether the kernel knows the call.
+    return option == PR_SET_SECCOMP &&
+           (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter != 0));
+}
+
+static bool installs_by_seccomp(unsigned long operation, unsigned long flags,
+                                unsigned long filter) {
+    return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 && filter == 0
+                                                : operation == SECCOMP_SET_MODE_FILTER && filter;
+}
+
+void pw_sandbox_before_syscall(long number, unsigned long one, unsigned long two,
+                               unsigned long three) {
+    if ((number == SYS_prctl && installs_by_prctl(one, two, three)) ||
+        (number == SYS_seccomp && installs_by_seccomp(one, two, three))) {
+        pw_sandbox_enters();
+    }
+    // Some namespaces are refused to a process in which another thread lives.
+    if (number == SYS_unshare || number == SYS_setns) {
+        pw_keeper_end();
+    }
+}
+
+// --- the C library's functions -----------------------------------------------
+
+// They do no more than their system call. To look for them would need the dynamic loader's lock,
+// which a child of a raw fork may never get.
+
+int pw_sandbox_prctl(int option, const unsigned long *arguments) {
+    pw_sandbox_before_syscall(SYS_prctl, (unsigned long)option, arguments[0], arguments[1]);
+    return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
+}
+
+int pw_sandbox_unshare(int flags) {
+    pw_sandbox_before_syscall(SYS_unshare, (unsigned long)flags, 0, 0);
+    return (int)syscall(SYS_unshare, flags);
+}
+
+int pw_sandbox_setns(int fd, int type) {
+    pw_sandbox_before_syscall(SYS_setns, (unsigned long)fd, (unsigned long)type, 0);
+    return (int)syscall(SYS_setns, fd, type);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+//
+// Which module contains an address. May take the dynamic loader's lock (before glibc 2.35): never under
+// a lock of ours, nor in a child of a fork that left that lock to a thread it does not have.
+#ifndef PW_OS_MODULE_H
+#define PW_OS_MODULE_H
+
+#include <stdbool.h>
+
+// Its path, as it was loaded; the program's as the kernel knows it. NULL: the address is in none.
+const char *pw_os_module_path(const void *address);
+
+// Where the module that contains `address` was loaded, and its path as the loader has it. NULL: in
+// none.
+const void *pw_os_module_base(const void *address, const char **path);
+
+// Are both addresses in the same module?
+bool pw_os_module_is_one(const void *one, const void *other);
+
+// What follows the last slash of a path.
+const char *pw_os_base_name(const char *path);
+
+#endif

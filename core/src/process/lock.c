@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+#include "process/lock.h"
+#include "process/large_pages.h"
+#include "process/quiet.h"
+#include "process/state.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define FORK_PATIENCE 50 // milliseconds that a thread waits for a fork
+
+static __thread bool inside __attribute__((tls_model("initial-exec")));
+// This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
+// allocate and free meanwhile.
+static __thread bool forking __attribute__((tls_model("initial-exec")));
+static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
+static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
+
+static void notice_fork(void) {
+    if (pw_process.fork_marker) {
+        __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
+    }
+    if (!pw_process.sealed) {
+        pw_process.pid = pw_os_pid();
+    }
+    pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
+    pw_process.keeper_thread = 0;
+    pw_quiet_after_fork();
+    pw_stats_after_fork(&pw_process.stats);
+    pw_share_after_fork(&pw_process.share);
+    pw_process_forget_collections();
+}
+
+static bool is_new_process(void) {
+    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
+}
+
+// After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
+// lock for ever, with the tables half-changed. Such a child does without Pagewise: its blocks stay
+// what they are, and are never given back.
+static bool lock_is_orphaned(void) {
+    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
+        return true;
+    }
+    uint32_t *marker = pw_process.fork_marker;
+    if (!marker || __atomic_load_n(&marker[0], __ATOMIC_RELAXED) != 0 ||
+        __atomic_exchange_n(&marker[1], 1, __ATOMIC_RELAXED) != 0) {
+        return false; // not a new process, or somebody else has looked
+    }
+    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        pthread_mutex_unlock(&pw_process.lock);
+        return false;
+    }
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+    return true;
+}
+
+// Odd: a fork's handlers run, with the lock held. They differ from fork to fork.
+static uint32_t fork_of_now(void) {
+    return __atomic_load_n(&pw_process.fork_epoch, __ATOMIC_RELAXED);
+}
+
+static bool wait_for_lock(unsigned milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    long nanoseconds = until.tv_nsec + (long)milliseconds * 1000000;
+    until.tv_sec += nanoseconds / 1000000000;
+    until.tv_nsec = nanoseconds % 1000000000;
+    return pthread_mutex_timedlock(&pw_process.lock, &until) == 0;
+}
+
+// A handler that was registered before ours runs after it, and may wait for a thread that waits for
+// us: switching on in a running R comes late. Such a thread does without us until that fork is
+// over.
+static bool take_lock(void) {
+    while (pthread_mutex_trylock(&pw_process.lock) != 0) {
+        uint32_t fork = fork_of_now();
+        bool stalls = __atomic_load_n(&pw_process.fork_stalled, __ATOMIC_RELAXED) == fork;
+        if (fork % 2 && stalls) {
+            return false;
+        }
+        if (wait_for_lock(FORK_PATIENCE)) {
+            return true;
+        }
+        if (fork % 2 && fork_of_now() == fork) {
+            __atomic_store_n(&pw_process.fork_stalled, fork, __ATOMIC_RELAXED);
+        }
+    }
+    return true;
+}
+
+static bool enter(bool (*take)(void)) {
+    if (inside || (!forking && lock_is_orphaned())) {
+        return false;
+    }
+    inside = true;
+    cancel_state = pw_os_cancel_hold();
+    if (!forking && !take()) {
+        inside = false;
+        pw_os_cancel_restore(cancel_state);
+        return false;
+    }
+    if (is_new_process()) {
+        notice_fork();
+    }
+    return true;
+}
+
+bool pw_process_enter(void) {
+    return enter(take_lock);
+}
+
+static bool take_lock_at_last(void) {
+    return pthread_mutex_lock(&pw_process.lock) == 0;
+}
+
+bool pw_process_wait(void) {
+    return enter(take_lock_at_last);
+}
+
+void pw_process_leave(void) {
+    size_t span = (size_t)pw_process.arena.end * PW_PAGE;
+    __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
+    if (!forking) {
+        pthread_mutex_unlock(&pw_process.lock);
+    }
+    inside = false;
+    pw_os_cancel_restore(cancel_state);
+}
+
+// The C library's lock of its list of streams. Its fork takes it when our handler has run. Were
+// ours taken first, a thread that flushes all streams could hold that one, and wait for a stream
+// whose owner waits for us to enlarge its buffer. The lock is recursive.
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+
+// Only where the C library's own streams get their buffers from us, and our handler is the last to
+// run: others may wait for threads that use streams.
+static void hold_streams(void) {
+    if (pw_gate.preloaded && _IO_list_lock && _IO_list_unlock && _IO_list_resetlock) {
+        _IO_list_lock();
+        holds_streams = true;
+    }
+}
+
+static void hold_others(bool waits) {
+    if (waits) {
+        hold_streams();
+    }
+    if (pw_gate.general) {
+        pw_general_before_fork(&pw_process.general);
+    }
+}
+
+static void release_others(void) {
+    if (pw_gate.general) {
+        pw_general_after_fork_parent(&pw_process.general);
+    }
+    if (holds_streams) {
+        holds_streams = false;
+        _IO_list_unlock();
+    }
+}
+
+// A fork in another thread must not catch our tables half-changed.
+static void before_fork(void) {
+    if (!pw_process.arena.base) {
+        return; // nothing is ours
+    }
+    // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
+    // for ever, nor of a child that does without us, whose tables are not whole.
+    bool waits = !inside && !lock_is_orphaned();
+    hold_others(waits);
+    while (waits && !wait_for_lock(FORK_PATIENCE)) {
+        release_others(); // who has it may be forking out of a signal handler, and need these
+        hold_others(waits);
+    }
+    if (waits) {
+        forking = true;
+        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
+        pw_process_leave_hugetlb();
+        if (!pw_process.sealed) {
+            pw_quiet_before_fork();
+        }
+    }
+}
+
+static void end_of_fork(void) {
+    if (forking) { // this thread took the lock before
+        forking = false;
+        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
+        pthread_mutex_unlock(&pw_process.lock);
+    }
+}
+
+static void after_fork_parent(void) {
+    if (forking) {
+        pw_quiet_after_fork_parent();
+    }
+    end_of_fork();
+    release_others();
+}
+
+static void after_fork_child(void) {
+    end_of_fork();
+    if (pw_process.started && pw_process.arena.base && is_new_process()) {
+        notice_fork();
+    }
+    if (pw_gate.general) {
+        pw_general_after_fork_child(&pw_process.general);
+    }
+    if (holds_streams) {
+        holds_streams = false;
+        _IO_list_resetlock(); // a child with one thread: nobody holds it
+    }
+}
+
+void pw_process_watch_forks(void) {
+    if (!__atomic_exchange_n(&pw_process.watches_forks, true, __ATOMIC_RELAXED)) {
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//
+// The process's lock, and its forks: a fork in another thread must not catch our tables half-changed.
+#ifndef PW_PROCESS_LOCK_H
+#define PW_PROCESS_LOCK_H
+
+#include "pagewise.h"
+
+// Take the lock. False when this thread already has it (a signal handler copying memory in the
+// middle of our own work): do without Pagewise then.
+// Likewise when a fork holds the lock for so long that it may be waiting for this very thread.
+bool pw_process_enter(void);
+void pw_process_leave(void);
+
+// The same for our own threads, for which nobody else waits: never for want of patience.
+bool pw_process_wait(void);
+
+// Have forks take the lock. Handlers that were registered earlier are called later before a fork,
+// and must find it free if they wait for other threads.
+PW_API void pw_process_watch_forks(void);
+
+#endif

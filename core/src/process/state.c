@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#include "process/state.h"
+
+struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
+
+void pw_process_forget_collections(void) {
+    pw_process.early = (struct pw_early){0};
+    pw_process.was_refused = false;
+}
+
+bool pw_is_on(void) {
+    return pw_gate.threshold != SIZE_MAX && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// Collections that are asked of R: before more is taken than there is (policy/relief.h), and where
+// they cost little (policy/early.h).
+//
+// R's allocator of vectors, Rf_allocVector3 in R's memory.c, has always collected garbage and tried
+// again when malloc fails ("cannot allocate vector" comes only after the second time). So a
+// collection is asked for by a malloc that fails once, for that allocator and for nobody else. A
+// collection may happen in any allocation of a vector: what R code computes does not change.
+#ifndef PW_RUNTIME_RELIEF_H
+#define PW_RUNTIME_RELIEF_H
+
+#include "pagewise.h"
+
+// Where R allocates vectors, if this is R.
+void pw_relief_find_allocator(void);
+
+// R's collector is at its start, at its end. With the process's lock.
+void pw_relief_collection_began(void);
+void pw_relief_collection_ended(void);
+
+// Is a request for `size` bytes from `site` to fail, for a collection to come first? Never twice in
+// a row. Looks at memory only when the program has grown since the last collection.
+PW_API bool pw_relief_comes_first(size_t size, const void *site);
+
+#endif

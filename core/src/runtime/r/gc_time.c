@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//
+// With gc.time(TRUE) R's collector calls getrusage at its start and its end, which is exact. R's own
+// hook for event handlers (R_PolledEvents, R_ext/eventloop.h) is used once, at a moment when R code may
+// run, to switch that on.
+#include "process/state.h"
+#include "runtime/r/ask.h"
+#include "runtime/r/r.h"
+
+#include <dlfcn.h>
+
+typedef void *r_value; // SEXP
+
+static void (**polled_events)(void);
+static void (*earlier_handler)(void);
+
+static void *symbol(const char *name) {
+    return dlsym(RTLD_DEFAULT, name);
+}
+
+// gc.time(TRUE), as R code would call it.
+static void enable_gc_time(void) {
+    r_value (*install)(const char *) = (r_value(*)(const char *))symbol("Rf_install");
+    r_value (*logical)(int) = (r_value(*)(int))symbol("Rf_ScalarLogical");
+    r_value (*call2)(r_value, r_value) = (r_value(*)(r_value, r_value))symbol("Rf_lang2");
+    r_value (*evaluate)(r_value, r_value, int *) =
+        (r_value(*)(r_value, r_value, int *))symbol("R_tryEvalSilent");
+    r_value (*protect)(r_value) = (r_value(*)(r_value))symbol("Rf_protect");
+    void (*unprotect)(int) = (void (*)(int))symbol("Rf_unprotect");
+    r_value *base = (r_value *)symbol("R_BaseEnv");
+    if (!install || !logical || !call2 || !evaluate || !protect || !unprotect || !base) {
+        return;
+    }
+    int failed = 0;
+    r_value argument = protect(logical(1));
+    r_value call = protect(call2(install("gc.time"), argument));
+    evaluate(call, *base, &failed);
+    unprotect(2);
+    pw_process.getrusage_works = !failed;
+}
+
+static void on_polled_events(void) {
+    *polled_events = earlier_handler;
+    enable_gc_time();
+    if (earlier_handler) {
+        earlier_handler();
+    }
+}
+
+bool pw_r_find(void) {
+    pw_relief_find_allocator();
+    polled_events = (void (**)(void))symbol("R_PolledEvents");
+    bool of_use = pw_process.options.zero != PW_ZERO_OFF || pw_process.options.early ||
+                  pw_process.options.relieve != PW_RELIEVE_OFF;
+    if (of_use && polled_events && pw_process.options.collect != PW_COLLECT_BURST) {
+        earlier_handler = *polled_events;
+        *polled_events = on_polled_events;
+    }
+    return polled_events != NULL;
+}

@@ -47,6 +47,7 @@ enum change {
     HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
     EMPTIES,    // the pages read zero afterwards
     ALTERS,     // what is mapped differs from other memory until it is mapped anew
+    WATCHES,    // the same, and the program is told of faults, of which a snapshot has its own
     REPLACES,   // other pages, or none, take their place
     MOVES,      // the same, and these go elsewhere
 };
@@ -117,9 +118,10 @@ static bool change_block(struct pw_extent *extent, struct range range) {
         return true;
     case EMPTIES:
         return empty(extent, range);
-    case MOVES:
+    case MOVES: // their snapshot could end before they do
+    case WATCHES:
         if (!leave_snapshot(extent, range.caller)) {
-            return false; // their snapshot could end before they do
+            return false;
         }
         break;
     default:
@@ -142,7 +144,7 @@ static void put_aside(struct pw_extent *extent, struct range range, uint32_t *as
     }
     char *address = pw_extent_address(arena, extent);
     pw_arena_withdraw(arena, extent);
-    if (range.change == ALTERS) {
+    if (range.change < REPLACES) {
         extent->next = *aside;
         *aside = pw_extent_number(arena, extent);
     } else {
@@ -219,8 +221,7 @@ static bool change_without_lock(struct pw_extent *extent, struct range range) {
     if (range.change == EMPTIES && of_snapshot) {
         return pw_share_empty(&pw_process.share, range.start, range.end);
     }
-    return range.change != MOVES ||
-           !of_snapshot; // its snapshot could end before the moved pages do
+    return !of_snapshot || (range.change != MOVES && range.change != WATCHES);
 }
 
 static struct pw_mapping_call change(long address, long size, enum change how, const void *site) {
@@ -318,7 +319,7 @@ static struct pw_mapping_call register_faults(const long arguments[6], const voi
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change((long)wanted.range.start, (long)wanted.range.len, ALTERS, site);
+    return change((long)wanted.range.start, (long)wanted.range.len, WATCHES, site);
 }
 
 static struct pw_mapping_call attach_segment(const long arguments[6], const void *site) {

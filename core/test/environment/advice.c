@@ -215,6 +215,17 @@ static void *turn(void *block) {
     return NULL;
 }
 
+// Pages whose faults the program is told of are still such when they were emptied. Where it cannot
+// be so, the program is told that it is not.
+static void say_watched(unsigned char *part, bool registered) {
+    if (registered) {
+        CHECK(madvise(part, SIZE / 4, MADV_DONTNEED) == 0);
+        say_mapping("watched", part, PAGE);
+    } else {
+        printf("  watched: um\n");
+    }
+}
+
 // A thread stores into a shared block while its pages are emptied or moved.
 static void run_beside_thread(const struct call *call, call_function *by, int variant) {
     static unsigned char own[PAGE];
@@ -233,6 +244,9 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
     if (call->number == SYS_madvise && call->more[0] == MADV_DONTNEED) {
         say_sum("emptied", part, SIZE / 2);
     }
+    if (call->number == SYS_ioctl) {
+        say_watched(part, result != -1);
+    }
     say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
     stop = true;
     CHECK(pthread_join(thread, NULL) == 0);
@@ -250,7 +264,7 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
 
 static int case_advice_threads(char **arguments) {
     static const char *const names[] = {"empty", "free",  "lock",     "dont-fork", "no-access",
-                                        "move",  "unmap", "map-over", NULL};
+                                        "move",  "unmap", "map-over", "register",  NULL};
     for (size_t i = 0; i < CALLS; i++) {
         if (is_one_of(calls[i].name, names)) {
             run_alone(&calls[i], function_named(arguments[0]), 0, run_beside_thread);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Check the includes of core/src against the table in core/README.md: check_layers.py [--self-test]
+"""Check core/src against the table in core/README.md: check_layers.py [--self-test]
 
-A room includes its own headers and the rooms that its row names. --self-test checks that violations planted in a
-copy are found.
+A room includes its own headers and the rooms that its row names, and uses functions and variables of no others. Within
+a room too, files do not use each other in a circle. A file is a .c with its .h. --self-test checks that violations
+planted in a copy are found.
 """
 
 import os
@@ -15,6 +16,11 @@ CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+` ?)*)\|")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 PUBLIC = ("pagewise.h", "pagewise_heap.h")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
+# At the start of a line: a function with its body, or a variable that is not only declared.
+FUNCTION = re.compile(r"^(?!static|extern|typedef|#|\s|\})[^\n;{}=]*?\b(pw_\w+)\((?:[^;{}]|\n)*?\)\s*\{", re.M)
+VARIABLE = re.compile(r"^(?!static|extern|typedef|#|\s|\})[\w\s\*]*?\b(pw_\w+)(?:\[[^\]]*\])?\s*=", re.M)
+NAME = re.compile(r"(?<!struct )(?<!enum )(?<!union )\bpw_\w+")
 
 
 def read_table(path):
@@ -68,13 +74,73 @@ def file_problems(source, path, table):
                 yield f"{path}:{number}: {problem}"
 
 
+# --- calls ---------------------------------------------------------------------------------
+
+
+def units(source):
+    """File without its ending -> its text without comments and strings."""
+    texts = {}
+    for path in sources(source):
+        with open(os.path.join(source, path), encoding="utf-8") as file:
+            unit = os.path.splitext(path)[0]
+            texts[unit] = texts.get(unit, "") + COMMENT.sub(" ", file.read())
+    return texts
+
+
+def uses(source):
+    """File -> file whose functions or variables it uses -> one of them."""
+    texts, owner = units(source), {}
+    for unit, text in texts.items():
+        for pattern in (FUNCTION, VARIABLE):
+            for match in pattern.finditer(text):
+                owner.setdefault(match[1], unit)
+    graph = {unit: {} for unit in texts}
+    for unit, text in texts.items():
+        for name in set(NAME.findall(text)):
+            if owner.get(name, unit) != unit:
+                graph[unit].setdefault(owner[name], name)
+    return graph
+
+
+def circle_from(unit, graph):
+    """The files on the way from a file back to itself, or None."""
+    ways, seen = [[unit]], set()
+    while ways:
+        way = ways.pop()
+        for other in sorted(graph[way[-1]]):
+            if other == unit:
+                return way
+            if other not in seen:
+                seen.add(other)
+                ways.append(way + [other])
+    return None
+
+
+def call_problems(source, table):
+    graph = uses(source)
+    reported = set()
+    for unit, others in sorted(graph.items()):
+        room = unit.split("/")[0]
+        for other, name in sorted(others.items()):
+            target = other.split("/")[0]
+            if target != room and target not in table.get(room, ()):
+                yield f"{unit}: {room} must not use {name} of {other}"
+        way = circle_from(unit, graph)
+        if way and not reported & set(way):
+            reported |= set(way)
+            names = [graph[one][two] for one, two in zip(way, way[1:] + way[:1])]
+            yield f"{unit}: a circle: " + ", ".join(f"{one} uses {name}" for one, name in zip(way, names))
+
+
 def check(core):
     table = read_table(os.path.join(core, "README.md"))
+    source = os.path.join(core, "src")
     problems = list(table_problems(table))
     count = 0
-    for path in sources(os.path.join(core, "src")):
-        problems += file_problems(os.path.join(core, "src"), path, table)
+    for path in sources(source):
+        problems += file_problems(source, path, table)
         count += 1
+    problems += call_problems(source, table)
     if not table or not count:
         problems.append("no table or no sources: nothing was checked")
     return problems, count
@@ -83,8 +149,10 @@ def check(core):
 PLANTED = [
     ("os/memory.c", '#include "stats/stats.h"'),  # upwards
     ("share/zero.c", '#include "huge/huge.h"'),  # across
-    ("policy/copy.c", '#  include "process/process.h"'),
+    ("policy/copy.c", '#  include "process/state.h"'),
     ("extent/arena.c", '#include "../share/share.h"'),  # round the side
+    ("process/quiet.c", "void pw_planted(void) {\n    pw_block_reject(0);\n}"),  # without an include
+    ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
 ]
 
 
@@ -96,7 +164,8 @@ def self_test():
             shutil.copy(os.path.join(CORE, "README.md"), folder)
             with open(os.path.join(folder, "src", path), "a", encoding="utf-8") as file:
                 file.write("\n" + line + "\n")
-            if not any(problem.startswith(path) for problem in check(folder)[0]):
+            unit = os.path.splitext(path)[0]
+            if not any(unit in problem for problem in check(folder)[0]):
                 missed.append(f"not found: {line} in {path}")
     return missed
 

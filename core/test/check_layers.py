@@ -20,6 +20,8 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
 # At the start of a line: a function with its body, or a variable that is not only declared.
 FUNCTION = re.compile(r"^(?!static|extern|typedef|#|\s|\})[^\n;{}=]*?\b(pw_\w+)\((?:[^;{}]|\n)*?\)\s*\{", re.M)
 VARIABLE = re.compile(r"^(?!static|extern|typedef|#|\s|\})[\w\s\*]*?\b(pw_\w+)(?:\[[^\]]*\])?\s*=", re.M)
+STATE = re.compile(r"(?<!struct )\b(?:pw_process|pw_gate)\b")
+STATE_ROOMS = ("process", "entry")  # others are handed what they need
 NAME = re.compile(r"(?<!struct )(?<!enum )(?<!union )\bpw_\w+")
 
 
@@ -132,6 +134,12 @@ def call_problems(source, table):
             yield f"{unit}: a circle: " + ", ".join(f"{one} uses {name}" for one, name in zip(way, names))
 
 
+def state_problems(source):
+    for unit, text in sorted(units(source).items()):
+        if unit.split("/")[0] not in STATE_ROOMS and STATE.search(text):
+            yield f"{unit}: only {' and '.join(STATE_ROOMS)} name the state of the process"
+
+
 def check(core):
     table = read_table(os.path.join(core, "README.md"))
     source = os.path.join(core, "src")
@@ -141,6 +149,7 @@ def check(core):
         problems += file_problems(source, path, table)
         count += 1
     problems += call_problems(source, table)
+    problems += state_problems(source)
     if not table or not count:
         problems.append("no table or no sources: nothing was checked")
     return problems, count
@@ -153,6 +162,7 @@ PLANTED = [
     ("extent/arena.c", '#include "../share/share.h"'),  # round the side
     ("process/quiet.c", "void pw_planted(void) {\n    pw_block_reject(0);\n}"),  # without an include
     ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
+    ("block/fate.c", "int pw_planted(void) {\n    return pw_process.pid;\n}"),
 ]
 
 

@@ -29,7 +29,8 @@ CONFIGURATIONS = {
     "default": ("preload", "policy=auto"),
 }
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-DROPPED = ("PAGEWISE", "LD_", "GIT_", "PYTHON", "RUBY", "NODE_", "JAVA", "_JAVA", "JDK_", "PG", "XDG_", "DBUS_", "DISPLAY")
+DROPPED = ("PAGEWISE", "LD_", "MALLOC_", "GIT_", "PYTHON", "RUBY", "NODE_", "JAVA", "_JAVA", "JDK_", "PG", "XDG_", "DBUS_",
+           "DISPLAY")
 SET_CHILD_SUBREAPER = 36
 
 
@@ -93,9 +94,9 @@ class Place:
 
     def run(self, *command, status=0, cwd=None, stderr=False, **more):
         """What the command wrote to standard output; with `stderr`, there and to standard error."""
-        process = subprocess.Popen(command, cwd=cwd or self.folder, env={**self.environment, **more.pop("environment", {})},
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT if stderr else subprocess.PIPE, **self.user, **more)
+        process = subprocess.Popen(command, cwd=cwd or self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT if stderr else subprocess.PIPE,
+                                   **self.user, **more)
         try:
             said, problems = process.communicate(timeout=self.remaining())
         except subprocess.TimeoutExpired as late:
@@ -144,7 +145,7 @@ class Place:
             raise Crash(line[0])
 
     def hang(self, what, process):
-        stacks = "\n".join(stack_of(pid) for pid in descendants(process.pid))
+        stacks = all_stacks()
         end(descendants(process.pid))
         process.wait()
         return Hang(f"{what}\n{stacks}")
@@ -211,13 +212,18 @@ def stack_of(pid):
         return ""
     if not shutil.which("gdb", path=PATH):
         return f"== {pid} {name}\n(no gdb)"
-    command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "set pagination off", "-ex", "thread apply all backtrace 30"]
+    command = ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all backtrace 30"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=90, check=False)
         text = done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired:
         text = "(gdb: not over after 90 s)"
     return f"== {pid} {name}\n{text[-20000:]}"
+
+
+def all_stacks(most=24):
+    """Of what runs here: the program that is waited for, and the servers that it may be waiting for."""
+    return "\n".join(stack_of(pid) for pid in descendants(os.getpid())[:most])
 
 
 # --- for programs -----------------------------------------------------------------------------------------------------
@@ -239,7 +245,7 @@ def wait_for(port):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.1)
-    raise Hang(f"nobody listens at port {port}")
+    raise Hang(f"nobody listens at port {port}\n{all_stacks()}")
 
 
 def until(check, what, seconds=60):
@@ -247,7 +253,7 @@ def until(check, what, seconds=60):
     over = time.monotonic() + seconds
     while not check():
         if time.monotonic() > over:
-            raise Hang(f"{what}: not after {seconds} s")
+            raise Hang(f"{what}: not after {seconds} s\n{all_stacks()}")
         time.sleep(0.05)
 
 

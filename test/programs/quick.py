@@ -98,7 +98,8 @@ return redis.call('dbsize')
 @program("quick", "redis-server", filters=("redis-benchmark's rates: its lines are counted",),
          note="its blocks are of the jemalloc that it is linked with: the default leaves them there")
 def redis(place):
-    """A deterministic set of data, redis-benchmark beside it, saves and a rewritten log by forked children, starts from both."""
+    """A deterministic set of data, redis-benchmark beside it, saves and a rewritten log by forked children, starts from
+    both."""
     need("redis-server", "redis-server")
     need("redis-benchmark", "redis-tools")
     port = str(free_port())
@@ -117,9 +118,9 @@ def redis(place):
         wait_for(int(port))
         said = [place.run(*client, "eval", REDIS_SCRIPT, "0")]
         said.append(place.run(*client, "bgsave"))
-        said.append(re.sub(r"[^\n]*", "", place.run("redis-benchmark", "-p", port, "--dbnum", "2", "-n", "20000", "-q", "-t",
-                                                    "set,get,lpush,lpop,sadd,hset,zadd,mset", "-r",
-                                                    "5000", "-d", "200", "-P", "8", "--threads", "2")).strip())
+        rates = place.run("redis-benchmark", "-p", port, "--dbnum", "2", "-n", "20000", "-q", "-t",
+                          "set,get,lpush,lpop,sadd,hset,zadd,mset", "-r", "5000", "-d", "200", "-P", "8", "--threads", "2")
+        said.append(re.sub(r"[^\n]*", "", rates).strip())
         place.run(*client, "-n", "2", "flushdb")
         said.append(contents())
         place.run(*client, "memory", "purge")
@@ -128,7 +129,8 @@ def redis(place):
         until(is_idle, "redis writes its log")
         said += [place.run(*client, "bgrewriteaof"), place.run(*client, "incr", "counter")]
         until(is_idle, "redis writes its log again")
-        said += [place.run(*client, "save"), re.findall(r"(?:status|rewrite_status):\w+", place.run(*client, "info", "persistence"))]
+        words = place.run(*client, "info", "persistence")
+        said += [place.run(*client, "save"), re.findall(r"(?:status|rewrite_status):\w+", words)]
     for more in ((), ("--appendonly", "yes")):
         with place.server("redis-server", *settings, *more):
             wait_for(int(port))

@@ -13,10 +13,11 @@ PAGE = os.path.join(ROOT, "docs/results/programs.md")
 
 HEAD = """# Other programs under Pagewise
 
-Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same work plain, three times, and then
-in turns in each configuration; what it writes must be the same, byte by byte, but for what is [taken out](#the-programs) of it in all of them.
-A *crash* is a process that a signal killed, a command that ended with another status, or a word of Pagewise's on standard error; a *hang* is a run
-that was not over within the program's limit.
+Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same
+work plain, three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration; what it writes must be the same, byte by byte, but for
+what is [taken out](#the-programs) of it in all of them. A *crash* is a process that a signal killed, a command that
+ended with another status, or a word of Pagewise's on standard error; a *hang* is a run that was not over within the
+program's limit. Runs were made on a busy machine: the seconds compare nothing.
 
 Kernel {kernel}, {machine}.
 
@@ -28,7 +29,12 @@ Kernel {kernel}, {machine}.
 
 ## Runs
 
-| program | configuration | runs | differences | crashes | hangs | served by Pagewise | processes with the library, a run | s a run (plain) | fall-backs, in all runs |
+*Served* counts large blocks and segments of small ones. *Processes* are those of a run that had the library.
+*Fall-backs* are summed over all runs: `allocator` is a process that brings a malloc of its own, to which the default
+leaves all; `seccomp` one that had or set up a filter of system calls; `threads` are copies and searches left out beside
+threads.
+
+| program | configuration | runs | differences | crashes | hangs | served, a run | processes | s a run (plain) | fall-backs |
 |---|---|---|---|---|---|---|---|---|---|
 {rows}
 
@@ -49,17 +55,20 @@ def records(folder):
 
 def row(data):
     runs = max(data["runs"], 1)
-    served = f"{data['blocks'] / runs:,.0f} a run" if data["blocks"] else "nothing"
-    fallbacks = ", ".join(f"{name.removeprefix('fallback_')} {count}" for name, count in sorted(data["fallbacks"].items()))
-    return (f"| {data['program']} | {data['configuration']} | {data['runs']} | {data['differences']} | {data['crashes']} | {data['hangs']} "
-            f"| {served} | {data['processes'] / runs:.0f} | {data['seconds'] / runs:.1f} ({data['plain']:.1f}) | {fallbacks or 'none'} |")
+    served = f"{data['blocks'] / runs:,.0f}" if data["blocks"] else "nothing"
+    taken = sorted(data["fallbacks"].items())
+    fallbacks = ", ".join(f"{name.removeprefix('fallback_')} {count}" for name, count in taken)
+    fields = ("program", "configuration", "runs", "differences", "crashes", "hangs")
+    counts = " | ".join(str(data[key]) for key in fields)
+    seconds = f"{data['seconds'] / runs:.1f} ({data['plain']:.1f})"
+    return f"| {counts} | {served} | {data['processes'] / runs:.0f} | {seconds} | {fallbacks or 'none'} |"
 
 
 def verdict(found):
     total = {key: sum(data[key] for data in found) for key in ("runs", "differences", "crashes", "hangs")}
     programs = len({data["program"] for data in found})
-    text = f"{programs} programs, {total['runs']} runs: {total['differences']} differences, {total['crashes']} crashes, {total['hangs']} hangs."
-    return f"**{text}**"
+    return (f"**{programs} programs, {total['runs']} runs: {total['differences']} differences, "
+            f"{total['crashes']} crashes, {total['hangs']} hangs.**")
 
 
 def about(program, versions):
@@ -80,8 +89,8 @@ def write(folder):
         library, options = CONFIGURATIONS[name]
         configurations.append(f"| {name} | libpagewise-{library}.so | `{options}` |")
     text = HEAD.format(runs=min((data["runs"] for data in found), default=0), kernel=platform.release(),
-                       machine=f"{os.cpu_count()} cores", configurations="\n".join(configurations), verdict=verdict(found),
-                       rows="\n".join(row(data) for data in found))
+                       machine=f"{os.cpu_count()} cores", configurations="\n".join(configurations),
+                       verdict=verdict(found), rows="\n".join(row(data) for data in found))
     for name in dict.fromkeys(data["program"] for data in found):
         versions = next(data["versions"] for data in found if data["program"] == name)
         text += f"\n- {about(PROGRAMS[name], versions)}"

@@ -17,10 +17,10 @@ except ImportError:
 
 def work(seed):
     table = {}
-    for i in range(2000):
+    for i in range(600):
         key = hashlib.sha256(f"{seed}-{i}".encode()).hexdigest()
-        table[key[:i % 20 + 2]] = [key] * (i % 9) + [i, "x" * (i * 97 % 40000)]
-    large = bytearray(b"%d" % seed) * 400000
+        table[key[:i % 20 + 2]] = [key] * (i % 9) + [i, "x" * (i * 97 % 9000)]
+    large = bytearray(b"%d" % seed) * 150000
     large[len(large) // 2:] = large[:len(large) // 2]
     return hashlib.sha256(repr(sorted(table.items(), key=str)).encode() + large).hexdigest()
 
@@ -42,16 +42,16 @@ def fill(name, number, size, lock, counter):
 def pools(method):
     context = multiprocessing.get_context(method)
     with context.Pool(3) as pool:
-        print(method, *pool.map(work, range(6)), *pool.imap(work, range(6, 8)))
+        print(method, *pool.map(work, range(4)), *pool.imap(work, range(4, 6)))
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as executor:
-        print(method, *executor.map(work, range(8, 11)))
+        print(method, *executor.map(work, range(6, 8)))
     queue, answers = context.Queue(), context.Queue()
     processes = [context.Process(target=exchange, args=(queue, answers)) for _ in range(2)]
     for process in processes:
         process.start()
-    for seed in range(24):
-        queue.put((seed, bytes([seed]) * (seed * 50000)))
-    print(method, *sorted(answers.get() for _ in range(24)))
+    for seed in range(12):
+        queue.put((seed, bytes([seed]) * (seed * 40000)))
+    print(method, *sorted(answers.get() for _ in range(12)))
     for _ in processes:
         queue.put(None)
     for process in processes:
@@ -115,21 +115,21 @@ def numbers():
         print("no numpy")
         return
     generator = numpy.random.default_rng(7)
-    whole = generator.integers(0, 1 << 20, 1_000_000)
+    whole = generator.integers(0, 1 << 20, 300_000)
     print("sort", hashlib.sha256(numpy.sort(whole).tobytes()).hexdigest(), whole.sum(), numpy.unique(whole % 997).size)
-    left = generator.integers(0, 100, (500, 500)).astype(float)
+    left = generator.integers(0, 100, (200, 200)).astype(float)
     print("product", hashlib.sha256((left @ left.T).tobytes()).hexdigest())
     print("elements", hashlib.sha256(numpy.sqrt(whole * 2.0 + 1).tobytes()).hexdigest())
     spectrum = numpy.fft.rfft(whole[:1 << 16].astype(float))
     print("back", numpy.rint(numpy.fft.irfft(spectrum)).astype(int).sum() == whole[:1 << 16].sum())
-    solved = numpy.linalg.solve(left + numpy.eye(500) * 9000, numpy.ones(500))
+    solved = numpy.linalg.solve(left + numpy.eye(200) * 9000, numpy.ones(200))
     print("solved", numpy.round(solved, 8).sum().round(4))
     grown = numpy.empty(0, dtype=numpy.int64)
-    for n in range(60):
+    for n in range(40):
         grown = numpy.concatenate([grown, numpy.arange(n * 1000)])
     print("grown", hashlib.sha256(grown.tobytes()).hexdigest())
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        print("threads", *pool.map(lambda n: int(numpy.sort(whole[::-1] * n % 65537)[500_000]), range(1, 9)))
+        print("threads", *pool.map(lambda n: int(numpy.sort(whole[::-1] * n % 65537)[150_000]), range(1, 9)))
 
 
 if __name__ == "__main__":

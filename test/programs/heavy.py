@@ -117,14 +117,15 @@ def python_processes(place):
 # --- chromium ---------------------------------------------------------------------------------------------------------
 
 SWITCHES = ("--headless=new", "--disable-gpu", "--no-first-run", "--disable-extensions",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad", "--disable-dev-shm-usage",
-            "--allow-file-access-from-files", "--force-device-scale-factor=1", "--hide-scrollbars",
-            "--virtual-time-budget=20000")
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad",
+            "--disable-dev-shm-usage", "--allow-file-access-from-files", "--force-device-scale-factor=1",
+            "--hide-scrollbars", "--virtual-time-budget=20000")
 
 
 @program("bench", "chromium", limit=180,
          filters=("what it says to standard error, of buses and fonts that it does not find",),
-         note="it brings a malloc of its own (PartitionAlloc) in the executable, before which no preloaded library comes")
+         note="its executable brings a malloc of its own (PartitionAlloc), before which no preloaded library comes: served "
+              "are only the shell scripts that start it")
 def chromium(place):
     """A page of tables, JSON, typed arrays, workers, streams and a canvas, by another user than root: its document
     afterwards, in Chromium's sandbox, and a picture of it, without the sandbox."""

@@ -14,8 +14,8 @@ PAGE = os.path.join(ROOT, "docs/results/programs.md")
 HEAD = """# Other programs under Pagewise
 
 Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same
-work plain, three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration; what it writes must be the same, byte by byte, but for
-what is [taken out](#the-programs) of it in all of them. A *crash* is a process that a signal killed, a command that
+work plain, three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration; what it writes must
+be the same, byte by byte, but for what is [taken out](#the-programs) of it in all of them. A *crash* is a process that a signal killed, a command that
 ended with another status, or a word of Pagewise's on standard error; a *hang* is a run that was not over within the
 program's limit. Runs were made on a busy machine: the seconds compare nothing.
 
@@ -71,7 +71,7 @@ def verdict(found):
             f"{total['crashes']} crashes, {total['hangs']} hangs.**")
 
 
-def about(program, versions):
+def about(program, versions, perturbed):
     lines = [f"**{program.name}**, {versions}. {' '.join((program.work.__doc__ or '').split())}"]
     if program.filters:
         lines.append(f"Taken out: {'; '.join(program.filters)}.")
@@ -79,6 +79,8 @@ def about(program, versions):
         lines.append("Nothing is taken out.")
     if program.note:
         lines.append(f"Note: {program.note}.")
+    if not perturbed:
+        lines.append("Its plain runs were all without MALLOC_PERTURB_.")
     return " ".join(lines)
 
 
@@ -92,8 +94,8 @@ def write(folder):
                        machine=f"{os.cpu_count()} cores", configurations="\n".join(configurations),
                        verdict=verdict(found), rows="\n".join(row(data) for data in found))
     for name in dict.fromkeys(data["program"] for data in found):
-        versions = next(data["versions"] for data in found if data["program"] == name)
-        text += f"\n- {about(PROGRAMS[name], versions)}"
+        first = next(data for data in found if data["program"] == name)
+        text += f"\n- {about(PROGRAMS[name], first['versions'], first.get('perturbed'))}"
     with open(PAGE, "w", encoding="utf-8") as file:
         file.write(text + "\n")
     print(f"wrote {os.path.relpath(PAGE, ROOT)}")

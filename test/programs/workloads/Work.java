@@ -17,7 +17,7 @@ public class Work {
 
     static String work(int seed) throws Exception {
         Map<String, List<String>> table = new TreeMap<>();
-        for (int i = 0; i < 700; i++) {
+        for (int i = 0; i < 400; i++) {
             String key = hash((seed + "-" + i).getBytes());
             table.put(key.substring(0, i % 20 + 2), new ArrayList<>(Collections.nCopies(i % 9, key)));
         }
@@ -39,7 +39,7 @@ public class Work {
     static void threads() throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(6);
         List<Future<String>> said = new ArrayList<>();
-        for (int n = 0; n < 8; n++) {
+        for (int n = 0; n < 6; n++) {
             int seed = n;
             said.add(pool.submit(() -> work(seed)));
         }
@@ -47,7 +47,7 @@ public class Work {
         pool.shutdown();
         List<Thread> brief = new ArrayList<>();
         LongAdderLike sum = new LongAdderLike();
-        for (int n = 0; n < 150; n++) {
+        for (int n = 0; n < 60; n++) {
             int number = n;
             Thread thread = new Thread(() -> sum.add(number), "brief-" + n);
             thread.start();
@@ -55,7 +55,7 @@ public class Work {
         }
         for (Thread thread : brief) thread.join();
         System.out.println("threads " + sum.value);
-        System.out.println("parallel " + IntStream.range(0, 1_000_000).parallel().mapToLong(i -> (long) i * i % 7919).sum());
+        System.out.println("parallel " + IntStream.range(0, 400_000).parallel().mapToLong(i -> (long) i * i % 7919).sum());
     }
 
     static class LongAdderLike {
@@ -66,17 +66,17 @@ public class Work {
     static void arrays() {
         long total = 0;
         List<byte[]> kept = new ArrayList<>();
-        for (int i = 0; i < 60; i++) {
+        for (int i = 0; i < 40; i++) {
             byte[] one = new byte[(i % 16 + 1) << 20];
             Arrays.fill(one, (byte) i);
             total += one[one.length / 2];
             if (i % 9 == 0) kept.add(one);
             if (kept.size() > 4) kept.remove(0);
         }
-        double[] numbers = new double[400_000];
+        double[] numbers = new double[200_000];
         for (int i = 0; i < numbers.length; i++) numbers[i] = (i * 48271L % 1_000_003) / 8.0;
         Arrays.parallelSort(numbers);
-        System.out.println("arrays " + total + " " + numbers[200_000] + " " + Arrays.hashCode(numbers));
+        System.out.println("arrays " + total + " " + numbers[100_000] + " " + Arrays.hashCode(numbers));
         List<Object> nodes = new LinkedList<>();
         for (int i = 0; i < 150_000; i++) {
             nodes.add(new int[] {i});

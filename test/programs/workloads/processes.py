@@ -9,11 +9,6 @@ import sys
 import threading
 from multiprocessing import shared_memory
 
-try:
-    import numpy
-except ImportError:
-    numpy = None
-
 
 def work(seed):
     table = {}
@@ -111,7 +106,9 @@ def forks_beside_threads():
 
 def numbers():
     """Whole numbers, and of others what does not depend on the order of sums (which may follow the alignment of blocks)."""
-    if numpy is None:
+    try:
+        import numpy  # here, and not in every process that is spawned
+    except ImportError:
         print("no numpy")
         return
     generator = numpy.random.default_rng(7)

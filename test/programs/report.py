@@ -90,7 +90,7 @@ def write(folder):
     for name in dict.fromkeys(data["configuration"] for data in found):
         library, options = CONFIGURATIONS[name]
         configurations.append(f"| {name} | libpagewise-{library}.so | `{options}` |")
-    text = HEAD.format(runs=min((data["runs"] for data in found), default=0), kernel=platform.release(),
+    text = HEAD.format(runs=max((data["runs"] for data in found), default=0), kernel=platform.release(),
                        machine=f"{os.cpu_count()} cores", configurations="\n".join(configurations),
                        verdict=verdict(found), rows="\n".join(row(data) for data in found))
     for name in dict.fromkeys(data["program"] for data in found):

@@ -111,6 +111,22 @@ FAMILY_API void FAMILY(free)(void *block) {
     }
 }
 
+// C23's, and one of old programs: what they say beside the address is not needed.
+FAMILY_API void FAMILY(free_sized)(void *block, size_t size) {
+    (void)size;
+    FAMILY(free)(block);
+}
+
+FAMILY_API void FAMILY(free_aligned_sized)(void *block, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    FAMILY(free)(block);
+}
+
+FAMILY_API void FAMILY(cfree)(void *block) {
+    FAMILY(free)(block);
+}
+
 // A block of the C library that grows past the threshold becomes ours.
 static void *take_over(void *block, size_t size, const void *site) {
     void *moved = pw_block_allocate(&pw_process, size, 1, false, site);

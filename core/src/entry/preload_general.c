@@ -41,6 +41,22 @@ PW_API void free(void *block) {
     }
 }
 
+// C23's, and one of old programs: what they say beside the address is not needed.
+PW_API void free_sized(void *block, size_t size) {
+    (void)size;
+    free(block);
+}
+
+PW_API void free_aligned_sized(void *block, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    free(block);
+}
+
+PW_API void cfree(void *block) {
+    free(block);
+}
+
 PW_API void *calloc(size_t count, size_t size) {
     size_t total;
     return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total))

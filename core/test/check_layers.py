@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Check core/src against the table in core/README.md: check_layers.py [--self-test]
+"""Check core/src against core/README.md: check_layers.py [--self-test]
 
-A room includes its own headers and the rooms that its row names, and uses functions and variables of no others. Within
-a room too, files do not use each other in a circle. A file is a .c with its .h. --self-test checks that violations
-planted in a copy are found.
+A room includes its own headers and the rooms that its row of the table names, and uses functions and variables of no
+others. Within a room too, files do not use each other in a circle; a file is a .c with its .h. Only some rooms name the
+state of the process. What the page names in backticks exists: pw_... as a word of core/src or core/include, NAME.c,
+NAME.h and NAME.hpp as a file there. --self-test checks that violations planted in a copy are found.
 """
 
 import os
@@ -15,6 +16,8 @@ import tempfile
 CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+` ?)*)\|")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+NAMED = re.compile(r"`(pw_\w+|[\w/]+\.(?:c|h|hpp))`")
+IDENTIFIER = re.compile(r"\bpw_\w+")
 PUBLIC = ("pagewise.h", "pagewise_heap.h")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
 # At the start of a line: a function with its body, or a variable that is not only declared.
@@ -48,7 +51,7 @@ def table_problems(table):
 def sources(source):
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
-            if name.endswith((".c", ".h")):
+            if name.endswith((".c", ".h", ".hpp")):
                 yield os.path.relpath(os.path.join(folder, name), source)
 
 
@@ -140,10 +143,34 @@ def state_problems(source):
             yield f"{unit}: only {' and '.join(STATE_ROOMS)} name the state of the process"
 
 
+# --- names in README.md ------------------------------------------------------------------
+
+
+def words_and_files(core):
+    """Identifiers that begin with pw_, and paths, relative to src and to include."""
+    words, files = set(), set()
+    for folder in (os.path.join(core, "src"), os.path.join(core, "include")):
+        for path in sources(folder):
+            files.add(path)
+            with open(os.path.join(folder, path), encoding="utf-8") as file:
+                words.update(IDENTIFIER.findall(file.read()))
+    return words, files
+
+
+def name_problems(core):
+    words, files = words_and_files(core)
+    with open(os.path.join(core, "README.md"), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            for name in NAMED.findall(line):
+                bare = name.removeprefix("src/").removeprefix("include/")
+                if name not in words and bare not in files and not any(f.endswith("/" + bare) for f in files):
+                    yield f"README.md:{number}: {name} is not in src or include"
+
+
 def check(core):
     table = read_table(os.path.join(core, "README.md"))
     source = os.path.join(core, "src")
-    problems = list(table_problems(table))
+    problems = list(table_problems(table)) + list(name_problems(core))
     count = 0
     for path in sources(source):
         problems += file_problems(source, path, table)
@@ -164,6 +191,7 @@ PLANTED = [
     ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
     ("block/fate.c", "int pw_planted(void) {\n    return pw_process.pid;\n}"),
 ]
+PLANTED_NAMES = ["pw_block_allocat", "block/nowhere.c", "nowhere.h"]
 
 
 def self_test():
@@ -177,12 +205,21 @@ def self_test():
             unit = os.path.splitext(path)[0]
             if not any(unit in problem for problem in check(folder)[0]):
                 missed.append(f"not found: {line} in {path}")
+    for name in PLANTED_NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("src", "include"):
+                shutil.copytree(os.path.join(CORE, part), os.path.join(folder, part))
+            shutil.copy(os.path.join(CORE, "README.md"), folder)
+            with open(os.path.join(folder, "README.md"), "a", encoding="utf-8") as file:
+                file.write(f"\nIt calls `{name}`.\n")
+            if not any(name in problem for problem in check(folder)[0]):
+                missed.append(f"not found: {name} in README.md")
     return missed
 
 
 def main():
     if "--self-test" in sys.argv[1:]:
-        problems, what = self_test(), f"{len(PLANTED)} planted violations found"
+        problems, what = self_test(), f"{len(PLANTED) + len(PLANTED_NAMES)} planted violations found"
     else:
         problems, count = check(CORE)
         what = f"{count} files keep to the layers"

@@ -24,9 +24,4 @@ PW_API void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_c
 // asked (Linux 6.11), for calls that nobody saw. If not, the block counts as altered from now on.
 bool pw_block_is_ordinary(struct pw_process *process, struct pw_extent *extent);
 
-static inline bool pw_gate_overlaps(const void *address, size_t size) {
-    uintptr_t start = (uintptr_t)address;
-    return pw_gate_contains(address) || pw_gate.base - start < size;
-}
-
 #endif

@@ -108,4 +108,9 @@ static inline bool pw_gate_contains(const void *address) {
     return (uintptr_t)address - pw_gate.base < __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED);
 }
 
+static inline bool pw_gate_overlaps(const void *address, size_t size) {
+    uintptr_t start = (uintptr_t)address;
+    return pw_gate_contains(address) || pw_gate.base - start < size;
+}
+
 #endif

@@ -164,6 +164,10 @@ static bool ask(struct copy *copy, struct pw_copy_question *question) {
         .site = (uint64_t)(uintptr_t)copy->site,
         .by_extension = copy->caller.module == PW_MODULE_EXTENSION,
     };
+    if (pw_extent_holds_stack(&pw_process.arena, source) ||
+        pw_extent_holds_stack(&pw_process.arena, copy->destination)) {
+        return false;
+    }
     if (!source->snapshot) {
         // As cheap as a copy of pages that are published already.
         copy->by_call = question->published = pw_share_calls(&pw_process.share, source);
@@ -356,7 +360,7 @@ bool pw_block_zero(void *to, size_t size) {
     }
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
     bool done = false;
-    if (extent && !extent->altered) {
+    if (extent && !extent->altered && !pw_extent_holds_stack(&pw_process.arena, extent)) {
         end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
         char *limit =
             pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;

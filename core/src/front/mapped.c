@@ -76,8 +76,8 @@ static bool leave_snapshot(struct pw_extent *extent, const struct pw_caller *cal
         return true;
     }
     pw_fate_ends(extent);
-    return !extent->altered && pw_is_quiet(caller, NULL) &&
-           pw_share_leave(&pw_process.share, extent);
+    return !extent->altered && !pw_extent_holds_stack(&pw_process.arena, extent) &&
+           pw_is_quiet(caller, NULL) && pw_share_leave(&pw_process.share, extent);
 }
 
 static bool covers_share(struct range range, const struct pw_extent *extent) {

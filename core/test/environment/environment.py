@@ -579,6 +579,11 @@ def thread_ends(bench):
     bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
 
 
+def own_stack(bench):
+    """A copy of the stack that its caller runs on."""
+    bench.work("own-stack")
+
+
 def dlclose(bench):
     status, output, error, _ = bench.run([bench.program, "dlclose", bench.library])
     if status != 0:
@@ -1102,6 +1107,7 @@ CASES = {
     "empty-in-handler": empty_in_handler,
     "threads": threads,
     "thread-ends": thread_ends,
+    "own-stack": own_stack,
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,

@@ -6,10 +6,14 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static void *thread_work(void *argument) {
@@ -128,6 +132,46 @@ static int case_small_stack(char **arguments) {
     return 0;
 }
 
+// A coroutine runs on a stack that malloc gave, and copies it.
+static ucontext_t outside, coroutine;
+static unsigned char *own_stack;
+
+static void copy_own_stack(void) {
+    for (int i = 0; i < 20; i++) {
+        unsigned char *copy = malloc(MEGABYTE);
+        memcpy(copy, own_stack, MEGABYTE);
+        CHECK(memcmp(copy, own_stack, MEGABYTE / 2) == 0);
+        CHECK(mprotect(own_stack + PAGE - ((uintptr_t)own_stack & (PAGE - 1)), PAGE,
+                       i % 2 ? PROT_READ | PROT_WRITE : PROT_READ) == 0);
+        memset(own_stack + MEGABYTE / 4, 0, MEGABYTE / 4);
+        free(copy);
+        work(3, 300 << 10);
+    }
+}
+
+static int case_own_stack(char **arguments) {
+    (void)arguments;
+    say_work("before");
+    for (int shared = 0; shared < 2; shared++) {
+        own_stack = malloc(MEGABYTE);
+        unsigned char *copy = malloc(MEGABYTE);
+        memset(own_stack, 1, MEGABYTE);
+        if (shared) {
+            memcpy(copy, own_stack, MEGABYTE);
+        }
+        CHECK(getcontext(&coroutine) == 0);
+        coroutine.uc_stack.ss_sp = own_stack;
+        coroutine.uc_stack.ss_size = MEGABYTE;
+        coroutine.uc_link = &outside;
+        makecontext(&coroutine, copy_own_stack, 0);
+        CHECK(swapcontext(&outside, &coroutine) == 0);
+        free(own_stack);
+        free(copy);
+    }
+    puts("done");
+    return 0;
+}
+
 const struct program_case thread_cases[] = {
     {"threads", case_threads},
     {"at-once", case_at_once},
@@ -135,5 +179,6 @@ const struct program_case thread_cases[] = {
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},
     {"small-stack", case_small_stack},
+    {"own-stack", case_own_stack},
     {NULL, NULL},
 };

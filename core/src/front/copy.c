@@ -249,7 +249,7 @@ static void leave(const struct pw_os_signals *signals) {
 
 static bool enter(struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
-    bool entered = pw_process_enter();
+    bool entered = pw_process_enter_soon();
     if (!entered) {
         pw_os_signals_restore(signals);
     }
@@ -261,7 +261,7 @@ static bool enter_to_copy(struct copy *copy, struct pw_os_signals *signals) {
     copy->held = signals;
     copy->caller = pw_caller_at(copy->site);
     pw_quiet_look(&copy->caller);
-    bool entered = pw_process_enter();
+    bool entered = pw_process_enter_soon();
     if (!entered) {
         pw_os_signals_restore(signals);
     }

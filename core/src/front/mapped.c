@@ -230,13 +230,13 @@ static struct pw_mapping_call change(long address, long size, enum change how, c
         pw_quiet_look(&caller); // else there is no block to be made ordinary
     }
     struct range range = whole_pages(address, size, how, &caller);
-    if (pw_process_enter()) {
+    if (pw_process_enter_soon()) {
         call = change_all(range);
         pw_process_leave();
         return call;
     }
-    // A signal handler in the middle of our own work, or a child that does without us. A block in
-    // use can be marked all the same.
+    // A signal handler in the middle of our own work, another thread stopped in it, or a child that
+    // does without us. A block in use can be marked all the same.
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, range.start);
     if (extent) {
         call.refused = !change_without_lock(extent, meet(range, extent));
@@ -246,8 +246,8 @@ static struct pw_mapping_call change(long address, long size, enum change how, c
 
 void pw_mapping_call_ends(struct pw_mapping_call call) {
     struct pw_arena *arena = &pw_process.arena;
-    if (!call.aside || !pw_process_enter()) {
-        return;
+    if (!call.aside || !pw_process_enter_soon()) {
+        return; // they stay out of the pool
     }
     while (call.aside) {
         struct pw_extent *extent = pw_extent_at(arena, call.aside);

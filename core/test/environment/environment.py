@@ -579,6 +579,18 @@ def thread_ends(bench):
     bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
 
 
+def stopped(bench):
+    """Another thread is stopped in the middle of malloc while memory is copied, filled and protected."""
+    bench.work("stopped", counters=["blocks_allocated"])
+    general_bench(bench)
+    bench.work("stopped", counters=["blocks_allocated"], every_options=GENERAL)
+
+
+def modules(bench):
+    """A function that looks at the loaded modules waits for a thread that copies."""
+    bench.work("modules", counters=["copies_seen"])
+
+
 def own_stack(bench):
     """A copy of the stack that its caller runs on."""
     bench.work("own-stack")
@@ -1107,6 +1119,8 @@ CASES = {
     "empty-in-handler": empty_in_handler,
     "threads": threads,
     "thread-ends": thread_ends,
+    "stopped": stopped,
+    "modules": modules,
     "own-stack": own_stack,
     "dlclose": dlclose,
     "setuid": setuid,

@@ -5,7 +5,9 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -132,6 +134,96 @@ static int case_small_stack(char **arguments) {
     return 0;
 }
 
+// A collector of garbage stops another thread by a signal, wherever it is: in malloc, too. What it
+// does then waits for nobody in the C library.
+static sem_t stopped, resumed;
+
+static void stop(int signal) {
+    (void)signal;
+    sem_post(&stopped);
+    while (sem_wait(&resumed) != 0) {}
+}
+
+static void *allocate_for_ever(void *unused) {
+    for (;;) {
+        unsigned char *block = malloc(300 << 10);
+        block[0] = block[200 << 10] = 1;
+        free(block);
+    }
+    return unused;
+}
+
+static void collect(unsigned char *to, unsigned char *from, int round) {
+    unsigned char *page = to + PAGE - ((uintptr_t)to & (PAGE - 1));
+    struct rusage usage;
+    from[round]++;
+    memcpy(to, from, MEGABYTE);
+    CHECK(memcmp(to, from, MEGABYTE) == 0);
+    CHECK(mprotect(page, PAGE, PROT_READ) == 0);
+    CHECK(mprotect(page, PAGE, PROT_READ | PROT_WRITE) == 0);
+    CHECK(madvise(page, PAGE, MADV_DONTNEED) == 0 && *page == 0);
+    memset(to, 0, MEGABYTE);
+    CHECK(to[0] == 0 && to[MEGABYTE - 1] == 0);
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+}
+
+static int case_stopped(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE), *more = malloc(MEGABYTE);
+    CHECK(from && to && more && sem_init(&stopped, 0, 0) == 0 && sem_init(&resumed, 0, 0) == 0);
+    CHECK(signal(SIGUSR1, stop) != SIG_ERR);
+    memset(from, 1, MEGABYTE);
+    memcpy(more, from, MEGABYTE);
+    CHECK(pthread_create(&thread, NULL, allocate_for_ever, NULL) == 0);
+    for (int round = 0; round < 300; round++) {
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+        while (sem_wait(&stopped) != 0) {}
+        collect(to, from, round);
+        sem_post(&resumed);
+    }
+    puts("done");
+    fflush(stdout);
+    _exit(0);
+}
+
+// Who goes through the modules holds a lock of the dynamic loader's, and waits for a thread that
+// copies.
+static pthread_mutex_t modules = PTHREAD_MUTEX_INITIALIZER;
+
+static int look_at_module(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)info, (void)size, (void)unused;
+    pthread_mutex_lock(&modules);
+    pthread_mutex_unlock(&modules);
+    return 0;
+}
+
+static void *look_at_modules(void *unused) {
+    for (int i = 0; i < 20000; i++) {
+        dl_iterate_phdr(look_at_module, NULL);
+    }
+    return unused;
+}
+
+static int case_modules(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    memset(from, 1, MEGABYTE);
+    memcpy(to, from, MEGABYTE);
+    CHECK(pthread_create(&thread, NULL, look_at_modules, NULL) == 0);
+    for (int i = 0; i < 2000; i++) {
+        pthread_mutex_lock(&modules);
+        from[i]++;
+        memcpy(to, from, MEGABYTE / 8);
+        CHECK(memcmp(to, from, MEGABYTE / 8) == 0);
+        pthread_mutex_unlock(&modules);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    puts("done");
+    return 0;
+}
+
 // A coroutine runs on a stack that malloc gave, and copies it.
 static ucontext_t outside, coroutine;
 static unsigned char *own_stack;
@@ -179,6 +271,8 @@ const struct program_case thread_cases[] = {
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},
     {"small-stack", case_small_stack},
+    {"stopped", case_stopped},
+    {"modules", case_modules},
     {"own-stack", case_own_stack},
     {NULL, NULL},
 };

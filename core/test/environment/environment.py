@@ -596,6 +596,11 @@ def own_stack(bench):
     bench.work("own-stack")
 
 
+def other_clone(bench):
+    """A child that shares our memory stores to what is copied."""
+    bench.work("other-clone", counters=["fallback_threads", "copies_plain_predicted", "copies_plain_brief"])
+
+
 def dlclose(bench):
     status, output, error, _ = bench.run([bench.program, "dlclose", bench.library])
     if status != 0:
@@ -1122,6 +1127,7 @@ CASES = {
     "stopped": stopped,
     "modules": modules,
     "own-stack": own_stack,
+    "other-clone": other_clone,
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,

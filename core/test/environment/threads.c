@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -224,6 +225,45 @@ static int case_modules(char **arguments) {
     return 0;
 }
 
+// A process that shares our memory, begun by the other name of clone.
+extern int __clone(int (*start)(void *), void *stack, int flags, void *argument, ...);
+
+struct tally {
+    uint32_t *words;
+    atomic_bool ends;
+    uint32_t total;
+};
+
+static int store_for_ever(void *argument) {
+    struct tally *tally = argument;
+    for (; !tally->ends; tally->total++) {
+        tally->words[tally->total * 1024u % (MEGABYTE / 4)]++;
+    }
+    return 0;
+}
+
+static int case_other_clone(char **arguments) {
+    (void)arguments;
+    static struct tally tally;
+    unsigned char *stack = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    uint32_t sum = 0;
+    tally.words = malloc(MEGABYTE);
+    memset(tally.words, 0, MEGABYTE);
+    pid_t child = __clone(store_for_ever, stack + MEGABYTE, CLONE_VM | SIGCHLD, &tally);
+    CHECK(child > 0);
+    for (int i = 0; i < 500; i++) {
+        memcpy(to, tally.words, MEGABYTE);
+    }
+    tally.ends = true;
+    wait_well(child);
+    for (size_t i = 0; i < MEGABYTE / 4; i += 1024) {
+        sum += tally.words[i];
+    }
+    CHECK(sum == tally.total);
+    puts("done");
+    return 0;
+}
+
 // A coroutine runs on a stack that malloc gave, and copies it.
 static ucontext_t outside, coroutine;
 static unsigned char *own_stack;
@@ -274,5 +314,6 @@ const struct program_case thread_cases[] = {
     {"stopped", case_stopped},
     {"modules", case_modules},
     {"own-stack", case_own_stack},
+    {"other-clone", case_other_clone},
     {NULL, NULL},
 };

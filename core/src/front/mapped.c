@@ -286,6 +286,22 @@ static enum change change_by_advice(long advice) {
     }
 }
 
+// What the kernel refuses must not empty a block first: an address that malloc returned is seldom
+// that of a page.
+static enum change change_by_madvise(long address, long size, long advice) {
+    bool is_refused =
+        address % (long)PW_PAGE != 0 || (size_t)size > SIZE_MAX - (PW_PAGE - 1) ||
+        (uintptr_t)address > UINTPTR_MAX - (((size_t)size + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    return is_refused ? NO_CHANGE : change_by_advice(advice);
+}
+
+// By process_madvise it may refuse for its other arguments as well, or mean another process: a
+// block keeps its bytes, and leaves its snapshot.
+static enum change change_by_process_madvise(long advice) {
+    enum change how = change_by_advice(advice);
+    return how == EMPTIES ? MOVES : how;
+}
+
 static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mapping_call second) {
     return first.refused || first.aside ? first : second;
 }
@@ -303,7 +319,7 @@ static struct pw_mapping_call advise_ranges(const long arguments[6], const void 
         }
         for (size_t i = 0; i < now; i++) {
             all = also(all, change((long)ranges[i].iov_base, (long)ranges[i].iov_len,
-                                   change_by_advice(arguments[3]), site));
+                                   change_by_process_madvise(arguments[3]), site));
         }
     }
     return all;
@@ -352,7 +368,7 @@ static struct pw_mapping_call begin(long number, const long arguments[6], const 
     long address = arguments[0], size = arguments[1];
     switch (number) {
     case SYS_madvise:
-        return change(address, size, change_by_advice(arguments[2]), site);
+        return change(address, size, change_by_madvise(address, size, arguments[2]), site);
     case SYS_mprotect:
         return change(address, size, change_by_protection(arguments), site);
     case SYS_pkey_mprotect:

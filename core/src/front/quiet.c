@@ -117,6 +117,7 @@ static bool threads_are_known(const struct pw_caller *caller, bool handling) {
            earlier == earlier_timers(quiet) &&
            changes == __atomic_load_n(&quiet->changes, __ATOMIC_SEQ_CST);
 }
+
 // A child of vfork runs in our memory under a number of its own.
 static bool is_own_process(void) {
     return pw_os_pid() == pw_process.pid && !in_pool;
@@ -146,7 +147,6 @@ void pw_quiet_look(struct pw_caller *caller) {
     }
     caller->without_rings = !__atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
 }
-
 
 bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *held) {
     const struct pw_quiet *quiet = &pw_process.quiet;

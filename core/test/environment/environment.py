@@ -936,6 +936,12 @@ def advice_number(bench):
     advice_works(bench, "advice", "syscall")
 
 
+def advice_refused(bench):
+    """Advice that the kernel refuses empties nothing."""
+    for how in ("function", "syscall"):
+        bench.work("advice-refused", how)
+
+
 def advice_threads(bench):
     """The same beside a thread, where no page of a block may be replaced."""
     for how in ("function", "syscall"):
@@ -1124,6 +1130,7 @@ CASES = {
     "empty-in-handler": empty_in_handler,
     "threads": threads,
     "thread-ends": thread_ends,
+    "advice-refused": advice_refused,
     "stopped": stopped,
     "modules": modules,
     "own-stack": own_stack,

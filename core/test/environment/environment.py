@@ -369,6 +369,18 @@ def one_thread(bench):
     bench.work("one-thread", counters=SEGMENTS, every_options=GENERAL)
 
 
+def dispatched(bench):
+    """A program that has system calls sent to itself: a copy makes none."""
+    bench.work("dispatched", counters=["fallback_seccomp"])
+
+
+def ring(bench):
+    """Beside a ring of io_uring, whoever made it, nothing is published."""
+    sums = bench.work("ring", counters=["fallback_threads"])
+    if sums["publishes"]:
+        raise Failure(f"{sums['publishes']} blocks were published")
+
+
 def growing(bench):
     """Blocks that grow by realloc take no more mappings than other allocators' do, by and large."""
     few_mappings_allowed()
@@ -1131,6 +1143,8 @@ CASES = {
     "threads": threads,
     "thread-ends": thread_ends,
     "advice-refused": advice_refused,
+    "dispatched": dispatched,
+    "ring": ring,
     "stopped": stopped,
     "modules": modules,
     "own-stack": own_stack,

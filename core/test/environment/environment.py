@@ -613,6 +613,11 @@ def other_clone(bench):
     bench.work("other-clone", counters=["fallback_threads", "copies_plain_predicted", "copies_plain_brief"])
 
 
+def many_variables(bench):
+    """A child that cannot bear us, in a long environment, is started on a small stack."""
+    bench.work("many-variables", counters=["programs_left_plain"])
+
+
 def dlclose(bench):
     status, output, error, _ = bench.run([bench.program, "dlclose", bench.library])
     if status != 0:
@@ -1145,6 +1150,7 @@ CASES = {
     "advice-refused": advice_refused,
     "dispatched": dispatched,
     "ring": ring,
+    "many-variables": many_variables,
     "stopped": stopped,
     "modules": modules,
     "own-stack": own_stack,

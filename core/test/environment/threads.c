@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -304,7 +305,39 @@ static int case_own_stack(char **arguments) {
     return 0;
 }
 
+// A thread with a small stack starts a program that is preloaded with a sanitizer, in a long
+// environment.
+static void *start_program(void *unused) {
+    char *const arguments[] = {"true", NULL};
+    pid_t child = 0;
+    CHECK(posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ) == 0);
+    wait_well(child);
+    return unused;
+}
+
+static int case_many_variables(char **arguments) {
+    (void)arguments;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    char text[4096];
+    const char *preload = getenv("LD_PRELOAD");
+    say_work("before");
+    snprintf(text, sizeof text, "%s:libasan.so.99", preload ? preload : "");
+    CHECK(setenv("LD_PRELOAD", text, 1) == 0);
+    for (int i = 0; i < 6000; i++) {
+        snprintf(text, sizeof text, "VARIABLE_%d", i);
+        CHECK(setenv(text, "1", 1) == 0);
+    }
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &attributes, start_program, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    puts("done");
+    return 0;
+}
+
 const struct program_case thread_cases[] = {
+    {"many-variables", case_many_variables},
     {"threads", case_threads},
     {"at-once", case_at_once},
     {"fork-in-threads", case_fork_in_threads},

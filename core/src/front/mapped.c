@@ -325,13 +325,15 @@ static struct pw_mapping_call advise_ranges(const long arguments[6], const void 
     return all;
 }
 
+// Pages that a snapshot's mapping is emptied of are new ones, which nobody would fetch or watch: a
+// block that cannot leave its snapshot is refused.
 static struct pw_mapping_call register_faults(const long arguments[6], const void *site) {
     struct uffdio_register wanted;
     if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change((long)wanted.range.start, (long)wanted.range.len, ALTERS, site);
+    return change((long)wanted.range.start, (long)wanted.range.len, MOVES, site);
 }
 
 static struct pw_mapping_call attach_segment(const long arguments[6], const void *site) {

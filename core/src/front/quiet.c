@@ -129,7 +129,8 @@ static bool is_own_process(void) {
 void pw_quiet_look(struct pw_caller *caller) {
     struct pw_quiet *quiet = &pw_process.quiet;
     unsigned long long loads = 0;
-    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) { // to count threads is a call
         return;
     }
     caller->looked = true;

@@ -265,9 +265,17 @@ static void use_io_uring(void *unused) {
     CHECK(!is_quiet());
 }
 
+static void use_io_uring_by_its_other_library(void *unused) {
+    (void)unused;
+    CHECK(is_quiet());
+    CHECK(load("liburing-ffi.so").library);
+    CHECK(!is_quiet());
+}
+
 static void who_may_have_the_kernel_write_is_not(void **state) {
     (void)state;
     assert_int_equal(run_in_child(use_io_uring, NULL), 0);
+    assert_int_equal(run_in_child(use_io_uring_by_its_other_library, NULL), 0);
 }
 
 // --- what follows ------------------------------------------------------------

@@ -115,6 +115,17 @@ bool pw_children_file_cannot(int fd, char *const environment[]) {
 
 // --- the environment ---------------------------------------------------------------
 
+char **pw_children_room(size_t count) {
+    // What a child of vfork maps stays with its parent.
+    return pw_os_pid() == pw_process.pid ? pw_os_map_table(count * sizeof(char *)) : NULL;
+}
+
+void pw_children_leave_room(char **room, size_t count) {
+    if (room) {
+        pw_os_unmap(room, count * sizeof *room);
+    }
+}
+
 // LD_PRELOAD without ours. False: it is too long.
 static bool write_rest(const char *list, char rest[PW_CHILDREN_PRELOAD], bool *any) {
     size_t used = strlen(VARIABLE);

@@ -132,7 +132,7 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
         return;
     }
     pw_quiet_look(&caller);
-    if (!pw_process_enter()) {
+    if (!pw_process_enter_soon()) {
         return;
     }
     bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes_then == small_bytes;

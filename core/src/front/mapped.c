@@ -77,8 +77,8 @@ static bool leave_snapshot(struct pw_extent *extent, const struct pw_caller *cal
         return true;
     }
     pw_fate_ends(extent);
-    return !extent->altered && pw_is_quiet(caller, NULL) &&
-           pw_share_leave(&pw_process.share, extent);
+    return !extent->altered && !pw_extent_holds_stack(&pw_process.arena, extent) &&
+           pw_is_quiet(caller, NULL) && pw_share_leave(&pw_process.share, extent);
 }
 
 static bool covers_share(struct range range, const struct pw_extent *extent) {
@@ -231,13 +231,13 @@ static struct pw_mapping_call change(long address, long size, enum change how, c
         pw_quiet_look(&caller); // else there is no block to be made ordinary
     }
     struct range range = whole_pages(address, size, how, &caller);
-    if (pw_process_enter()) {
+    if (pw_process_enter_soon()) {
         call = change_all(range);
         pw_process_leave();
         return call;
     }
-    // A signal handler in the middle of our own work, or a child that does without us. A block in
-    // use can be marked all the same.
+    // A signal handler in the middle of our own work, another thread stopped in it, or a child that
+    // does without us. A block in use can be marked all the same.
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, range.start);
     if (extent) {
         call.refused = !change_without_lock(extent, meet(range, extent));
@@ -247,8 +247,8 @@ static struct pw_mapping_call change(long address, long size, enum change how, c
 
 void pw_mapping_call_ends(struct pw_mapping_call call) {
     struct pw_arena *arena = &pw_process.arena;
-    if (!call.aside || !pw_process_enter()) {
-        return;
+    if (!call.aside || !pw_process_enter_soon()) {
+        return; // they stay out of the pool
     }
     while (call.aside) {
         struct pw_extent *extent = pw_extent_at(arena, call.aside);
@@ -287,6 +287,22 @@ static enum change change_by_advice(long advice) {
     }
 }
 
+// What the kernel refuses must not empty a block first: an address that malloc returned is seldom
+// that of a page.
+static enum change change_by_madvise(long address, long size, long advice) {
+    bool is_refused =
+        address % (long)PW_PAGE != 0 || (size_t)size > SIZE_MAX - (PW_PAGE - 1) ||
+        (uintptr_t)address > UINTPTR_MAX - (((size_t)size + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    return is_refused ? NO_CHANGE : change_by_advice(advice);
+}
+
+// By process_madvise it may refuse for its other arguments as well, or mean another process: a
+// block keeps its bytes, and leaves its snapshot.
+static enum change change_by_process_madvise(long advice) {
+    enum change how = change_by_advice(advice);
+    return how == EMPTIES ? MOVES : how;
+}
+
 static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mapping_call second) {
     return first.refused || first.aside ? first : second;
 }
@@ -304,12 +320,14 @@ static struct pw_mapping_call advise_ranges(const long arguments[6], const void 
         }
         for (size_t i = 0; i < now; i++) {
             all = also(all, change((long)ranges[i].iov_base, (long)ranges[i].iov_len,
-                                   change_by_advice(arguments[3]), site));
+                                   change_by_process_madvise(arguments[3]), site));
         }
     }
     return all;
 }
 
+// Pages that a snapshot's mapping is emptied of are new ones, which nobody would fetch or watch: a
+// block that cannot leave its snapshot is refused.
 static struct pw_mapping_call register_faults(const long arguments[6], const void *site) {
     struct uffdio_register wanted;
     if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
@@ -353,7 +371,7 @@ static struct pw_mapping_call begin(long number, const long arguments[6], const 
     long address = arguments[0], size = arguments[1];
     switch (number) {
     case SYS_madvise:
-        return change(address, size, change_by_advice(arguments[2]), site);
+        return change(address, size, change_by_madvise(address, size, arguments[2]), site);
     case SYS_mprotect:
         return change(address, size, change_by_protection(arguments), site);
     case SYS_pkey_mprotect:

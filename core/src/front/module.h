@@ -39,7 +39,8 @@ enum pw_pool pw_pool_of_path(const char *path);
 struct pw_caller {
     enum pw_module module; // by what the user trusts
     bool in_blas;
-    bool looked; // pw_quiet_look came after
+    bool looked;        // pw_quiet_look came after
+    bool without_rings; // and found no library that has the kernel write to memory
 };
 struct pw_caller pw_caller_at(const void *site);
 

@@ -15,6 +15,7 @@
 #define SMALLEST_VECTOR      ((size_t)8 << 10) // two pages
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
 #define FORK_PATIENCE        50                // milliseconds that a thread waits for a fork
+#define PATIENCE             10 // and for a thread that may have been stopped in our own work
 
 struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
@@ -111,6 +112,9 @@ static bool enter(bool (*take)(void)) {
         pw_os_cancel_restore(cancel_state);
         return false;
     }
+    if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&pw_process.stalled, false, __ATOMIC_RELAXED);
+    }
     if (is_new_process()) {
         notice_fork();
     }
@@ -119,6 +123,24 @@ static bool enter(bool (*take)(void)) {
 
 bool pw_process_enter(void) {
     return enter(take_lock);
+}
+
+static bool take_lock_soon(void) {
+    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        return true;
+    }
+    if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    bool taken = wait_for_lock(PATIENCE);
+    if (!taken) {
+        __atomic_store_n(&pw_process.stalled, true, __ATOMIC_RELAXED);
+    }
+    return taken;
+}
+
+bool pw_process_enter_soon(void) {
+    return enter(take_lock_soon);
 }
 
 static bool take_lock_at_last(void) {
@@ -142,7 +164,7 @@ void pw_process_leave(void) {
 // Pages are replaced for it, which must not lose another thread's store: where one could write,
 // blocks stay on the pool's pages, and a fork's child that writes one needs another.
 void pw_process_leave_hugetlb(void) {
-    static const struct pw_caller unknown = {.looked = true};
+    static const struct pw_caller unknown = {.without_rings = true};
     if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(&unknown, NULL)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);

@@ -35,6 +35,7 @@ struct pw_process {
     bool orphaned;         // the lock is held by a thread that this process does not have
     uint32_t fork_epoch;   // odd while a fork holds the lock
     uint32_t fork_stalled; // the one that somebody waited for too long: nobody waits any more
+    bool stalled;          // somebody waited in vain, and nobody has had the lock since
     int pid;               // used where the kernel has no such marker
     void *put_off[PW_MOST_PUT_OFF]; // blocks to release when the lock can be had
     bool some_put_off;
@@ -104,6 +105,11 @@ PW_API extern struct pw_gate pw_gate;
 // Likewise when a fork holds the lock for so long that it may be waiting for this very thread.
 bool pw_process_enter(void);
 void pw_process_leave(void);
+
+// The same for what waits for nobody in the C library: memcpy, memset, mprotect, getrusage. A
+// collector of garbage calls them while it has stopped other threads by a signal, wherever they
+// were, and one of those may hold the lock. False where it is not to be had within a moment.
+bool pw_process_enter_soon(void);
 
 // The same for our own threads, for which nobody else waits: never for want of patience.
 bool pw_process_wait(void);

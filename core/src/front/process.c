@@ -41,7 +41,7 @@ static void notice_fork(void) {
     pw_relief_forget();
 }
 
-static bool is_new_process(void) {
+bool pw_process_is_new(void) {
     return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
 }
 
@@ -111,7 +111,7 @@ static bool enter(bool (*take)(void)) {
         pw_os_cancel_restore(cancel_state);
         return false;
     }
-    if (is_new_process()) {
+    if (pw_process_is_new()) {
         notice_fork();
     }
     return true;
@@ -236,7 +236,7 @@ static void after_fork_parent(void) {
 
 static void after_fork_child(void) {
     end_of_fork();
-    if (pw_process.started && pw_process.arena.base && is_new_process()) {
+    if (pw_process.started && pw_process.arena.base && pw_process_is_new()) {
         notice_fork();
     }
     if (pw_gate.general) {

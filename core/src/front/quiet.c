@@ -85,7 +85,7 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
 void pw_quiet_look(struct pw_caller *caller) {
     struct pw_quiet *quiet = &pw_process.quiet;
     unsigned long long loads = 0;
-    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED) || pw_process_is_new()) {
         return;
     }
     dl_iterate_phdr(count_loads, &loads);

@@ -19,9 +19,9 @@ struct copy {
     const struct pw_os_signals *held; // signals that were blocked before
 };
 
-// The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a block
-// is copied, not shared, though its rest belongs to nobody by what was asked of us: a realloc of the
-// C library's own may have made the block longer, within that page.
+// The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a
+// block is copied, not shared, though its rest belongs to nobody by what was asked of us: a realloc
+// of the C library's own may have made the block longer, within that page.
 static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
     struct pw_arena *arena = &pw_process.arena;
     if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {

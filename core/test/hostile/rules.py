@@ -42,10 +42,10 @@ MUTANTS = [
            ["snapshot"], "share"),
     Mutant("half-left-snapshot", "a publishing that stops half-way makes the rest the block's own", "share/share.c",
            "        make_private(page_address(share, source, from), (size_t)(end - from) * PW_PAGE);",
-           "", ["snapshot"]),
+           "", ["snapshot"], missed="it needs a disk that is full for a moment"),
     Mutant("old-snapshot-needed", "other pages of the source still need the old snapshot", "front/copy.c",
            "    if (republish && !covers(copy->from, copy->pages, copy->source)) {",
-           "    if (republish && copy->pages == 0) {", ["stress-share", "stress-mixed"], "share"),
+           "    if (republish && copy->pages == 0) {", ["environment-part-again"], "share"),
     Mutant("destination-keeps-its-share", "a destination that shares pages gives up its share first", "front/copy.c",
            "    return covers(copy->to, copy->pages, destination) &&\n"
            "           pw_share_drop(&pw_process.share, destination);",
@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant("warm-though-fixed", "fixed pages are not for another block", "front/block.c",
            "    if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {",
            "    if (pw_process.options.pool && !is_mostly_absent(extent)) {",
-           ["snapshot", "huge"]),
+           ["environment-advice"], "share,auto"),
     Mutant("mappings-to-the-last", "the last mappings are the program's", "extent/mappings.c",
            "    return mappings->held;\n}", "    return true;\n}",
            ["environment-map-count", "environment-map-count-later", "environment-map-count-none"]),
@@ -125,7 +125,7 @@ MUTANTS = [
     Mutant("second-copy-of-the-gate", "blocks of ours go to our free", "front/process.c",
            "    size_t span = (size_t)pw_process.arena.end * PW_PAGE;",
            "    size_t span = (size_t)pw_process.arena.end * PW_PAGE / 2;",
-           ["environment-basics", "environment-threads"], "auto"),
+           ["environment-general"], "general,general-small"),
 
     # --- who may write beside us: the one rule for publishing (front/quiet.c) ---
     Mutant("foreign-thread", "beside a thread that is not known nothing is published", "front/quiet.c",
@@ -168,7 +168,10 @@ MUTANTS = [
            "    }\n", "    (void)flags;\n", ["environment-kernel-writes"], "share"),
     Mutant("lost-loader", "a child of a fork beside others does not wait for the loader's lock", "front/quiet.c",
            "    quiet->loader_is_lost |= !quiet->forks_quietly;\n", "",
-           ["environment-lost-loader"], "share"),
+           ["quiet"], "share"),
+    Mutant("lost-loader-unnoticed", "so does one of a fork without handlers, which has not noticed yet", "front/quiet.c",
+           "(&quiet->loader_is_lost, __ATOMIC_RELAXED) || pw_process_is_new()) {",
+           "(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {", ["quiet"], "share"),
     Mutant("search-beside-threads", "zeros are searched only while nobody else can write", "front/collection.c",
            "    bool quiet = pw_is_quiet(caller, NULL);", "    bool quiet = caller != NULL;",
            ["collection"], "reclaim"),
@@ -224,12 +227,16 @@ MUTANTS = [
            missed="kernels since 6.12 unmap nothing before they refuse"),
     Mutant("last-page-shared", "the last page of a block is copied, not shared", "front/copy.c",
            "    copy->pages = (uint32_t)((size - lead) / PW_PAGE);",
-           "    copy->pages = (uint32_t)((size - lead + PW_PAGE - 1) / PW_PAGE);",
-           ["environment-grown-unhooked", "stress-share"], "share"),
+           "    bool ends = to + size == pw_extent_address(arena, copy->destination) + copy->destination->data_offset +\n"
+           "                                 copy->destination->user_size &&\n"
+           "                from + size == pw_extent_address(arena, copy->source) + copy->source->data_offset +\n"
+           "                                   copy->source->user_size;\n"
+           "    copy->pages = (uint32_t)((size - lead + (ends ? PW_PAGE - 1 : 0)) / PW_PAGE);",
+           ["environment-grown-unhooked"], "share"),
     Mutant("grown-tail-lost", "realloc keeps what an unhooked realloc has added", "front/block.c",
            "    size_t capacity = extent ? capacity_of(extent) : 0;\n    char *data",
            "    size_t capacity = extent ? extent->user_size : 0;\n    char *data",
-           ["environment-grown-unhooked", "hooks"], "share,got-share"),
+           ["environment-grown-unhooked"], "share,got-share"),
     Mutant("moves-without-end", "mappings that moved pages cost are bounded", "extent/mappings.c",
            "    return arena->mappings.moved < most && pw_mappings_may_rise(arena);",
            "    return most > 0 && pw_mappings_may_rise(arena);",

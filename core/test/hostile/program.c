@@ -138,6 +138,7 @@ static void begin(int count, char **words) {
     report_crashes();
     world.seed = run.seed;
     model_start();
+    forks_start();
     plan_start(run.seed, run.left_out, run.only);
     if (run.library) {
         hook();

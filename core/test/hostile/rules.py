@@ -92,8 +92,10 @@ MUTANTS = [
     Mutant("moved-shared-block", "a block that shares pages does not grow by moving them", "front/block.c",
            "    if (pw_extent_is_shared(extent) || extent->fixed || size", "    if (extent->fixed || size",
            ["stress-share", "stress-mixed"], "share"),
-    Mutant("usable-not-kept", "what malloc_usable_size promised is kept by realloc", "front/block.c",
-           "        extent->user_size = usable;", "", ["stress-mixed", "stress-share"], "auto"),
+    # That malloc_usable_size notes what it said changes nothing any more: realloc keeps all that a block can hold.
+    Mutant("usable-promises-too-much", "malloc_usable_size promises what a block can hold, and realloc keeps it",
+           "front/block.c", "entered ? (extent ? capacity_of(extent) : 0)", "entered ? (extent ? held_by(extent) : 0)",
+           ["stress-mixed", "stress-share"], "auto"),
     Mutant("no-repair", "a block that shrank without us is made whole", "front/block.c",
            "        !pw_arena_mend(&pw_process.arena, start + held, all - held)) {", "        all == 1) {",
            ["hooks"], "got-auto"),

@@ -417,7 +417,9 @@ static void begin(bool as_process) {
                                               run_racer,     run_racer};
     race.end = 0;
     choose_blocks();
-    race.count = 1 + (unsigned)random_below(&world.random, RACERS);
+    // A child with our memory is mostly alone: beside threads nobody would mind it.
+    bool alone = as_process && !random_chance(&world.random, 4);
+    race.count = alone ? 1 : 1 + (unsigned)random_below(&world.random, RACERS);
     race.until = world.step + 50 + random_below(&world.random, 600);
     bool lines = random_chance(&world.random, 6);
     for (unsigned i = 0; i < race.count; i++) {
@@ -497,6 +499,6 @@ void threads_after_fork(void) {
 
 const struct operation thread_operations[] = {
     {"race", race_begin, 250, WITH_THREADS},
-    {"race-vm", race_begin_process, 30, WITH_THREADS},
+    {"race-vm", race_begin_process, 60, WITH_THREADS},
     {0},
 };

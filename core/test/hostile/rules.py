@@ -199,9 +199,9 @@ MUTANTS = [
            "    if (share->refused_count == PW_SHARE_WITNESSES) {",
            "    if (share->refused_count == PW_SHARE_WITNESSES && (share->refused_count = 0)) {",
            ["snapshot", "environment-many-forks"], "share"),
+    # Two places ask for the number, and each would do.
     Mutant("witness-that-was-lost", "what a lost witness saw is not punched any more", "share/witness.c",
-           "    bool cleared = first > share->lost && last < share->witness.number;",
-           "    bool cleared = last < share->witness.number;",
+           "        share->lost = witness->number;", "        share->news = true;",
            ["snapshot"], "share"),
     Mutant("child-unmaps-the-witness", "a child leaves its parent's witnesses mapped", "share/witness.c",
            "    pw_os_close(&share->witness.at.file);\n    share->witness.at.page = NULL;",

@@ -222,7 +222,7 @@ MUTANTS = [
     # --- pages that are replaced, and what fails half-way ---
     Mutant("moved-in-part", "after a move that failed half-way the pages are copied back", "os/memory.c",
            "        copy_back(from, done, to);", "        (void)copy_back;",
-           ["arena", "faults-mixed --only half-way"],
+           ["arena"],
            missed="this kernel fails no move half-way"),
     Mutant("vanished-piece", "a piece of a source whose mapping vanished is read back", "share/share.c",
            "        restore(share, &file->file, address + done, size, offset);", "        (void)restore;",

@@ -261,8 +261,9 @@ MUTANTS = [
     Mutant("free-pages-altered", "free pages that a call covers are not for a block before they are mapped anew",
            "front/mapped.c", "    if (range.change < ALTERS) {\n        return;", "    if (range.change <= MOVES) {\n        return;",
            ["environment-advice-more", "environment-advice"], "auto"),
-    Mutant("locked-as-others", "mlockall marks blocks that come later as well", "front/mapped.c",
-           "    pw_process.locks_all = flags & MCL_FUTURE;", "    pw_process.locks_all = false;",
+    # What comes after MCL_FUTURE is locked by the kernel whatever we map: no program can tell whether it is shared.
+    Mutant("locked-as-others", "mlockall marks every block", "front/mapped.c",
+           "    return flags & MCL_CURRENT ? change(", "    return flags & 0x100 ? change(",
            ["environment-advice-all-locked"], missed="the limit on locked memory leaves no room for all of it"),
 
     # --- handlers, forks and locks ---

@@ -268,10 +268,11 @@ MUTANTS = [
     Mutant("emptied-on-a-snapshot", "what is emptied on a snapshot reads zero, also from a handler", "front/mapped.c",
            "        return pw_share_empty(&pw_process.share, range.start, range.end);\n    }\n    return range.change",
            "        return true;\n    }\n    return range.change",
-           ["environment-empty-in-handler"], "share"),
+           ["environment-empty-in-handler"], "share", missed="its handlers empty nothing"),
     Mutant("free-pages-altered", "free pages that a call covers are not for a block before they are mapped anew",
            "front/mapped.c", "    if (range.change < ALTERS) {\n        return;", "    if (range.change <= MOVES) {\n        return;",
-           ["environment-advice-more", "environment-advice"], "auto"),
+           ["environment-advice-more", "environment-advice"], "auto",
+           missed="it alters no pages of blocks that are free"),
     # What comes after MCL_FUTURE is locked by the kernel whatever we map: no program can tell whether it is shared.
     Mutant("locked-as-others", "mlockall marks every block", "front/mapped.c",
            "    return flags & MCL_CURRENT ? change(", "    return flags & 0x100 ? change(",
@@ -280,7 +281,8 @@ MUTANTS = [
     # --- handlers, forks and locks ---
     Mutant("handler-inside", "a handler in the middle of our own work does without us", "front/process.c",
            "    if (inside || (!forking && lock_is_orphaned())) {", "    if (!forking && lock_is_orphaned()) {",
-           ["environment-fork-in-handler", "environment-empty-in-handler"], "share,auto"),
+           ["environment-fork-in-handler", "environment-empty-in-handler"], "share,auto",
+           missed="its signals come in the middle of copies alone, which hold them back"),
     Mutant("cancelled-inside", "no thread is cancelled with our lock in hand", "front/process.c",
            "    cancel_state = pw_os_cancel_hold();\n    if (!forking && !take()) {",
            "    cancel_state = pw_os_cancel_hold();\n    pw_os_cancel_restore(cancel_state);\n"
@@ -295,7 +297,8 @@ MUTANTS = [
            ["order-fork-handlers"], missed="its libraries register no handlers that wait"),
     Mutant("streams-after-us", "the lock of the list of streams is taken before ours", "front/process.c",
            "    if (waits) {\n        hold_streams();\n    }\n", "    (void)hold_streams;\n",
-           ["order-fork-streams"], "auto,general"),
+           ["order-fork-streams"], "auto,general",
+           missed="a reader of lines, a flush and a fork must meet"),
     Mutant("fork-that-waits", "a thread waits for a fork 50 ms and then does without us", "front/process.c",
            "        if (wait_for_lock(FORK_PATIENCE)) {\n            return true;\n        }\n        if (fork % 2",
            "        if (wait_for_lock(FORK_PATIENCE)) {\n            return true;\n        }\n        if (fork == 1",

@@ -323,7 +323,8 @@ MUTANTS = [
            "    bool entered = pw_process_enter();\n",
            "    bool entered = pw_process_enter();\n    copy->caller = pw_caller_at(copy->site);\n"
            "    pw_quiet_look(&copy->caller);\n",
-           ["order-loader-lock"], "share"),
+           ["order-loader-lock"], "share",
+           missed="a library's constructor must allocate while a thread copies"),
     Mutant("unreadable-searched", "the kernel is asked what may be read before a block is searched", "share/zero.c",
            "    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,\n"
            "                     (size_t)(last - first) * PW_PAGE)) {", "    if (first > last) {",
@@ -333,7 +334,8 @@ MUTANTS = [
            ["environment-advice-raw"], missed="calls of the program's own code are left out, as core-design.md says"),
     Mutant("moved-off-a-snapshot", "a block that cannot leave its snapshot is not moved by the program", "front/mapped.c",
            "            return false; // their snapshot could end before they do", "            break;",
-           ["environment-advice-threads"], "share"),
+           ["environment-advice-threads"], "share",
+           missed="it moves no blocks that threads write to"),
     Mutant("keeper-stays", "our thread ends before a call that is refused beside it", "front/sandbox.c",
            "    if (number == SYS_unshare || number == SYS_setns) {\n        pw_keeper_end();\n    }\n", "",
            ["environment-one-thread"], missed="it makes no namespaces"),

@@ -318,29 +318,26 @@ MUTANTS = [
            ["environment-killed-later"], missed="it brings no filter into force"),
 
     # --- and more of these ---
-    Mutant("asked-under-our-lock", "who calls is asked before our lock is taken", "front/copy.c",
-           "    copy->caller = pw_caller_at(copy->site);\n    pw_quiet_look(&copy->caller);\n"
-           "    bool entered = pw_process_enter();\n",
-           "    bool entered = pw_process_enter();\n    copy->caller = pw_caller_at(copy->site);\n"
-           "    pw_quiet_look(&copy->caller);\n",
-           ["order-loader-lock"], "share",
-           missed="a library's constructor must allocate while a thread copies"),
+    Mutant("asked-under-our-lock", "who calls is asked before our lock is taken", "front/block.c",
+           "    struct pw_caller caller = pw_caller_at(site);\n    if (pw_collection_is_moment(size)) {\n"
+           "        pw_quiet_look(&caller);\n    }\n    free_put_off();\n    if (!pw_process_enter()) {\n"
+           "        return NULL;\n    }\n    if (!pw_process.arena.sealed) {",
+           "    free_put_off();\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
+           "    struct pw_caller caller = pw_caller_at(site);\n    pw_quiet_look(&caller);\n"
+           "    if (!pw_process.arena.sealed) {",
+           ["order-loader-lock"], missed="the C library tells without a lock since 2.35"),
     Mutant("unreadable-searched", "the kernel is asked what may be read before a block is searched", "share/zero.c",
            "    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,\n"
            "                     (size_t)(last - first) * PW_PAGE)) {", "    if (first > last) {",
            ["environment-advice-raw"], missed="calls of the program's own code are left out, as core-design.md says"),
     Mutant("published-unasked", "the kernel is asked what a block is before it is first published", "front/copy.c",
            "        !pw_block_is_ordinary(copy->source)\n", "        copy->source->pages == 0\n",
-           ["environment-advice-raw"], missed="calls of the program's own code are left out, as core-design.md says"),
+           ["fate"], missed="calls of the program's own code are left out, as core-design.md says"),
     Mutant("moved-off-a-snapshot", "a block that cannot leave its snapshot is not moved by the program", "front/mapped.c",
            "            return false; // their snapshot could end before they do", "            break;",
-           ["environment-advice-threads"], "share",
+           ["fate"], "share",
            missed="it moves no blocks that threads write to"),
     Mutant("keeper-stays", "our thread ends before a call that is refused beside it", "front/sandbox.c",
            "    if (number == SYS_unshare || number == SYS_setns) {\n        pw_keeper_end();\n    }\n", "",
            ["environment-one-thread"], missed="it makes no namespaces"),
-    Mutant("pool-page-in-a-child", "blocks leave the hugetlb pool before a fork", "front/process.c",
-           "        pw_process_leave_hugetlb();\n        if (!pw_process.sealed) {\n            pw_quiet",
-           "        if (!pw_process.sealed) {\n            pw_quiet",
-           ["hooks", "hugetlb"], missed="it has no way with pages of that pool"),
 ]

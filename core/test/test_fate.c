@@ -351,6 +351,11 @@ static void what_cannot_leave_its_snapshot_is_not_moved(void **state) {
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_end, &ends[0]), 0);
     assert_true(pw_mapping_call_begins(SYS_mremap, arguments, site).refused);
+    // Nor is the source replaced for a lock: the thread could store to it meanwhile.
+    long other = (long)(((uintptr_t)source + 8 * PW_PAGE) & ~(uintptr_t)(PW_PAGE - 1));
+    const long lock[6] = {other, 4 * PW_PAGE};
+    assert_false(pw_mapping_call_begins(SYS_mlock, lock, site).refused);
+    assert_int_not_equal(pw_arena_find(&pw_process.arena, source)->snapshot, 0);
     close(ends[1]);
     pthread_join(thread, NULL);
     close(ends[0]);

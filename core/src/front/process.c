@@ -42,7 +42,7 @@ static void notice_fork(void) {
     pw_relief_forget();
 }
 
-static bool is_new_process(void) {
+bool pw_process_is_new(void) {
     return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
 }
 
@@ -115,7 +115,7 @@ static bool enter(bool (*take)(void)) {
     if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
         __atomic_store_n(&pw_process.stalled, false, __ATOMIC_RELAXED);
     }
-    if (is_new_process()) {
+    if (pw_process_is_new()) {
         notice_fork();
     }
     return true;
@@ -258,7 +258,7 @@ static void after_fork_parent(void) {
 
 static void after_fork_child(void) {
     end_of_fork();
-    if (pw_process.started && pw_process.arena.base && is_new_process()) {
+    if (pw_process.started && pw_process.arena.base && pw_process_is_new()) {
         notice_fork();
     }
     if (pw_gate.general) {

@@ -104,6 +104,9 @@ PW_API extern struct pw_gate pw_gate;
 // middle of our own work): do without Pagewise then.
 // Likewise when a fork holds the lock for so long that it may be waiting for this very thread.
 bool pw_process_enter(void);
+
+// A child of a fork in which pw_process_enter has not been called yet.
+bool pw_process_is_new(void);
 void pw_process_leave(void);
 
 // The same for what waits for nobody in the C library: memcpy, memset, mprotect, getrusage. A

@@ -130,7 +130,8 @@ void pw_quiet_look(struct pw_caller *caller) {
     struct pw_quiet *quiet = &pw_process.quiet;
     unsigned long long loads = 0;
     if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED) ||
-        __atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) { // to count threads is a call
+        __atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED) || // to count threads is a call
+        pw_process_is_new()) {
         return;
     }
     caller->looked = true;

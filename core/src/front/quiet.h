@@ -82,7 +82,8 @@ PW_API int pw_quiet_create(pw_create_thread *create, pthread_t *thread,
 
 // At the start; before a fork, under the lock, and after it in the parent; and in a child, which
 // has one thread. A thread of the parent's may have held the dynamic loader's lock then, for ever:
-// such a child does not look, and so publishes nothing. After a fork without handlers nobody knows.
+// such a child does not look, and so publishes nothing. After a fork without handlers nobody knows,
+// and the first look may come before the child has noticed that it is one.
 void pw_quiet_start(void);
 void pw_quiet_before_fork(void);
 void pw_quiet_after_fork_parent(void);

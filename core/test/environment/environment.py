@@ -585,6 +585,24 @@ def threads(bench):
     bench.work("fork-in-threads", counters=BESIDE)
 
 
+def part_again(bench):
+    bench.work("part-again", every_options=(ALWAYS, PAPERS))
+
+
+def grown_unhooked(bench):
+    """A library that is not seen makes a block longer: its new bytes are nobody's but the program's."""
+    bench.work("grown-unhooked", every_options=(ALWAYS, PAPERS, LAZY))
+
+
+def kernel_writes(bench):
+    """Who may write without being a thread of the process: nothing is published from then on."""
+    bench.work("sharing-child", counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
+    for what in ("aio", "ring"):
+        sums = bench.work("kernel-writes", what, counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
+        if sums["publishes"]:
+            raise Failure(f"{what}: {sums['publishes']} blocks were published")
+
+
 def thread_ends(bench):
     bench.work("exit-in-thread", counters=BESIDE)
     bench.work("pthread-exit", counters=BESIDE)
@@ -1155,6 +1173,9 @@ CASES = {
     "modules": modules,
     "own-stack": own_stack,
     "other-clone": other_clone,
+    "part-again": part_again,
+    "grown-unhooked": grown_unhooked,
+    "kernel-writes": kernel_writes,
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,

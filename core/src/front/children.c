@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "front/children.h"
 #include "front/process.h"
+#include "os/os.h"
 #include "os/program.h"
 
 #include <string.h>
@@ -50,7 +51,8 @@ static const char *list_of(char *const environment[]) {
 
 // Under a filter that may end the process no file is looked at.
 bool pw_children_are_preloaded(char *const environment[]) {
-    if (__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED) || !environment ||
+        !pw_os_texts_are_there(environment)) { // the kernel will say so
         return false;
     }
     const char *list = list_of(environment);

@@ -358,7 +358,8 @@ static struct pw_mapping_call remap(const long arguments[6], const void *site) {
 
 // Memory locks are kept from now on: what is there is not shared, nor is what comes.
 static struct pw_mapping_call lock_all(long flags, const void *site) {
-    pw_process.locks_all = flags & MCL_FUTURE;
+    // Until munlockall: a call that would end it may be refused.
+    pw_process.locks_all |= (flags & MCL_FUTURE) != 0;
     return flags & MCL_CURRENT ? change((long)pw_gate.base, (long)pw_gate.span, ALTERS, site)
                                : (struct pw_mapping_call){0};
 }

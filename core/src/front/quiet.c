@@ -31,10 +31,6 @@ void pw_quiet_thread_ends(void) {
     count(&pw_process.quiet.own, -1);
 }
 
-void pw_quiet_start(void) {
-    pw_process.quiet.masked = pw_os_signals_blocked();
-}
-
 void pw_quiet_before_fork(void) {
     static const struct pw_caller unknown = {.without_rings = true};
     pw_process.quiet.forks_quietly = pw_is_quiet(&unknown, NULL);
@@ -152,9 +148,9 @@ void pw_quiet_look(struct pw_caller *caller) {
 
 bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *held) {
     const struct pw_quiet *quiet = &pw_process.quiet;
-    unsigned long masked = held ? held->mask[0] : pw_os_signals_blocked();
+    bool may_handle = (held ? held->mask[0] : pw_os_signals_blocked()) != 0;
     bool others = !caller->without_rings || __atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
-    return is_own_process() && !others && threads_are_known(caller, (masked & ~quiet->masked) != 0);
+    return is_own_process() && !others && threads_are_known(caller, may_handle);
 }
 
 // --- threads of pools --------------------------------------------------------

@@ -58,7 +58,6 @@ struct pw_quiet {
     bool others_write;                             // without a thread of this process; for good
     bool had_others;          // a thread that is not known was started through us; for good
     unsigned long long loads; // of modules, when they were last looked through
-    unsigned long masked;     // signals that were blocked when the program started
 };
 
 // Look for libraries that have the kernel write to memory, before the heap's lock is taken: it
@@ -80,11 +79,10 @@ PW_API int pw_quiet_create(pw_create_thread *create, pthread_t *thread,
                            const pthread_attr_t *attributes, void *(*start)(void *), void *argument,
                            const void *site);
 
-// At the start; before a fork, under the lock, and after it in the parent; and in a child, which
+// Before a fork, under the lock, and after it in the parent; and in a child, which
 // has one thread. A thread of the parent's may have held the dynamic loader's lock then, for ever:
 // such a child does not look, and so publishes nothing. After a fork without handlers nobody knows,
 // and the first look may come before the child has noticed that it is one.
-void pw_quiet_start(void);
 void pw_quiet_before_fork(void);
 void pw_quiet_after_fork_parent(void);
 void pw_quiet_after_fork(void);

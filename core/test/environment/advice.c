@@ -247,6 +247,10 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
     if (call->number == SYS_ioctl) {
         say_watched(part, result != -1);
     }
+    if (call->number == SYS_mlock) { // what is locked is not emptied
+        printf("  emptied: %d\n", madvise(part, SIZE / 4, MADV_DONTNEED));
+        say_sum("locked", part, SIZE / 2);
+    }
     say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
     stop = true;
     CHECK(pthread_join(thread, NULL) == 0);
@@ -406,6 +410,7 @@ static int case_advice_all_locked(char **arguments) {
     say_mapping("copy", copy, SIZE);
     say_sum("copy", copy, SIZE);
     CHECK(by(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) == 0);
+    CHECK(by(SYS_mlockall, 64, 0, 0, 0, 0, 0) == -1);
     unsigned char *next = new_block(2), *second = new_block(0);
     memcpy(second, next, SIZE);
     memcpy(second, next, SIZE);

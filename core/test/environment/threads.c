@@ -4,6 +4,7 @@
 #include "program.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -332,6 +333,11 @@ static int case_many_variables(char **arguments) {
     CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
     CHECK(pthread_create(&thread, &attributes, start_program, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
+    // An environment that cannot be read is refused by the kernel.
+    char **volatile nowhere = (char **)16;
+    char *words[] = {"true", NULL}, *unreadable[] = {"A=1", (char *)nowhere, NULL};
+    CHECK(execve("/bin/true", words, nowhere) == -1 && errno == EFAULT);
+    CHECK(execve("/bin/true", words, unreadable) == -1 && errno == EFAULT);
     puts("done");
     return 0;
 }

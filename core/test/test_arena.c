@@ -469,6 +469,26 @@ static void failures_leave_the_arena_whole(void **state) {
     }
 }
 
+// The kernel has moved some of a block's mappings and refuses the next: every byte is where it was.
+static void a_move_that_stops_half_way_loses_no_byte(void **state) {
+    (void)state;
+    struct model *model = model_new(7);
+    struct pw_extent *from = take(model, 64), *to = pw_arena_take_cold(&model->arena, 64, 0);
+    assert_true(from && to);
+    char *bytes = pw_extent_address(&model->arena, from), *copy = malloc(64 * PW_PAGE);
+    random_fill(&model->random, copy, 64 * PW_PAGE);
+    memset(copy + 5 * PW_PAGE, 0, PW_PAGE);
+    memcpy(bytes, copy, 64 * PW_PAGE);
+    pw_os_fault_plan(PW_SITE_MOVE, -1, 1, 0);
+    assert_false(
+        pw_arena_move(&model->arena, bytes, 64 * PW_PAGE, pw_extent_address(&model->arena, to)));
+    pw_os_fault_clear();
+    assert_memory_equal(bytes, copy, 64 * PW_PAGE);
+    free(copy);
+    arena_end(&model->arena);
+    munmap(model, sizeof *model);
+}
+
 // --- mappings ----------------------------------------------------------------
 
 static unsigned mappings_of_this_process(void) {
@@ -539,6 +559,7 @@ int main(void) {
         cmocka_unit_test(a_purge_of_a_part_keeps_the_rest),
         cmocka_unit_test(foreign_mappings_are_stepped_over),
         cmocka_unit_test(failures_leave_the_arena_whole),
+        cmocka_unit_test(a_move_that_stops_half_way_loses_no_byte),
         cmocka_unit_test(a_reserve_of_mappings_is_held_and_given_up),
         cmocka_unit_test(a_reserve_that_cannot_be_had_leaves_no_mappings),
     };

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
 // Plain copies are watched: what the predictor learns from those that were expected to be
-// overwritten. How long copies live, of which all are counted. And that shared ones need no pages.
+// overwritten. How long copies live, of which all are counted. That shared ones need no pages. And
+// what is not shared, or does not leave its place, whatever was learnt.
 #include "block/fate.h"
+#include "block/mapped.h"
 #include "os/fault.h"
 #include "process/lock.h"
 #include "process/state.h"
 #include "support.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define SIZE  ((size_t)4 << 20)
 #define PAGES ((uint32_t)(SIZE / PW_PAGE))
@@ -296,6 +300,75 @@ static void neither_does_one_that_is_filled_with_zero(void **state) {
     pw_free(block);
 }
 
+// --- what may be published, and moved ----------------------------------------
+
+// A page that the program has protected by a call that nobody saw stays so.
+static void what_was_protected_unseen_is_not_published(void **state) {
+    (void)state;
+    char *source = pw_allocate(SIZE), *copy = pw_allocate(SIZE);
+    char *page = (char *)(((uintptr_t)source + 8 * PW_PAGE) & ~(uintptr_t)(PW_PAGE - 1));
+    struct pw_os_maps maps;
+    bool ordinary = false, known = false;
+    int ends[2];
+    memset(source, 1, SIZE);
+    assert_int_equal(mprotect(page, PW_PAGE, PROT_READ), 0);
+    if (pw_os_maps_open(&maps)) {
+        known = pw_os_maps_ordinary(&maps, page, PW_PAGE, &ordinary);
+        pw_os_maps_close(&maps);
+    }
+    if (!known) {
+        skip(); // Linux 6.11 tells
+    }
+    pw_copy(copy, source, SIZE);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(read(ends[0], page, 1), -1);
+    assert_int_equal(errno, EFAULT);
+    close(ends[0]);
+    close(ends[1]);
+    assert_memory_equal(copy, source, SIZE);
+    assert_int_equal(mprotect(page, PW_PAGE, PROT_READ | PROT_WRITE), 0);
+    pw_free(source);
+    pw_free(copy);
+}
+
+static void *wait_for_end(void *end) {
+    char byte;
+    return read(*(int *)end, &byte, 1) == 0 ? end : NULL;
+}
+
+// Its pages would be read from the snapshot when that has gone.
+static void what_cannot_leave_its_snapshot_is_not_moved(void **state) {
+    (void)state;
+    char *source = pw_allocate(SIZE), *copy = pw_allocate(SIZE);
+    long page = (long)(((uintptr_t)copy + 8 * PW_PAGE) & ~(uintptr_t)(PW_PAGE - 1));
+    const long arguments[6] = {page, 4 * PW_PAGE, 4 * PW_PAGE, MREMAP_MAYMOVE};
+    const void *site = (const void *)(uintptr_t)read; // not of our own code
+    pthread_t thread;
+    int ends[2];
+    memset(source, 1, SIZE);
+    pw_copy(copy, source, SIZE);
+    assert_int_not_equal(pw_arena_find(&pw_process.arena, copy)->snapshot, 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_end, &ends[0]), 0);
+    assert_true(pw_mapping_call_begins(&pw_process, SYS_mremap, arguments, site).refused);
+    // Nor is the source replaced for a lock: the thread could store to it meanwhile.
+    long other = (long)(((uintptr_t)source + 8 * PW_PAGE) & ~(uintptr_t)(PW_PAGE - 1));
+    const long lock[6] = {other, 4 * PW_PAGE};
+    assert_false(pw_mapping_call_begins(&pw_process, SYS_mlock, lock, site).refused);
+    assert_int_not_equal(pw_arena_find(&pw_process.arena, source)->snapshot, 0);
+    close(ends[1]);
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    for (int i = 0; i < 5000 && pw_os_thread_count() > 1; i++) {
+        usleep(1000);
+    }
+    assert_false(pw_mapping_call_begins(&pw_process, SYS_mremap, arguments, site).refused);
+    assert_memory_equal(copy, source, SIZE);
+    pw_free(source);
+    pw_free(copy);
+}
+
 #define WATCHED(test)  cmocka_unit_test_setup_teardown(test, start, stop)
 #define UNTAUGHT(test) cmocka_unit_test_setup(test, forget)
 
@@ -317,6 +390,8 @@ int main(void) {
         cmocka_unit_test(fixed_pages_that_cannot_be_replaced_are_put_aside),
         UNTAUGHT(a_size_that_is_shared_gets_no_pages_beforehand),
         cmocka_unit_test(neither_does_one_that_is_filled_with_zero),
+        UNTAUGHT(what_was_protected_unseen_is_not_published),
+        UNTAUGHT(what_cannot_leave_its_snapshot_is_not_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

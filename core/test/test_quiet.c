@@ -12,10 +12,12 @@
 #include "support.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <threads.h>
 
 static const char *folder;
@@ -185,12 +187,18 @@ static void *ask(void *unused) {
 
 static void nor_does_the_one_that_asks(void **state) {
     (void)state;
-    struct pool blas = load("libopenblas.so");
-    pthread_t thread;
-    assert_int_equal(pw_quiet_create(pthread_create, &thread, NULL, ask, NULL, blas.site), 0);
-    pthread_join(thread, NULL);
-    wait_for_threads(1);
-    assert_false(was_quiet);
+    static const char *const pools[] = {"libopenblas.so", "libgomp.so"};
+    pw_process.serves_r = true;
+    for (int i = 0; i < 2; i++) {
+        const void *site = load(pools[i]).site;
+        pthread_t thread;
+        was_quiet = true;
+        assert_int_equal(pw_quiet_create(pthread_create, &thread, NULL, ask, NULL, site), 0);
+        pthread_join(thread, NULL);
+        wait_for_threads(1);
+        assert_false(was_quiet);
+    }
+    pw_process.serves_r = false;
 }
 
 static void ask_in_handler(int signal) {
@@ -268,9 +276,74 @@ static void use_io_uring(void *unused) {
     CHECK(!is_quiet());
 }
 
+static void use_io_uring_by_its_other_library(void *unused) {
+    (void)unused;
+    CHECK(is_quiet());
+    CHECK(load("liburing-ffi.so").library);
+    CHECK(!is_quiet());
+}
+
 static void who_may_have_the_kernel_write_is_not(void **state) {
     (void)state;
     assert_int_equal(run_in_child(use_io_uring, NULL), 0);
+    assert_int_equal(run_in_child(use_io_uring_by_its_other_library, NULL), 0);
+}
+
+// --- children of forks beside others ----------------------------------------------
+
+static int hold_the_loader(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)info, (void)size, (void)unused;
+    wait_to_end(NULL);
+    return 1;
+}
+
+static void *look_through_modules(void *unused) {
+    dl_iterate_phdr(hold_the_loader, NULL);
+    return unused;
+}
+
+// The wait status; a child that hangs is killed. (It holds its signals back.)
+static int status_of(pid_t child) {
+    int status = -1;
+    for (int i = 0; i < 20000 && waitpid(child, &status, WNOHANG) == 0; i++) {
+        usleep(1000);
+    }
+    if (status == -1) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    return status;
+}
+
+// A thread that the child does not have was in the dynamic loader.
+static void a_child_does_not_wait_for_the_loader(void **state) {
+    (void)state;
+    const size_t size = 4 * MB;
+    char *source = pw_allocate(size), *copy = pw_allocate(size);
+    memset(source, 3, size);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, look_through_modules, NULL), 0);
+    sem_wait(&began);
+    for (int raw = 0; raw < 2; raw++) {
+        pid_t child = raw ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+        if (child == 0) {
+            pw_copy(copy, source, size);
+            _exit(memcmp(copy, source, size) != 0);
+        }
+        assert_int_equal(status_of(child), 0);
+    }
+    end(thread);
+    pw_free(source);
+    pw_free(copy);
+}
+
+// A thread that counts itself meanwhile is neither there nor gone.
+static void while_counts_change_nothing_is_known(void **state) {
+    (void)state;
+    pw_process.quiet.changes++;
+    assert_false(is_quiet());
+    pw_process.quiet.changes++;
+    assert_true(is_quiet());
 }
 
 // --- what follows ------------------------------------------------------------
@@ -318,9 +391,12 @@ int main(int count, char **arguments) {
         cmocka_unit_test(in_a_child_of_vfork_nothing_is_known),
         cmocka_unit_test(in_a_child_of_fork_all_is_quiet),
         cmocka_unit_test(who_may_have_the_kernel_write_is_not),
+        cmocka_unit_test(a_child_does_not_wait_for_the_loader),
+        cmocka_unit_test(while_counts_change_nothing_is_known),
         cmocka_unit_test(beside_a_thread_only_what_is_published_is_shared),
     };
     folder = count > 1 ? arguments[1] : ".";
+    alarm(60); // a test that failed leaves threads, for which the next ones would wait
     sem_init(&began, 0, 0);
     sem_init(&may_end, 0, 0);
     pw_start("policy=share,modules=all,decay=0");

@@ -233,6 +233,27 @@ static void a_publishing_that_stops_half_way_loses_no_store(void **state) {
     model_delete(model);
 }
 
+// Pages that it had not written lie on the old snapshot alone, and are read when that has gone.
+static void what_it_had_not_written_outlives_the_old_snapshot(void **state) {
+    (void)state;
+    struct model *model = model_new(11);
+    two_blocks(model, 1500);
+    struct block *one = &model->blocks[0];
+    assert_true(copy_pages(model, &model->blocks[1], 0, one, 0, 1500));
+    for (size_t page = 0; page < 1024; page++) {
+        write_bytes(model, one, page * PW_PAGE, 8);
+    }
+    pw_os_fault_plan(PW_SITE_FILE_WRITE, ENOSPC, 2, 1);
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
+    pw_os_fault_clear();
+    uint64_t before = PW_READ(&model->stats, punched_bytes);
+    block_delete(model, &model->blocks[1]);
+    pw_share_settle(&model->share);
+    assert_true(PW_READ(&model->stats, punched_bytes) > before);
+    check(model, one);
+    model_delete(model);
+}
+
 static int snapshot_descriptor(struct model *model) {
     for (unsigned i = 0; i < PW_SHARE_FILES; i++) {
         if (model->share.files[i].file.fd >= 0) {
@@ -827,6 +848,7 @@ int main(void) {
         cmocka_unit_test(pages_written_since_are_copied),
         cmocka_unit_test(a_dirty_source_can_be_published_again),
         cmocka_unit_test(a_publishing_that_stops_half_way_loses_no_store),
+        cmocka_unit_test(what_it_had_not_written_outlives_the_old_snapshot),
         cmocka_unit_test(the_last_owner_punches),
         cmocka_unit_test(nobody_else_can_open_or_inherit_the_file),
         cmocka_unit_test(a_sole_owner_gives_up_what_it_replaced),

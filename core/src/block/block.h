@@ -6,6 +6,7 @@
 #define PW_BLOCK_BLOCK_H
 
 #include "pagewise.h"
+#include "process/state.h"
 
 struct pw_process;
 

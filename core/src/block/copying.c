@@ -167,6 +167,10 @@ static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_qu
         .site = (uint64_t)(uintptr_t)copy->site,
         .by_extension = copy->caller.module == PW_MODULE_EXTENSION,
     };
+    if (pw_extent_holds_stack(&process->arena, source) ||
+        pw_extent_holds_stack(&process->arena, copy->destination)) {
+        return false;
+    }
     if (!source->snapshot) {
         // As cheap as a copy of pages that are published already.
         copy->by_call = question->published = pw_share_calls(&process->share, source);
@@ -249,7 +253,7 @@ static void leave(const struct pw_os_signals *signals) {
 
 static bool enter(struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
-    bool entered = pw_process_enter();
+    bool entered = pw_process_enter_soon();
     if (!entered) {
         pw_os_signals_restore(signals);
     }
@@ -262,7 +266,7 @@ static bool enter_to_copy(struct pw_process *process, struct copy *copy,
     copy->held = signals;
     copy->caller = pw_caller_at(process, copy->site);
     pw_quiet_look(&copy->caller);
-    bool entered = pw_process_enter();
+    bool entered = pw_process_enter_soon();
     if (!entered) {
         pw_os_signals_restore(signals);
     }
@@ -364,7 +368,7 @@ bool pw_block_zero(struct pw_process *process, void *to, size_t size) {
     }
     struct pw_extent *extent = pw_arena_find(&process->arena, to);
     bool done = false;
-    if (extent && !extent->altered) {
+    if (extent && !extent->altered && !pw_extent_holds_stack(&process->arena, extent)) {
         end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
         char *limit = pw_extent_address(&process->arena, extent) + (size_t)extent->pages * PW_PAGE;
         done = start < end && end <= limit && zero_pages(process, extent, start, end);

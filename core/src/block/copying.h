@@ -6,6 +6,7 @@
 #define PW_BLOCK_COPYING_H
 
 #include "pagewise.h"
+#include "process/state.h"
 
 struct pw_process;
 

@@ -5,6 +5,7 @@
 #define PW_BLOCK_DESCRIBE_H
 
 #include "pagewise.h"
+#include "process/state.h"
 
 struct pw_process;
 

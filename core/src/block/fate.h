@@ -11,6 +11,7 @@
 
 #include "extent/extent.h"
 #include "policy/copy.h"
+#include "process/state.h"
 
 struct pw_process;
 

@@ -5,6 +5,7 @@
 #define PW_BLOCK_KEEPER_H
 
 #include "pagewise.h"
+#include "process/state.h"
 
 struct pw_process;
 

@@ -82,7 +82,8 @@ static bool leave_snapshot(struct pw_process *process, struct pw_extent *extent,
         return true;
     }
     pw_fate_ends(process, extent);
-    return !extent->altered && pw_is_quiet(caller, NULL) && pw_share_leave(&process->share, extent);
+    return !extent->altered && !pw_extent_holds_stack(&process->arena, extent) &&
+           pw_is_quiet(caller, NULL) && pw_share_leave(&process->share, extent);
 }
 
 static bool covers_share(struct pw_process *process, struct range range,
@@ -241,13 +242,13 @@ static struct pw_mapping_call change(struct pw_process *process, long address, l
         pw_quiet_look(&caller); // else there is no block to be made ordinary
     }
     struct range range = whole_pages(address, size, how, &caller);
-    if (pw_process_enter()) {
+    if (pw_process_enter_soon()) {
         call = change_all(process, range);
         pw_process_leave();
         return call;
     }
-    // A signal handler in the middle of our own work, or a child that does without us. A block in
-    // use can be marked all the same.
+    // A signal handler in the middle of our own work, another thread stopped in it, or a child that
+    // does without us. A block in use can be marked all the same.
     struct pw_extent *extent = pw_arena_find(&process->arena, range.start);
     if (extent) {
         call.refused = !change_without_lock(process, extent, meet(process, range, extent));
@@ -257,8 +258,8 @@ static struct pw_mapping_call change(struct pw_process *process, long address, l
 
 void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_call call) {
     struct pw_arena *arena = &process->arena;
-    if (!call.aside || !pw_process_enter()) {
-        return;
+    if (!call.aside || !pw_process_enter_soon()) {
+        return; // they stay out of the pool
     }
     while (call.aside) {
         struct pw_extent *extent = pw_extent_at(arena, call.aside);
@@ -297,6 +298,22 @@ static enum change change_by_advice(long advice) {
     }
 }
 
+// What the kernel refuses must not empty a block first: an address that malloc returned is seldom
+// that of a page.
+static enum change change_by_madvise(long address, long size, long advice) {
+    bool is_refused =
+        address % (long)PW_PAGE != 0 || (size_t)size > SIZE_MAX - (PW_PAGE - 1) ||
+        (uintptr_t)address > UINTPTR_MAX - (((size_t)size + PW_PAGE - 1) & ~(PW_PAGE - 1));
+    return is_refused ? NO_CHANGE : change_by_advice(advice);
+}
+
+// By process_madvise it may refuse for its other arguments as well, or mean another process: a
+// block keeps its bytes, and leaves its snapshot.
+static enum change change_by_process_madvise(long advice) {
+    enum change how = change_by_advice(advice);
+    return how == EMPTIES ? MOVES : how;
+}
+
 static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mapping_call second) {
     return first.refused || first.aside ? first : second;
 }
@@ -315,12 +332,14 @@ static struct pw_mapping_call advise_ranges(struct pw_process *process, const lo
         }
         for (size_t i = 0; i < now; i++) {
             all = also(all, change(process, (long)ranges[i].iov_base, (long)ranges[i].iov_len,
-                                   change_by_advice(arguments[3]), site));
+                                   change_by_process_madvise(arguments[3]), site));
         }
     }
     return all;
 }
 
+// Pages that a snapshot's mapping is emptied of are new ones, which nobody would fetch or watch: a
+// block that cannot leave its snapshot is refused.
 static struct pw_mapping_call register_faults(struct pw_process *process, const long arguments[6],
                                               const void *site) {
     struct uffdio_register wanted;
@@ -354,7 +373,8 @@ static struct pw_mapping_call remap(struct pw_process *process, const long argum
 
 // Memory locks are kept from now on: what is there is not shared, nor is what comes.
 static struct pw_mapping_call lock_all(struct pw_process *process, long flags, const void *site) {
-    process->locks_all = flags & MCL_FUTURE;
+    // Until munlockall: a call that would end it may be refused.
+    process->locks_all |= (flags & MCL_FUTURE) != 0;
     return flags & MCL_CURRENT
                ? change(process, (long)process->gate->base, (long)process->gate->span, ALTERS, site)
                : (struct pw_mapping_call){0};
@@ -369,7 +389,7 @@ static struct pw_mapping_call begin(struct pw_process *process, long number,
     long address = arguments[0], size = arguments[1];
     switch (number) {
     case SYS_madvise:
-        return change(process, address, size, change_by_advice(arguments[2]), site);
+        return change(process, address, size, change_by_madvise(address, size, arguments[2]), site);
     case SYS_mprotect:
         return change(process, address, size, change_by_protection(arguments), site);
     case SYS_pkey_mprotect:

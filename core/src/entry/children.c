@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "entry/children.h"
+#include "os/os.h"
 #include "os/program.h"
 #include "process/state.h"
 
@@ -50,7 +51,8 @@ static const char *list_of(char *const environment[]) {
 
 // Under a filter that may end the process no file is looked at.
 bool pw_children_are_preloaded(char *const environment[]) {
-    if (__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED) || !environment ||
+        !pw_os_texts_are_there(environment)) { // the kernel will say so
         return false;
     }
     const char *list = list_of(environment);
@@ -114,6 +116,17 @@ bool pw_children_file_cannot(int fd, char *const environment[]) {
 }
 
 // --- the environment ---------------------------------------------------------------
+
+char **pw_children_room(size_t count) {
+    // What a child of vfork maps stays with its parent.
+    return pw_os_pid() == pw_process.pid ? pw_os_map_table(count * sizeof(char *)) : NULL;
+}
+
+void pw_children_leave_room(char **room, size_t count) {
+    if (room) {
+        pw_os_unmap(room, count * sizeof *room);
+    }
+}
 
 // LD_PRELOAD without ours. False: it is too long.
 static bool write_rest(const char *list, char rest[PW_CHILDREN_PRELOAD], bool *any) {

@@ -22,4 +22,8 @@ PW_API bool pw_children_file_cannot(int fd, char *const environment[]);
 PW_API bool pw_children_without(char *const environment[], char *kept[],
                                 char preload[PW_CHILDREN_PRELOAD]);
 
+// Pages for so many pointers; NULL: a child of vfork, or there are none.
+PW_API char **pw_children_room(size_t count);
+PW_API void pw_children_leave_room(char **room, size_t count);
+
 #endif

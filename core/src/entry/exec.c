@@ -4,7 +4,8 @@
 // where a program cannot bear us (children.h). What goes past them is a raw system call.
 //
 // They may be called in a child of vfork, whose memory is its parent's, and in a signal handler:
-// nothing is allocated, and all that is written is the stack.
+// nothing is allocated, and all that is written is the stack. Elsewhere a long environment goes to
+// pages of its own: the stack of a thread may be small.
 #include "entry/children.h"
 #include "process/c_library.h"
 
@@ -17,7 +18,8 @@
 
 extern char **environ;
 
-#define MOST_VARIABLES 16384 // 128 KB of stack
+#define MOST_VARIABLES 16384 // 128 KB
+#define FEW_VARIABLES  512   // on any stack
 
 // --- the C library's -----------------------------------------------------------
 
@@ -73,11 +75,15 @@ static size_t count_of(strings list) {
     do {                                                                                           \
         size_t count = (WITHOUT) ? count_of(environment) : 0;                                      \
         if (count > 0 && count <= MOST_VARIABLES) {                                                \
-            char *kept[count + 1], preload[PW_CHILDREN_PRELOAD];                                   \
+            char **pages = count > FEW_VARIABLES ? pw_children_room(count + 1) : NULL;             \
+            char *here[pages ? 1 : count + 1], preload[PW_CHILDREN_PRELOAD];                       \
+            char **kept = pages ? pages : here;                                                    \
             if (pw_children_without(environment, kept, preload)) {                                 \
                 environment = kept;                                                                \
-                return START;                                                                      \
             }                                                                                      \
+            int result = START;                                                                    \
+            pw_children_leave_room(pages, count + 1);                                              \
+            return result;                                                                         \
         }                                                                                          \
         return START;                                                                              \
     } while (0)

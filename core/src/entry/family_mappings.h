@@ -26,6 +26,9 @@
 #ifndef SYS_io_uring_setup
 #define SYS_io_uring_setup 425
 #endif
+#ifndef SYS_io_uring_enter
+#define SYS_io_uring_enter 426
+#endif
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
@@ -237,7 +240,8 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
      BIT(at, SYS_mlock) | BIT(at, SYS_mlock2) | BIT(at, SYS_mlockall) | BIT(at, SYS_munlockall) |  \
      BIT(at, SYS_shmat) | BIT(at, SYS_ioctl) | BIT(at, SYS_mbind) | BIT(at, SYS_mseal) |           \
      BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup) |  \
-     BIT(at, SYS_seccomp) | BIT(at, SYS_prctl) | BIT(at, SYS_unshare) | BIT(at, SYS_setns))
+     BIT(at, SYS_io_uring_enter) | BIT(at, SYS_seccomp) | BIT(at, SYS_prctl) |                     \
+     BIT(at, SYS_unshare) | BIT(at, SYS_setns))
 
 static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls") __attribute__((used)) = {
     WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};
@@ -250,7 +254,8 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     if (!next_syscall && !find_missing((void **)&next_syscall, "syscall")) {
         return no_call();
     }
-    if (number == SYS_io_setup || number == SYS_io_uring_setup) {
+    // A ring may be another process's, which handed it on.
+    if (number == SYS_io_setup || number == SYS_io_uring_setup || number == SYS_io_uring_enter) {
         pw_quiet_others_write();
     }
     pw_sandbox_before_syscall(number, (unsigned long)a, (unsigned long)b, (unsigned long)c);

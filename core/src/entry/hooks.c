@@ -71,6 +71,7 @@ static struct pw_got_function functions[] = {
     FUNCTION(__memset_chk),
     {.name = "pthread_create", .replacement = (void *)hooked_pthread_create, .of_pools = true},
     FUNCTION(clone),
+    {.name = "__clone", .replacement = (void *)hooked_clone},
     FUNCTION(getrusage),
 #define CALL_FUNCTION(result, name, parameters) NEEDED_FOR(name),
     MAPPING_CALLS(CALL_FUNCTION)

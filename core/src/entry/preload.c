@@ -130,4 +130,8 @@ static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
 #define NEXT(name)      (LIKELY(next.name) ? next.name : name##_slowly)
 
 #include "entry/family.h"
+
+// The C library's other name for it.
+PW_API extern __typeof__(clone) __clone __THROW __attribute__((alias("clone")));
+
 #include "entry/family_sandbox.h"

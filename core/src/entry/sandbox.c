@@ -66,7 +66,16 @@ void pw_sandbox_enters(void) {
     teach_c_library();
 }
 
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#endif
+
 static bool installs_by_prctl(unsigned long option, unsigned long mode, unsigned long filter) {
+    // System calls become a signal, as an emulator wishes that runs another system's programs: a
+    // copy must not make one then.
+    if (option == PR_SET_SYSCALL_USER_DISPATCH) {
+        return mode != 0;
+    }
     // Without a filter, programs only ask whether the kernel knows the call.
     return option == PR_SET_SECCOMP &&
            (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter != 0));

@@ -160,6 +160,15 @@ static inline char *pw_extent_address(const struct pw_arena *arena,
     return arena->base + (size_t)extent->page * PW_PAGE;
 }
 
+// Does the stack of the caller lie in it, a coroutine's? Then its pages are not replaced, nor any
+// given back: between the look and the change we write to them ourselves.
+static inline bool pw_extent_holds_stack(const struct pw_arena *arena,
+                                         const struct pw_extent *extent) {
+    const char *here = __builtin_frame_address(0);
+    return (uintptr_t)here - (uintptr_t)pw_extent_address(arena, extent) <
+           (size_t)extent->pages * PW_PAGE;
+}
+
 // The program has changed how the block is mapped: from now on its pages stay as they are, and when
 // it is released they are replaced.
 static inline void pw_extent_alter(struct pw_extent *extent, bool header) {

@@ -137,7 +137,7 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
 
 static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
     (void)context;
-    if (!extent->hugetlb || extent->altered) {
+    if (!extent->hugetlb || extent->altered || pw_extent_holds_stack(arena, extent)) {
         return; // or the program has taken its pages in hand
     }
     size_t size = hugetlb_size(extent);

@@ -145,3 +145,43 @@ bool pw_os_peek(const void *address, void *to, size_t size) {
     errno = saved;
     return done;
 }
+
+bool pw_os_is_locked(const void *address, size_t size) {
+    int saved = errno;
+    bool locked = madvise((void *)(uintptr_t)address, size, MADV_COLD) != 0 && errno == EINVAL;
+    errno = saved;
+    return locked;
+}
+
+#define TEXTS 32u // of which one call reads the first bytes
+
+static bool fault(const struct iovec *first, size_t count) {
+    char bytes[TEXTS];
+    struct iovec here = {bytes, count};
+    int saved = errno;
+    ssize_t got = process_vm_readv(getpid(), &here, 1, first, count, 0);
+    bool faults = got >= 0 ? got < (ssize_t)count : errno == EFAULT;
+    errno = saved;
+    return faults;
+}
+
+bool pw_os_texts_are_there(char *const texts[]) {
+    struct iovec first[TEXTS];
+    size_t count = 0;
+    for (size_t i = 0;; i++) {
+        bool page_begins = i == 0 || (uintptr_t)&texts[i] % PW_PAGE == 0;
+        if (page_begins && fault(&(struct iovec){(void *)(uintptr_t)&texts[i], 1}, 1)) {
+            return false;
+        }
+        if (!texts[i] || count == TEXTS) {
+            if (count && fault(first, count)) {
+                return false;
+            }
+            count = 0;
+        }
+        if (!texts[i]) {
+            return true;
+        }
+        first[count++] = (struct iovec){texts[i], 1};
+    }
+}

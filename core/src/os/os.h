@@ -256,6 +256,13 @@ bool pw_os_map_empty(void *address, size_t size, int protection);
 // Read memory that may not be there.
 bool pw_os_peek(const void *address, void *to, size_t size);
 
+// Is the range locked in memory (mlock), in part at least?
+bool pw_os_is_locked(const void *address, size_t size);
+
+// Can a list of texts, which NULL ends, be read? Their first bytes are tried. Also true where the
+// kernel does not tell.
+bool pw_os_texts_are_there(char *const texts[]);
+
 // The file that is mapped at `address`, by its absolute path, ended by NUL. Its length; 0: not
 // known.
 size_t pw_os_mapped_file(const void *address, char *path, size_t size);

@@ -34,10 +34,6 @@ struct scan_request {
 // may be a thread with the smallest stack allowed.
 #define BATCH 64
 
-struct range {
-    uintptr_t start, end;
-};
-
 void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
     int saved = errno;
     int fd =
@@ -49,13 +45,12 @@ void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
 }
 
 static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
-    struct scan_region found[BATCH];
+                enum pw_os_pages kind, struct scan_region *ranges, uintptr_t *walked) {
     struct scan_request request = {
         .size = sizeof request,
         .start = start,
         .end = end,
-        .vec = (uintptr_t)found,
+        .vec = (uintptr_t)ranges,
         .vec_len = BATCH,
     };
     // With an empty return mask every region would be reported with no category and not merged by
@@ -76,9 +71,6 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
         return -1;
     }
     int count = ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
-    for (int i = 0; i < count; i++) {
-        ranges[i] = (struct range){found[i].start, found[i].end};
-    }
     *walked = request.walk_end;
     return count;
 }
@@ -102,7 +94,7 @@ static ssize_t read_entries(const struct pw_os_pagemap *pagemap, uintptr_t addre
 }
 
 static int read_table(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                      enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
+                      enum pw_os_pages kind, struct scan_region *ranges, uintptr_t *walked) {
     uint64_t entries[BATCH];
     int count = 0;
     uintptr_t at = start;
@@ -122,7 +114,7 @@ static int read_table(const struct pw_os_pagemap *pagemap, uintptr_t start, uint
                 *walked = at;
                 return count;
             } else {
-                ranges[count++] = (struct range){at, at + PW_PAGE};
+                ranges[count++] = (struct scan_region){.start = at, .end = at + PW_PAGE};
             }
         }
     }
@@ -142,7 +134,7 @@ static bool ready(struct pw_os_pagemap *pagemap) {
 
 // One batch of ranges from `start` on; -1 when neither way of asking works.
 static int find_some(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t end,
-                     enum pw_os_pages kind, struct range *ranges, uintptr_t *walked) {
+                     enum pw_os_pages kind, struct scan_region *ranges, uintptr_t *walked) {
     int count = -1;
     if (pagemap->scan) {
         count = scan(pagemap, start, end, kind, ranges, walked);
@@ -159,7 +151,7 @@ static int find_some(struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t e
 bool pw_os_pagemap_each(struct pw_os_pagemap *pagemap, char *start, char *end,
                         enum pw_os_pages kind, pw_os_visit *visit, void *context) {
     int saved = errno;
-    struct range ranges[BATCH];
+    struct scan_region ranges[BATCH];
     uintptr_t at = (uintptr_t)start, last = (uintptr_t)end;
     bool going = ready(pagemap);
     while (going && at < last) {

@@ -18,7 +18,8 @@ enum pw_module {
 struct pw_caller {
     enum pw_module module; // by what the user trusts
     bool in_blas;
-    bool looked; // pw_quiet_look came after
+    bool looked;        // pw_quiet_look came after
+    bool without_rings; // and found no library that has the kernel write to memory
 };
 
 #endif

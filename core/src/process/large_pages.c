@@ -6,7 +6,7 @@
 // Pages are replaced for it, which must not lose another thread's store: where one could write,
 // blocks stay on the pool's pages, and a fork's child that writes one needs another.
 void pw_process_leave_hugetlb(void) {
-    static const struct pw_caller unknown = {.looked = true};
+    static const struct pw_caller unknown = {.without_rings = true};
     if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(&unknown, NULL)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #define FORK_PATIENCE 50 // milliseconds that a thread waits for a fork
+#define PATIENCE      10 // and for a thread that may have been stopped in our own work
 
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 // This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
@@ -30,10 +31,6 @@ static void notice_fork(void) {
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
     pw_process_forget_collections();
-}
-
-static bool is_new_process(void) {
-    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
 }
 
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
@@ -102,7 +99,10 @@ static bool enter(bool (*take)(void)) {
         pw_os_cancel_restore(cancel_state);
         return false;
     }
-    if (is_new_process()) {
+    if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&pw_process.stalled, false, __ATOMIC_RELAXED);
+    }
+    if (pw_process_is_new()) {
         notice_fork();
     }
     return true;
@@ -110,6 +110,24 @@ static bool enter(bool (*take)(void)) {
 
 bool pw_process_enter(void) {
     return enter(take_lock);
+}
+
+static bool take_lock_soon(void) {
+    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        return true;
+    }
+    if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    bool taken = wait_for_lock(PATIENCE);
+    if (!taken) {
+        __atomic_store_n(&pw_process.stalled, true, __ATOMIC_RELAXED);
+    }
+    return taken;
+}
+
+bool pw_process_enter_soon(void) {
+    return enter(take_lock_soon);
 }
 
 static bool take_lock_at_last(void) {
@@ -206,7 +224,7 @@ static void after_fork_parent(void) {
 
 static void after_fork_child(void) {
     end_of_fork();
-    if (pw_process.started && pw_process.arena.base && is_new_process()) {
+    if (pw_process.started && pw_process.arena.base && pw_process_is_new()) {
         notice_fork();
     }
     if (pw_gate.general) {

@@ -13,6 +13,11 @@
 bool pw_process_enter(void);
 void pw_process_leave(void);
 
+// The same for what waits for nobody in the C library: memcpy, memset, mprotect, getrusage. A
+// collector of garbage calls them while it has stopped other threads by a signal, wherever they
+// were, and one of those may hold the lock. False where it is not to be had within a moment.
+bool pw_process_enter_soon(void);
+
 // The same for our own threads, for which nobody else waits: never for want of patience.
 bool pw_process_wait(void);
 

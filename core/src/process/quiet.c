@@ -26,12 +26,8 @@ void pw_quiet_in_pool(void) {
     in_pool = true;
 }
 
-void pw_quiet_start(void) {
-    pw_process.quiet.masked = pw_os_signals_blocked();
-}
-
 void pw_quiet_before_fork(void) {
-    static const struct pw_caller unknown = {.looked = true};
+    static const struct pw_caller unknown = {.without_rings = true};
     pw_process.quiet.forks_quietly = pw_is_quiet(&unknown, NULL);
 }
 
@@ -59,8 +55,7 @@ void pw_quiet_others_write(void) {
 
 // Libraries whose use is to have the kernel, or a device, write to memory by itself.
 static int brings_writers(struct dl_phdr_info *info, size_t size, void *found) {
-    static const char *const names[] = {"liburing.so", "libaio.so", "libibverbs.so",
-                                        "librdmacm.so"};
+    static const char *const names[] = {"liburing", "libaio.so", "libibverbs.so", "librdmacm.so"};
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
     (void)size;
@@ -74,25 +69,6 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *loads) {
     (void)size;
     *(unsigned long long *)loads = info->dlpi_adds;
     return 1;
-}
-
-// What was found once stays so.
-void pw_quiet_look(struct pw_caller *caller) {
-    struct pw_quiet *quiet = &pw_process.quiet;
-    unsigned long long loads = 0;
-    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {
-        return;
-    }
-    dl_iterate_phdr(count_loads, &loads);
-    if (__atomic_load_n(&quiet->loads, __ATOMIC_ACQUIRE) != loads) {
-        bool found = false;
-        dl_iterate_phdr(brings_writers, &found);
-        if (found) {
-            pw_quiet_others_write();
-        }
-        __atomic_store_n(&quiet->loads, loads, __ATOMIC_RELEASE);
-    }
-    caller->looked = true;
 }
 
 static bool has_work(const struct pw_openmp *runtime) {
@@ -133,11 +109,41 @@ static bool threads_are_known(const struct pw_caller *caller, bool handling) {
            changes == __atomic_load_n(&quiet->changes, __ATOMIC_SEQ_CST);
 }
 
+// A child of vfork runs in our memory under a number of its own.
+static bool is_own_process(void) {
+    return pw_os_pid() == pw_process.pid && !in_pool;
+}
+
+// What was found once stays so. The loader's lock is taken only while there is no thread that is
+// not known: one that goes through the modules with a function of its own holds it, and may wait
+// for what this thread does next.
+void pw_quiet_look(struct pw_caller *caller) {
+    struct pw_quiet *quiet = &pw_process.quiet;
+    unsigned long long loads = 0;
+    if (__atomic_load_n(&quiet->loader_is_lost, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED) || // to count threads is a call
+        pw_process_is_new()) {
+        return;
+    }
+    caller->looked = true;
+    if (!is_own_process() || !threads_are_known(caller, false)) {
+        return;
+    }
+    dl_iterate_phdr(count_loads, &loads);
+    if (__atomic_load_n(&quiet->loads, __ATOMIC_ACQUIRE) != loads) {
+        bool found = false;
+        dl_iterate_phdr(brings_writers, &found);
+        if (found) {
+            pw_quiet_others_write();
+        }
+        __atomic_store_n(&quiet->loads, loads, __ATOMIC_RELEASE);
+    }
+    caller->without_rings = !__atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
+}
+
 bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *held) {
     const struct pw_quiet *quiet = &pw_process.quiet;
-    unsigned long masked = held ? held->mask[0] : pw_os_signals_blocked();
-    // A child of vfork runs in our memory under a number of its own.
-    bool is_ours = pw_os_pid() == pw_process.pid && !in_pool;
-    bool others = !caller->looked || __atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
-    return is_ours && !others && threads_are_known(caller, (masked & ~quiet->masked) != 0);
+    bool may_handle = (held ? held->mask[0] : pw_os_signals_blocked()) != 0;
+    bool others = !caller->without_rings || __atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
+    return is_own_process() && !others && threads_are_known(caller, may_handle);
 }

@@ -59,7 +59,6 @@ struct pw_quiet {
     bool others_write;                             // without a thread of this process; for good
     bool had_others;          // a thread that is not known was started through us; for good
     unsigned long long loads; // of modules, when they were last looked through
-    unsigned long masked;     // signals that were blocked when the program started
 };
 
 // Look for libraries that have the kernel write to memory, before the heap's lock is taken: it
@@ -82,10 +81,10 @@ void pw_quiet_count(unsigned *threads, int change);
 // over.
 void pw_quiet_in_pool(void);
 
-// At the start; before a fork, under the lock, and after it in the parent; and in a child, which
+// Before a fork, under the lock, and after it in the parent; and in a child, which
 // has one thread. A thread of the parent's may have held the dynamic loader's lock then, for ever:
-// such a child does not look, and so publishes nothing. After a fork without handlers nobody knows.
-void pw_quiet_start(void);
+// such a child does not look, and so publishes nothing. After a fork without handlers nobody knows,
+// and the first look may come before the child has noticed that it is one.
 void pw_quiet_before_fork(void);
 void pw_quiet_after_fork_parent(void);
 void pw_quiet_after_fork(void);

@@ -12,3 +12,7 @@ void pw_process_forget_collections(void) {
 bool pw_is_on(void) {
     return pw_gate.threshold != SIZE_MAX && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
 }
+
+bool pw_process_is_new(void) {
+    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
+}

@@ -36,6 +36,7 @@ struct pw_process {
     bool orphaned;         // the lock is held by a thread that this process does not have
     uint32_t fork_epoch;   // odd while a fork holds the lock
     uint32_t fork_stalled; // the one that somebody waited for too long: nobody waits any more
+    bool stalled;          // somebody waited in vain, and nobody has had the lock since
     int pid;               // used where the kernel has no such marker
     void *put_off[PW_MOST_PUT_OFF]; // blocks to release when the lock can be had
     bool some_put_off;
@@ -102,6 +103,9 @@ PW_API extern struct pw_gate pw_gate;
 
 // What was learnt of collections is of another process, or of other options.
 void pw_process_forget_collections(void);
+
+// A child of a fork in which pw_process_enter has not been called yet.
+bool pw_process_is_new(void);
 
 static inline bool pw_gate_contains(const void *address) {
     // Read without the lock: whoever was handed a block also sees the span that covers it.

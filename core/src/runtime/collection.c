@@ -72,7 +72,7 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
         return;
     }
     pw_quiet_look(&caller);
-    if (!pw_process_enter()) {
+    if (!pw_process_enter_soon()) {
         return;
     }
     bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;

@@ -6,6 +6,7 @@
 
 #include "pagewise.h"
 #include "process/caller.h"
+#include "process/state.h"
 
 struct pw_process;
 

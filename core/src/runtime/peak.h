@@ -5,6 +5,8 @@
 #ifndef PW_RUNTIME_PEAK_H
 #define PW_RUNTIME_PEAK_H
 
+#include "process/state.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

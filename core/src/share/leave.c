@@ -68,7 +68,8 @@ bool pw_share_empty(struct pw_share *share, char *start, char *end) {
         }
         char *from = (char *)mapping.start > start ? (char *)mapping.start : start;
         char *to = (char *)mapping.end < end ? (char *)mapping.end : end;
-        if (from < to && is_snapshot(&mapping) &&
+        // The kernel refuses to empty what is locked: its bytes stay.
+        if (from < to && is_snapshot(&mapping) && !pw_os_is_locked(from, (size_t)(to - from)) &&
             !pw_os_map_empty(from, (size_t)(to - from), mapping.protection) &&
             !(pw_mappings_relieve(share->arena) &&
               pw_os_map_empty(from, (size_t)(to - from), mapping.protection))) {

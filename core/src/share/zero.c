@@ -97,6 +97,9 @@ static void reclaim_pages(struct reclaim *reclaim, struct pw_extent *extent, uin
 static uint64_t reclaim_extent(struct pw_share *share, struct pw_os_maps *maps,
                                struct pw_extent *extent, size_t shortest) {
     struct reclaim reclaim = {.share = share, .maps = maps, .shortest = shortest};
+    if (pw_extent_holds_stack(share->arena, extent)) {
+        return 0;
+    }
     uint32_t shared_end = extent->share_first + extent->share_pages;
     if (extent->snapshot) {
         reclaim_pages(&reclaim, extent, 1, extent->share_first);

@@ -247,6 +247,10 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
     if (call->number == SYS_ioctl) {
         say_watched(part, result != -1);
     }
+    if (call->number == SYS_mlock) { // what is locked is not emptied
+        printf("  emptied: %d\n", madvise(part, SIZE / 4, MADV_DONTNEED));
+        say_sum("locked", part, SIZE / 2);
+    }
     say_sum("after", block + SIZE / 4 * 3, SIZE / 4);
     stop = true;
     CHECK(pthread_join(thread, NULL) == 0);
@@ -406,6 +410,7 @@ static int case_advice_all_locked(char **arguments) {
     say_mapping("copy", copy, SIZE);
     say_sum("copy", copy, SIZE);
     CHECK(by(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) == 0);
+    CHECK(by(SYS_mlockall, 64, 0, 0, 0, 0, 0) == -1);
     unsigned char *next = new_block(2), *second = new_block(0);
     memcpy(second, next, SIZE);
     memcpy(second, next, SIZE);
@@ -481,8 +486,41 @@ static int case_advice_raw(char **arguments) {
     return 0;
 }
 
+// --- calls that the kernel refuses -----------------------------------------------------
+
+// Advice for what malloc returned, which is seldom the address of a page, or for no process or
+// with unknown flags: nothing is emptied.
+static int case_advice_refused(char **arguments) {
+    call_function *by = function_named(arguments[0]);
+    for (int i = 0; i < 5; i++) {
+        unsigned char *block = new_block(7), *copy = new_block(0);
+        unsigned char *page = block - (uintptr_t)block % PAGE;
+        struct iovec range = {page, SIZE};
+        long process = i == 4 ? -1 : syscall(SYS_pidfd_open, getpid(), 0);
+        memcpy(copy, block, SIZE);
+        const long results[4] = {
+            i == 0 ? by(SYS_madvise, (long)block + 16, SIZE - PAGE, MADV_DONTNEED, 0, 0, 0) : 0,
+            i == 1 ? by(SYS_madvise, (long)block + 16, SIZE - PAGE, MADV_FREE, 0, 0, 0) : 0,
+            i == 2 ? by(SYS_madvise, (long)page, -2 * (long)PAGE + 1, MADV_DONTNEED, 0, 0, 0) : 0,
+            i >= 3 ? by(SYS_process_madvise, process, (long)&range, 1, MADV_DONTNEED,
+                        i == 3 ? 7 : 0, 0)
+                   : 0,
+        };
+        printf("%d: %ld %ld %ld %ld\n", i, results[0], results[1], results[2], results[3]);
+        say_sum("block", block, SIZE);
+        say_sum("copy", copy, SIZE);
+        free(block);
+        free(copy);
+    }
+    return 0;
+}
+
 const struct program_case advice_cases[] = {
-    {"advice", case_advice},           {"advice-threads", case_advice_threads},
-    {"advice-more", case_advice_more}, {"advice-all-locked", case_advice_all_locked},
-    {"advice-raw", case_advice_raw},   {NULL, NULL},
+    {"advice", case_advice},
+    {"advice-threads", case_advice_threads},
+    {"advice-more", case_advice_more},
+    {"advice-all-locked", case_advice_all_locked},
+    {"advice-raw", case_advice_raw},
+    {"advice-refused", case_advice_refused},
+    {NULL, NULL},
 };

@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -227,7 +228,42 @@ static int case_one_thread(char **arguments) {
     return 0;
 }
 
+// An emulator of another system has every system call sent to its handler, but for those that it
+// allows itself. memcpy and memset make none.
+static void dispatched(int signal) {
+    (void)signal;
+    _exit(98);
+}
+
+static int case_dispatched(char **arguments) {
+    (void)arguments;
+    static volatile char selector;
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    fill(from, MEGABYTE, 1);
+    memcpy(to, from, MEGABYTE);
+    from[5] = 1;
+    CHECK(signal(SIGSYS, dispatched) != SIG_ERR);
+    CHECK(prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0x1000, 0x1000, &selector) == 0);
+    selector = SYSCALL_DISPATCH_FILTER_BLOCK;
+    memcpy(to, from, MEGABYTE);
+    memset(from, 0, MEGABYTE);
+    selector = SYSCALL_DISPATCH_FILTER_ALLOW;
+    printf("%016llx %016llx\n", (unsigned long long)sum(to, MEGABYTE),
+           (unsigned long long)sum(from, MEGABYTE));
+    return 0;
+}
+
+// A ring of io_uring that another process made and handed on: its first use is all that is seen.
+static int case_ring(char **arguments) {
+    (void)arguments;
+    printf("%ld\n", syscall(SYS_io_uring_enter, -1, 0, 0, 0, NULL, 0));
+    say_work("beside a ring");
+    return 0;
+}
+
 const struct program_case denied_cases[] = {
+    {"ring", case_ring},
+    {"dispatched", case_dispatched},
     {"one-thread", case_one_thread},
     {"killed-at-start", case_killed_at_start},
     {"under-filter", case_under_filter},

@@ -369,6 +369,18 @@ def one_thread(bench):
     bench.work("one-thread", counters=SEGMENTS, every_options=GENERAL)
 
 
+def dispatched(bench):
+    """A program that has system calls sent to itself: a copy makes none."""
+    bench.work("dispatched", counters=["fallback_seccomp"])
+
+
+def ring(bench):
+    """Beside a ring of io_uring, whoever made it, nothing is published."""
+    sums = bench.work("ring", counters=["fallback_threads"])
+    if sums["publishes"]:
+        raise Failure(f"{sums['publishes']} blocks were published")
+
+
 def growing(bench):
     """Blocks that grow by realloc take no more mappings than other allocators' do, by and large."""
     few_mappings_allowed()
@@ -573,10 +585,55 @@ def threads(bench):
     bench.work("fork-in-threads", counters=BESIDE)
 
 
+def part_again(bench):
+    bench.work("part-again", every_options=(ALWAYS, PAPERS))
+
+
+def grown_unhooked(bench):
+    """A library that is not seen makes a block longer: its new bytes are nobody's but the program's."""
+    bench.work("grown-unhooked", every_options=(ALWAYS, PAPERS, LAZY))
+
+
+def kernel_writes(bench):
+    """Who may write without being a thread of the process: nothing is published from then on."""
+    bench.work("sharing-child", counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
+    for what in ("aio", "ring"):
+        sums = bench.work("kernel-writes", what, counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
+        if sums["publishes"]:
+            raise Failure(f"{what}: {sums['publishes']} blocks were published")
+
+
 def thread_ends(bench):
     bench.work("exit-in-thread", counters=BESIDE)
     bench.work("pthread-exit", counters=BESIDE)
     bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
+
+
+def stopped(bench):
+    """Another thread is stopped in the middle of malloc while memory is copied, filled and protected."""
+    bench.work("stopped", counters=["blocks_allocated"])
+    general_bench(bench)
+    bench.work("stopped", counters=["blocks_allocated"], every_options=GENERAL)
+
+
+def modules(bench):
+    """A function that looks at the loaded modules waits for a thread that copies."""
+    bench.work("modules", counters=["copies_seen"])
+
+
+def own_stack(bench):
+    """A copy of the stack that its caller runs on."""
+    bench.work("own-stack")
+
+
+def other_clone(bench):
+    """A child that shares our memory stores to what is copied."""
+    bench.work("other-clone", counters=["fallback_threads", "copies_plain_predicted", "copies_plain_brief"])
+
+
+def many_variables(bench):
+    """A child that cannot bear us, in a long environment, is started on a small stack."""
+    bench.work("many-variables", counters=["programs_left_plain"])
 
 
 def dlclose(bench):
@@ -914,6 +971,12 @@ def advice_number(bench):
     advice_works(bench, "advice", "syscall")
 
 
+def advice_refused(bench):
+    """Advice that the kernel refuses empties nothing."""
+    for how in ("function", "syscall"):
+        bench.work("advice-refused", how)
+
+
 def advice_threads(bench):
     """The same beside a thread, where no page of a block may be replaced."""
     for how in ("function", "syscall"):
@@ -1102,6 +1165,17 @@ CASES = {
     "empty-in-handler": empty_in_handler,
     "threads": threads,
     "thread-ends": thread_ends,
+    "advice-refused": advice_refused,
+    "dispatched": dispatched,
+    "ring": ring,
+    "many-variables": many_variables,
+    "stopped": stopped,
+    "modules": modules,
+    "own-stack": own_stack,
+    "other-clone": other_clone,
+    "part-again": part_again,
+    "grown-unhooked": grown_unhooked,
+    "kernel-writes": kernel_writes,
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,

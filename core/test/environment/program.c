@@ -7,7 +7,7 @@ const char *own_path;
 
 static const struct program_case *const subjects[] = {
     limit_cases,  mapping_cases, memory_cases,  denied_cases, process_cases, descriptor_cases,
-    signal_cases, thread_cases,  library_cases, child_cases,  advice_cases,
+    signal_cases, thread_cases,  library_cases, child_cases,  advice_cases,  copy_cases,
 };
 
 int main(int count, char **arguments) {

@@ -20,7 +20,7 @@ struct program_case {
 
 extern const struct program_case limit_cases[], mapping_cases[], memory_cases[], denied_cases[],
     process_cases[], descriptor_cases[], signal_cases[], thread_cases[], library_cases[],
-    child_cases[], advice_cases[];
+    child_cases[], advice_cases[], copy_cases[];
 
 extern const char *own_path;
 

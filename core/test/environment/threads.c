@@ -4,12 +4,21 @@
 #include "program.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static void *thread_work(void *argument) {
@@ -128,12 +137,222 @@ static int case_small_stack(char **arguments) {
     return 0;
 }
 
+// A collector of garbage stops another thread by a signal, wherever it is: in malloc, too. What it
+// does then waits for nobody in the C library.
+static sem_t stopped, resumed;
+
+static void stop(int signal) {
+    (void)signal;
+    sem_post(&stopped);
+    while (sem_wait(&resumed) != 0) {}
+}
+
+static void *allocate_for_ever(void *unused) {
+    for (;;) {
+        unsigned char *block = malloc(300 << 10);
+        block[0] = block[200 << 10] = 1;
+        free(block);
+    }
+    return unused;
+}
+
+static void collect(unsigned char *to, unsigned char *from, int round) {
+    unsigned char *page = to + PAGE - ((uintptr_t)to & (PAGE - 1));
+    struct rusage usage;
+    from[round]++;
+    memcpy(to, from, MEGABYTE);
+    CHECK(memcmp(to, from, MEGABYTE) == 0);
+    CHECK(mprotect(page, PAGE, PROT_READ) == 0);
+    CHECK(mprotect(page, PAGE, PROT_READ | PROT_WRITE) == 0);
+    CHECK(madvise(page, PAGE, MADV_DONTNEED) == 0 && *page == 0);
+    memset(to, 0, MEGABYTE);
+    CHECK(to[0] == 0 && to[MEGABYTE - 1] == 0);
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+}
+
+static int case_stopped(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE), *more = malloc(MEGABYTE);
+    CHECK(from && to && more && sem_init(&stopped, 0, 0) == 0 && sem_init(&resumed, 0, 0) == 0);
+    CHECK(signal(SIGUSR1, stop) != SIG_ERR);
+    memset(from, 1, MEGABYTE);
+    memcpy(more, from, MEGABYTE);
+    CHECK(pthread_create(&thread, NULL, allocate_for_ever, NULL) == 0);
+    for (int round = 0; round < 300; round++) {
+        CHECK(pthread_kill(thread, SIGUSR1) == 0);
+        while (sem_wait(&stopped) != 0) {}
+        collect(to, from, round);
+        sem_post(&resumed);
+    }
+    puts("done");
+    fflush(stdout);
+    _exit(0);
+}
+
+// Who goes through the modules holds a lock of the dynamic loader's, and waits for a thread that
+// copies.
+static pthread_mutex_t modules = PTHREAD_MUTEX_INITIALIZER;
+
+static int look_at_module(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)info, (void)size, (void)unused;
+    pthread_mutex_lock(&modules);
+    pthread_mutex_unlock(&modules);
+    return 0;
+}
+
+static void *look_at_modules(void *unused) {
+    for (int i = 0; i < 20000; i++) {
+        dl_iterate_phdr(look_at_module, NULL);
+    }
+    return unused;
+}
+
+static int case_modules(char **arguments) {
+    (void)arguments;
+    pthread_t thread;
+    unsigned char *from = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    memset(from, 1, MEGABYTE);
+    memcpy(to, from, MEGABYTE);
+    CHECK(pthread_create(&thread, NULL, look_at_modules, NULL) == 0);
+    for (int i = 0; i < 2000; i++) {
+        pthread_mutex_lock(&modules);
+        from[i]++;
+        memcpy(to, from, MEGABYTE / 8);
+        CHECK(memcmp(to, from, MEGABYTE / 8) == 0);
+        pthread_mutex_unlock(&modules);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    puts("done");
+    return 0;
+}
+
+// A process that shares our memory, begun by the other name of clone.
+extern int __clone(int (*start)(void *), void *stack, int flags, void *argument, ...);
+
+struct tally {
+    uint32_t *words;
+    atomic_bool ends;
+    uint32_t total;
+};
+
+static int store_for_ever(void *argument) {
+    struct tally *tally = argument;
+    for (; !tally->ends; tally->total++) {
+        tally->words[tally->total * 1024u % (MEGABYTE / 4)]++;
+    }
+    return 0;
+}
+
+static int case_other_clone(char **arguments) {
+    (void)arguments;
+    static struct tally tally;
+    unsigned char *stack = malloc(MEGABYTE), *to = malloc(MEGABYTE);
+    uint32_t sum = 0;
+    tally.words = malloc(MEGABYTE);
+    memset(tally.words, 0, MEGABYTE);
+    pid_t child = __clone(store_for_ever, stack + MEGABYTE, CLONE_VM | SIGCHLD, &tally);
+    CHECK(child > 0);
+    for (int i = 0; i < 500; i++) {
+        memcpy(to, tally.words, MEGABYTE);
+    }
+    tally.ends = true;
+    wait_well(child);
+    for (size_t i = 0; i < MEGABYTE / 4; i += 1024) {
+        sum += tally.words[i];
+    }
+    CHECK(sum == tally.total);
+    puts("done");
+    return 0;
+}
+
+// A coroutine runs on a stack that malloc gave, and copies it.
+static ucontext_t outside, coroutine;
+static unsigned char *own_stack;
+
+static void copy_own_stack(void) {
+    for (int i = 0; i < 20; i++) {
+        unsigned char *copy = malloc(MEGABYTE);
+        memcpy(copy, own_stack, MEGABYTE);
+        CHECK(memcmp(copy, own_stack, MEGABYTE / 2) == 0);
+        CHECK(mprotect(own_stack + PAGE - ((uintptr_t)own_stack & (PAGE - 1)), PAGE,
+                       i % 2 ? PROT_READ | PROT_WRITE : PROT_READ) == 0);
+        memset(own_stack + MEGABYTE / 4, 0, MEGABYTE / 4);
+        free(copy);
+        work(3, 300 << 10);
+    }
+}
+
+static int case_own_stack(char **arguments) {
+    (void)arguments;
+    say_work("before");
+    for (int shared = 0; shared < 2; shared++) {
+        own_stack = malloc(MEGABYTE);
+        unsigned char *copy = malloc(MEGABYTE);
+        memset(own_stack, 1, MEGABYTE);
+        if (shared) {
+            memcpy(copy, own_stack, MEGABYTE);
+        }
+        CHECK(getcontext(&coroutine) == 0);
+        coroutine.uc_stack.ss_sp = own_stack;
+        coroutine.uc_stack.ss_size = MEGABYTE;
+        coroutine.uc_link = &outside;
+        makecontext(&coroutine, copy_own_stack, 0);
+        CHECK(swapcontext(&outside, &coroutine) == 0);
+        free(own_stack);
+        free(copy);
+    }
+    puts("done");
+    return 0;
+}
+
+// A thread with a small stack starts a program that is preloaded with a sanitizer, in a long
+// environment.
+static void *start_program(void *unused) {
+    char *const arguments[] = {"true", NULL};
+    pid_t child = 0;
+    CHECK(posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ) == 0);
+    wait_well(child);
+    return unused;
+}
+
+static int case_many_variables(char **arguments) {
+    (void)arguments;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    char text[4096];
+    const char *preload = getenv("LD_PRELOAD");
+    say_work("before");
+    snprintf(text, sizeof text, "%s:libasan.so.99", preload ? preload : "");
+    CHECK(setenv("LD_PRELOAD", text, 1) == 0);
+    for (int i = 0; i < 6000; i++) {
+        snprintf(text, sizeof text, "VARIABLE_%d", i);
+        CHECK(setenv(text, "1", 1) == 0);
+    }
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &attributes, start_program, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    // An environment that cannot be read is refused by the kernel.
+    char **volatile nowhere = (char **)16;
+    char *words[] = {"true", NULL}, *unreadable[] = {"A=1", (char *)nowhere, NULL};
+    CHECK(execve("/bin/true", words, nowhere) == -1 && errno == EFAULT);
+    CHECK(execve("/bin/true", words, unreadable) == -1 && errno == EFAULT);
+    puts("done");
+    return 0;
+}
+
 const struct program_case thread_cases[] = {
+    {"many-variables", case_many_variables},
     {"threads", case_threads},
     {"at-once", case_at_once},
     {"fork-in-threads", case_fork_in_threads},
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},
     {"small-stack", case_small_stack},
+    {"stopped", case_stopped},
+    {"modules", case_modules},
+    {"own-stack", case_own_stack},
+    {"other-clone", case_other_clone},
     {NULL, NULL},
 };

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -24,6 +25,30 @@
 #define DEEPEST 2
 
 extern char **environ;
+
+// --- handlers of forks -----------------------------------------------------------------------
+
+// As those of a library that wants memory while a fork is going on.
+static __thread unsigned char *held;
+
+static void before_fork(void) {
+    held = malloc(200 * KB);
+    if (held) {
+        memset(held, 33, 200 * KB);
+    }
+}
+
+static void after_fork(void) {
+    if (held && (held[0] != 33 || held[200 * KB - 1] != 33)) {
+        fail("a block of a handler before a fork holds %02x and %02x", held[0], held[200 * KB - 1]);
+    }
+    free(held);
+    held = NULL;
+}
+
+void forks_start(void) {
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 // --- children ------------------------------------------------------------------------------
 

@@ -178,6 +178,7 @@ void race_copied(struct block *to, size_t to_at, const struct block *from, size_
                  size_t size, const struct race_time *time);
 size_t check_step(const struct block *block, size_t from, size_t size); // see model.c
 
+void forks_start(void);
 void forks_end(void); // all children: they check once more
 void forks_after_fork(void);
 void files_check(void);

@@ -351,12 +351,29 @@ static void move_away(void) {
     check_some(block);
 }
 
+// Of a block that other threads write to meanwhile.
+static void lock_raced(void) {
+    size_t from, size;
+    for (int i = 0; i < 20 && world.threads; i++) {
+        struct block *block = some_block_of(16 * KB);
+        if (block && block->raced && some_pages(block, &from, &size)) {
+            say("%zu+%zu of %zu bytes at %p are locked for a moment", from, size, block->size,
+                (void *)block->data);
+            if (call_pages(SYS_mlock, block, from, size, 0)) {
+                call_pages(SYS_munlock, block, from, size, 0);
+            }
+            return;
+        }
+    }
+}
+
 const struct operation mark_operations[] = {
     {"wipe-on-fork", wipe_on_fork, 400, IN_CHILDREN | NO_MALLOC},
     {"no-fork", no_fork, 400, IN_CHILDREN | NO_MALLOC},
     {"protect", protect, 600, IN_CHILDREN | NO_MALLOC},
     {"probe", probe_protection, 300, IN_CHILDREN | NO_MALLOC},
     {"lock", lock, 300, IN_CHILDREN | NO_MALLOC},
+    {"lock-raced", lock_raced, 3000, ANYWHERE | NO_MALLOC},
     {"undo", undo, 3000, ANYWHERE | NO_MALLOC},
     {"advise", advise_neutral, 1500, IN_CHILDREN | NO_MALLOC},
     {"dont-need", advise_dont_need, 800, IN_CHILDREN | NO_MALLOC},

@@ -150,6 +150,7 @@ static void begin(int count, char **words) {
     world.seed = run.seed;
     model_start();
     marks_take_key();
+    forks_start();
     plan_start(run.seed, run.left_out, run.only);
     if (run.library) {
         hook();

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// Signals in the middle of memcpy, memmove and memset, which may be left by a jump, or for a
-// handler that copies, stores to the source, or forks.
+// Signals in the middle of memcpy, memmove, memset and of a collector's look at the time, which may
+// be left by a jump, or for a handler that copies, stores to the source, or forks.
 #include "hostile.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum work { COPIES, FILLS, COLLECTIONS };
 enum deed { JUMP, STORE, COPY, COPY_AND_JUMP, FORK, DEEDS };
 
 static sigjmp_buf back;
@@ -85,22 +87,31 @@ static struct block *some_plain(size_t smallest, const struct block *other) {
 }
 
 // Until the signal comes.
-static void repeat(bool fills) {
+static void repeat(enum work work) {
+    struct rusage usage;
     void *(*volatile move)(void *, const void *, size_t) =
         random_chance(&world.random, 2) ? memcpy : memmove;
     for (int i = 0; i < 3000 && armed; i++) {
-        if (fills) {
+        if (work == FILLS) {
             memset(plan.to->data, 0, plan.size);
+        } else if (work == COLLECTIONS) {
+            getrusage(RUSAGE_SELF, &usage);
         } else {
             move(plan.to->data, plan.from->data, plan.size);
         }
     }
 }
 
-static void settle_mixture(bool fills) {
+static void settle_mixture(enum work work) {
     struct block *from = plan.from, *to = plan.to;
+    bool fills = work == FILLS;
     if (plan.deed == STORE && happened) {
         from->shadow[plan.at] = plan.value;
+    }
+    if (work == COLLECTIONS) {
+        check(from);
+        check(to);
+        return;
     }
     for (size_t i = 0; i < plan.size; i++) {
         unsigned char copied = fills ? 0 : from->shadow[i];
@@ -123,7 +134,8 @@ static void interrupt(void) {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, before;
     struct itimerval delay = {.it_value.tv_usec = 20 + (long)random_below(&world.random, 400)};
     struct itimerval none = {0};
-    volatile bool fills = random_chance(&world.random, 5);
+    static const enum work works[] = {COPIES, COPIES, COPIES, FILLS, COLLECTIONS};
+    volatile enum work work = works[random_below(&world.random, 5)];
     plan.from = some_plain(64 * KB, NULL);
     plan.to = plan.from ? some_plain(64 * KB, plan.from) : NULL;
     if (!plan.to) {
@@ -133,6 +145,11 @@ static void interrupt(void) {
     plan.size = plan.from->size < plan.to->size ? plan.from->size : plan.to->size;
     plan.at = random_below(&world.random, plan.size);
     plan.value = (unsigned char)random_next(&world.random);
+    if (work == COLLECTIONS) { // which look for pages of zeros
+        plan.deed = STORE;
+        memset(plan.from->data, 0, plan.from->size);
+        plain_fill(plan.from->shadow, 0, plan.from->size);
+    }
     plan.other_from = some_plain(PAGE, plan.from);
     plan.other_to = some_plain(PAGE, plan.from);
     if (!plan.other_from || !plan.other_to || plan.other_from == plan.other_to ||
@@ -146,11 +163,11 @@ static void interrupt(void) {
     if (sigsetjmp(back, 1) == 0) {
         armed = 1;
         setitimer(ITIMER_REAL, &delay, NULL);
-        repeat(fills);
+        repeat(work);
     }
     armed = 0;
     setitimer(ITIMER_REAL, &none, NULL);
-    settle_mixture(fills);
+    settle_mixture(work);
 }
 
 const struct operation signal_operations[] = {

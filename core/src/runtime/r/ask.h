@@ -11,6 +11,7 @@
 #define PW_RUNTIME_RELIEF_H
 
 #include "pagewise.h"
+#include "process/state.h"
 
 struct pw_process;
 

@@ -6,6 +6,7 @@
 #define PW_RUNTIME_R_R_H
 
 #include "process/caller.h"
+#include "process/state.h"
 
 #include <stdbool.h>
 

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+//
+// Copies of parts, copies beside blocks that somebody else resizes, and copies while somebody who
+// is no thread of ours may write.
+#include "program.h"
+
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern void *__libc_realloc(void *block, size_t size); // what a library calls that is not seen
+
+static unsigned char *block_of(size_t size, uint64_t seed) {
+    unsigned char *block = malloc(size);
+    CHECK(block);
+    fill(block, size, seed);
+    return block;
+}
+
+// --- a part is copied again -----------------------------------------------------------
+
+// The second half was written since, and is copied alone: the first half is still what it was when
+// the copy that was made of all of it goes.
+static int case_part_again(char **arguments) {
+    (void)arguments;
+    const size_t size = 8 * MEGABYTE, half = size / 2;
+    unsigned char *source = block_of(size, 1), *whole = malloc(size), *part = malloc(size);
+    CHECK(whole && part);
+    memcpy(whole, source, size);
+    fill(source + half, half, 2);
+    memcpy(part + half, source + half, half);
+    free(whole);
+    for (int i = 0; i < 4; i++) { // what is freed may be given back by now
+        whole = malloc(size);
+        CHECK(whole);
+        memcpy(whole, part, size);
+        free(whole);
+    }
+    printf("%016llx %016llx\n", (unsigned long long)sum(source, size),
+           (unsigned long long)sum(part + half, half));
+    free(source);
+    free(part);
+    return 0;
+}
+
+// --- blocks that the C library has made longer ----------------------------------------
+
+#define ASKED  (MEGABYTE + 1000)
+#define LONGER (MEGABYTE + 2500) // within the last page
+
+static unsigned char *longer_block(uint64_t seed) {
+    unsigned char *block = __libc_realloc(block_of(ASKED, seed), LONGER);
+    CHECK(block);
+    fill(block + ASKED, LONGER - ASKED, seed + 1);
+    return block;
+}
+
+static int case_grown_unhooked(char **arguments) {
+    (void)arguments;
+    for (int round = 0; round < 4; round++) {
+        unsigned char *from = longer_block(10), *to = longer_block(20), *copy = malloc(ASKED);
+        CHECK(copy);
+        memcpy(to, from, ASKED); // what follows is the program's
+        printf("%016llx", (unsigned long long)sum(to + ASKED, LONGER - ASKED));
+        memcpy(copy, from, ASKED);
+        from = realloc(from, (size_t)(3 + round) * MEGABYTE);
+        to = realloc(to, 3 * MEGABYTE / 2);
+        CHECK(from && to);
+        printf(" %016llx %016llx\n", (unsigned long long)sum(from + ASKED, LONGER - ASKED),
+               (unsigned long long)sum(to, LONGER));
+        free(from);
+        free(to);
+        free(copy);
+    }
+    return 0;
+}
+
+// --- who else may write ---------------------------------------------------------------
+
+#define COPIED (4 * MEGABYTE)
+
+static struct {
+    _Atomic(unsigned char *) block;
+    atomic_bool done;
+    atomic_ulong stores, lost;
+} writer;
+
+// Stores to a word of each page, and looks whether the last store is there.
+static int keep_writing(void *unused) {
+    (void)unused;
+    unsigned long last = 0;
+    while (!writer.done) {
+        unsigned char *block = writer.block;
+        for (size_t at = 8; at < COPIED; at += 64 * PAGE) {
+            atomic_ulong *word = (atomic_ulong *)(void *)(block + at);
+            writer.lost += last && *word != last;
+            *word = last + 1;
+        }
+        last++;
+        writer.stores++;
+    }
+    return 0;
+}
+
+static void copy_often(unsigned char *source, int times) {
+    for (int i = 0; i < times; i++) {
+        unsigned char *copy = malloc(COPIED);
+        CHECK(copy);
+        memcpy(copy, source, COPIED);
+        CHECK(copy[1] == source[1]);
+        free(copy);
+        memset(source + COPIED / 2, i, COPIED / 2 - 64 * PAGE); // it has to be published again
+    }
+}
+
+// A child that shares our memory is none of our threads.
+static int case_sharing_child(char **arguments) {
+    (void)arguments;
+    char *stack = mmap(NULL, MEGABYTE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(stack != MAP_FAILED);
+    unsigned char *block = malloc(COPIED), *source = malloc(COPIED);
+    CHECK(block && source);
+    memset(block, 0, COPIED);
+    memset(source, 1, COPIED);
+    writer.block = block;
+    int child = clone(keep_writing, stack + MEGABYTE, CLONE_VM | SIGCHLD, NULL);
+    CHECK(child > 0);
+    while (writer.stores < 2) {}
+    for (int i = 0; i < 60; i++) {
+        unsigned char *copy = malloc(COPIED);
+        CHECK(copy);
+        memcpy(copy, block, COPIED);
+        free(copy);
+    }
+    writer.done = true;
+    wait_well(child);
+    printf("%lu stores were lost\n", (unsigned long)writer.lost);
+    free(block);
+    free(source);
+    return 0;
+}
+
+// The kernel writes to what is handed to it, when it likes. Nothing is, here: that there could be
+// is enough for nothing to be published (the statistics tell).
+static int case_kernel_writes(char **arguments) {
+    unsigned char *source = block_of(COPIED, 5);
+    if (!strcmp(arguments[0], "aio")) {
+        aio_context_t context = 0;
+        if (syscall(SYS_io_setup, 1, &context) != 0) {
+            printf("no contexts: %d\n", errno);
+        }
+    } else {
+        char parameters[120] = {0};
+        if (syscall(SYS_io_uring_setup, 1, parameters) < 0) {
+            printf("no rings: %d\n", errno);
+        }
+    }
+    copy_often(source, 5);
+    printf("%016llx\n", (unsigned long long)sum(source, COPIED));
+    free(source);
+    return 0;
+}
+
+const struct program_case copy_cases[] = {
+    {"part-again", case_part_again},
+    {"grown-unhooked", case_grown_unhooked},
+    {"sharing-child", case_sharing_child},
+    {"kernel-writes", case_kernel_writes},
+    {NULL, NULL},
+};

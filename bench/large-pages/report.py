@@ -23,7 +23,7 @@ WHY_NOT = {
     "transpose-3000": "Met where large pages were to be had at a fair price, and not where the hypervisor had to find their memory (next section).",
     "scatter-2e7": "R changes the vector in place, without a page fault: page size is all there is to gain, and the next section says how much that is on this machine.",
     "gather-2e7": "What `pagewise_on()` gains here it gains by warm pages. Where the hypervisor makes fresh large pages dear it leaves them alone "
-                  "([core-design.md](../notes/core-design.md)); `ISM(TRUE)` takes them at any price.",
+                  "([the rule](../design/huge-pages.md)); `ISM(TRUE)` takes them at any price.",
     "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages on trust, and all of them are written and so copied after all; "
                  "the second `order()` of that size knows better, and is faster than plain R's. `pagewise_on(share = \"off\")` suits who orders once.",
 }

@@ -253,7 +253,7 @@ class Page:
         labels = {arm: arm for arm in arms if arm in ("metis", "metis-elsewhere", "components-elsewhere", "components-chunks", "deaths-elsewhere", "deaths-chunks", "ends", "starts")}
         return ["## Learned against random groups", "",
                 "Total free ratio / all holes, each over that of the layout's random control; + better and - worse by the interval of paired differences, = the same. "
-                "All but `metis` are trained on another input than tested. Layouts are explained in the [notes](../notes/metis.md).", "",
+                "All but `metis` are trained on another input than tested. Layouts are explained in the [notes](../notes/experiments/metis.md).", "",
                 *table(["layout", *self.outcomes, "better on both"], rows),
                 *pictures.both_measures(self.folder, "controls", "Learned layouts over their random controls; a point is a workload", self.outcomes, labels),
                 "The same over no groups:", "", *table(["layout", *self.outcomes], none),

@@ -343,7 +343,7 @@ def write(path, store, sites, stack, note):
         "## Answers, growth, crashes", "",
         "Every answer is compared with those of PHP alone, word by word; words in which PHP's own answers differ among themselves (times, "
         "tokens) do not count. What `native` answers in a round belongs to these; `native again` is the control for that. "
-        "With two workers DokuWiki itself sends an article without its text now and then ([notes](../notes/php.md#what-was-measured-and-how)).", "", *correctness(results, names, configurations),
+        "With two workers DokuWiki itself sends an article without its text now and then ([notes](../notes/experiments/php.md#what-it-took-to-believe-the-figures)).", "", *correctness(results, names, configurations),
         "The longest run of one worker with the transaction heap:", "", *longest(results, names),
         "## Beside the paper", "",
         "PHP 5.2's allocator of 2009 coalesced and split; the paper's heap was 3.0 to 12.9 % faster than it on one core, and the region 4.0 to 11.6 % "

@@ -9,6 +9,7 @@ from common import verdict
 from intervals import Ratio, geometric_mean, mean
 from measure import ALWAYS, CONFIGURATIONS, CONTROL, ISM, OURS, PLAIN, SLIDES, WORKLOADS
 from plotting import BLUE, GREY
+from verdicts import finished
 
 # The slides' seconds without and with ISM on their newest CPU (Xeon E5430).
 SLIDES_SECONDS = {"qr-hilbert-1000": (7.822, 5.323), "qr-hilbert-1024": (27.438, 114.259), "fft-1e7": (13.080, 12.154),
@@ -338,5 +339,5 @@ def write(store, scale, path):
               f"- library: {results.library or 'none'}"]
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".partial", "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write(finished("large-pages.md", "\n".join(lines) + "\n"))
     os.replace(path + ".partial", path)

@@ -7,6 +7,7 @@ import common
 import paper
 import pictures
 from intervals import Ratio, geometric_mean
+from verdicts import finished
 
 LINE = 64
 BANDWIDTH = 20e9  # bytes a second that all cores share, in the model: a channel of DDR4; the paper's Xeon had two buses of 8.5e9 each
@@ -351,5 +352,5 @@ def write(path, store, sites, stack, note):
         "that anything put in its place could win, and a function call for each allocation and free is lost first. Not all of the paper's applications "
         "exist for today's PHP: six others stand for them.", ""]
     with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines))
+        file.write(finished("php.md", "\n".join(lines)))
     print(os.path.relpath(path, common.ROOT))

@@ -40,17 +40,24 @@ def filled(text, first, rest):
     return [*lines, line]
 
 
-def wrapped(markdown):
+def narrowed(lines):
+    """A paragraph's or an item's lines, filled anew where one is too long."""
+    return joined(lines, filled) if any(len(line) > WIDTH for line in lines) else lines
+
+
+def joined(lines, fill=lambda text, first, rest: [first + text]):
+    item = ITEM.match(lines[0])
+    first = item[0] if item else re.match(r"\s*", lines[0])[0]
+    text = " ".join([lines[0][len(first):], *(line.strip() for line in lines[1:])])
+    return fill(text, first, " " * len(first))
+
+
+def changed(markdown, change):
+    """The text with the lines of each paragraph and each item changed."""
     out, paragraph = [], []
 
     def end():
-        if any(len(line) > WIDTH for line in paragraph):
-            item = ITEM.match(paragraph[0])
-            first = item[0] if item else re.match(r"\s*", paragraph[0])[0]
-            text = " ".join([paragraph[0][len(first):], *(line.strip() for line in paragraph[1:])])
-            out.extend(filled(text, first, " " * len(first)))
-        else:
-            out.extend(paragraph)
+        out.extend(change(paragraph[:]) if paragraph else [])
         paragraph.clear()
 
     fenced, in_list = None, False
@@ -76,6 +83,15 @@ def wrapped(markdown):
             paragraph.append(line)
     end()
     return "\n".join(out)
+
+
+def wrapped(markdown):
+    return changed(markdown, narrowed)
+
+
+def unwrapped(markdown):
+    """Each paragraph and each item in one line, to look for sentences in it."""
+    return changed(markdown, joined)
 
 
 def main():

@@ -12,6 +12,8 @@ SCALE          ?= small
 WORKLOADS      ?=
 CONFIGURATIONS ?=
 MINUTES        ?=
+# test-programs, bench-programs: which programs.
+PROGRAMS       ?=
 
 B        := build
 CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
@@ -19,7 +21,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs test-sanitize test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-beside-threads bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-beside-threads bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -75,14 +77,22 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(MAKE) --no-print-directory build
 	@test/r/run
 
-test-programs: ## other programs and the tests of Python and Ruby, all their memory from Pagewise
+test-programs: ## other programs and the tests of Python and Ruby, with Pagewise in three configurations
 	@$(ENSURE) build test programs
 	@$(MAKE) --no-print-directory build
-	@test/programs/run --all
+	@test/programs/run --all $(PROGRAMS)
+
+bench-programs: ## postgres, chromium, java and others RUNS times as plain, into docs/results/programs.md (resumable)
+	@$(ENSURE) build bench-programs
+	@$(MAKE) --no-print-directory build
+	@test/programs/run --runs $(RUNS) --report $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(PROGRAMS)
 
 test-sanitize: ## the core's tests under ASan with UBSan, and under TSan
 	@$(ENSURE) build test
 	@JOBS=$(JOBS) scripts/test-all core-asan core-tsan
+
+test-contract: core ## what malloc promises, case by case, in every way of having Pagewise
+	@ctest --test-dir $(B)/core --output-on-failure --parallel $(JOBS) -L contract
 
 test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_SEED=N goes on from there
 	@core/test/hostile/run --build $(B)/core/core/test/hostile --libraries $(B)/lib \

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Check the includes of core/src against the table in core/README.md: check_layers.py [--self-test]
+"""Check core/src against core/README.md: check_layers.py [--self-test]
 
-A room includes its own headers and the rooms that its row names. --self-test checks that violations planted in a
-copy are found.
+A room includes its own headers and the rooms that its row of the table names, and uses functions and variables of no
+others. Within a room too, files do not use each other in a circle; a file is a .c with its .h. Only some rooms name the
+state of the process. What the page names in backticks exists: pw_... as a word of core/src or core/include, NAME.c,
+NAME.h and NAME.hpp as a file there. --self-test checks that violations planted in a copy are found.
 """
 
 import os
@@ -14,7 +16,16 @@ import tempfile
 CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+` ?)*)\|")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+NAMED = re.compile(r"`(pw_\w+|[\w/]+\.(?:c|h|hpp))`")
+IDENTIFIER = re.compile(r"\bpw_\w+")
 PUBLIC = ("pagewise.h", "pagewise_heap.h")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
+# At the start of a line: a function with its body, or a variable that is not only declared.
+FUNCTION = re.compile(r"^(?!static|extern|typedef|#|\s|\})[^\n;{}=]*?\b(pw_\w+)\((?:[^;{}]|\n)*?\)\s*\{", re.M)
+VARIABLE = re.compile(r"^(?!static|extern|typedef|#|\s|\})[\w\s\*]*?\b(pw_\w+)(?:\[[^\]]*\])?\s*=", re.M)
+STATE = re.compile(r"(?<!struct )\b(?:pw_process|pw_gate)\b")
+STATE_ROOMS = ("process", "entry")  # others are handed what they need
+NAME = re.compile(r"(?<!struct )(?<!enum )(?<!union )\bpw_\w+")
 
 
 def read_table(path):
@@ -40,7 +51,7 @@ def table_problems(table):
 def sources(source):
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
-            if name.endswith((".c", ".h")):
+            if name.endswith((".c", ".h", ".hpp")):
                 yield os.path.relpath(os.path.join(folder, name), source)
 
 
@@ -68,13 +79,104 @@ def file_problems(source, path, table):
                 yield f"{path}:{number}: {problem}"
 
 
+# --- calls ---------------------------------------------------------------------------------
+
+
+def units(source):
+    """File without its ending -> its text without comments and strings."""
+    texts = {}
+    for path in sources(source):
+        with open(os.path.join(source, path), encoding="utf-8") as file:
+            unit = os.path.splitext(path)[0]
+            texts[unit] = texts.get(unit, "") + COMMENT.sub(" ", file.read())
+    return texts
+
+
+def uses(source):
+    """File -> file whose functions or variables it uses -> one of them."""
+    texts, owner = units(source), {}
+    for unit, text in texts.items():
+        for pattern in (FUNCTION, VARIABLE):
+            for match in pattern.finditer(text):
+                owner.setdefault(match[1], unit)
+    graph = {unit: {} for unit in texts}
+    for unit, text in texts.items():
+        for name in set(NAME.findall(text)):
+            if owner.get(name, unit) != unit:
+                graph[unit].setdefault(owner[name], name)
+    return graph
+
+
+def circle_from(unit, graph):
+    """The files on the way from a file back to itself, or None."""
+    ways, seen = [[unit]], set()
+    while ways:
+        way = ways.pop()
+        for other in sorted(graph[way[-1]]):
+            if other == unit:
+                return way
+            if other not in seen:
+                seen.add(other)
+                ways.append(way + [other])
+    return None
+
+
+def call_problems(source, table):
+    graph = uses(source)
+    reported = set()
+    for unit, others in sorted(graph.items()):
+        room = unit.split("/")[0]
+        for other, name in sorted(others.items()):
+            target = other.split("/")[0]
+            if target != room and target not in table.get(room, ()):
+                yield f"{unit}: {room} must not use {name} of {other}"
+        way = circle_from(unit, graph)
+        if way and not reported & set(way):
+            reported |= set(way)
+            names = [graph[one][two] for one, two in zip(way, way[1:] + way[:1])]
+            yield f"{unit}: a circle: " + ", ".join(f"{one} uses {name}" for one, name in zip(way, names))
+
+
+def state_problems(source):
+    for unit, text in sorted(units(source).items()):
+        if unit.split("/")[0] not in STATE_ROOMS and STATE.search(text):
+            yield f"{unit}: only {' and '.join(STATE_ROOMS)} name the state of the process"
+
+
+# --- names in README.md ------------------------------------------------------------------
+
+
+def words_and_files(core):
+    """Identifiers that begin with pw_, and paths, relative to src and to include."""
+    words, files = set(), set()
+    for folder in (os.path.join(core, "src"), os.path.join(core, "include")):
+        for path in sources(folder):
+            files.add(path)
+            with open(os.path.join(folder, path), encoding="utf-8") as file:
+                words.update(IDENTIFIER.findall(file.read()))
+    return words, files
+
+
+def name_problems(core):
+    words, files = words_and_files(core)
+    with open(os.path.join(core, "README.md"), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            for name in NAMED.findall(line):
+                bare = name.removeprefix("src/").removeprefix("include/")
+                if name not in words and bare not in files and not any(f.endswith("/" + bare) for f in files):
+                    yield f"README.md:{number}: {name} is not in src or include"
+
+
 def check(core):
     table = read_table(os.path.join(core, "README.md"))
-    problems = list(table_problems(table))
+    source = os.path.join(core, "src")
+    problems = list(table_problems(table)) + list(name_problems(core))
     count = 0
-    for path in sources(os.path.join(core, "src")):
-        problems += file_problems(os.path.join(core, "src"), path, table)
+    for path in sources(source):
+        problems += file_problems(source, path, table)
         count += 1
+    problems += call_problems(source, table)
+    problems += state_problems(source)
     if not table or not count:
         problems.append("no table or no sources: nothing was checked")
     return problems, count
@@ -83,9 +185,13 @@ def check(core):
 PLANTED = [
     ("os/memory.c", '#include "stats/stats.h"'),  # upwards
     ("share/zero.c", '#include "huge/huge.h"'),  # across
-    ("policy/copy.c", '#  include "process/process.h"'),
+    ("policy/copy.c", '#  include "process/state.h"'),
     ("extent/arena.c", '#include "../share/share.h"'),  # round the side
+    ("process/quiet.c", "void pw_planted(void) {\n    pw_block_reject(0);\n}"),  # without an include
+    ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
+    ("block/fate.c", "int pw_planted(void) {\n    return pw_process.pid;\n}"),
 ]
+PLANTED_NAMES = ["pw_block_allocat", "block/nowhere.c", "nowhere.h"]
 
 
 def self_test():
@@ -96,14 +202,24 @@ def self_test():
             shutil.copy(os.path.join(CORE, "README.md"), folder)
             with open(os.path.join(folder, "src", path), "a", encoding="utf-8") as file:
                 file.write("\n" + line + "\n")
-            if not any(problem.startswith(path) for problem in check(folder)[0]):
+            unit = os.path.splitext(path)[0]
+            if not any(unit in problem for problem in check(folder)[0]):
                 missed.append(f"not found: {line} in {path}")
+    for name in PLANTED_NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("src", "include"):
+                shutil.copytree(os.path.join(CORE, part), os.path.join(folder, part))
+            shutil.copy(os.path.join(CORE, "README.md"), folder)
+            with open(os.path.join(folder, "README.md"), "a", encoding="utf-8") as file:
+                file.write(f"\nIt calls `{name}`.\n")
+            if not any(name in problem for problem in check(folder)[0]):
+                missed.append(f"not found: {name} in README.md")
     return missed
 
 
 def main():
     if "--self-test" in sys.argv[1:]:
-        problems, what = self_test(), f"{len(PLANTED)} planted violations found"
+        problems, what = self_test(), f"{len(PLANTED) + len(PLANTED_NAMES)} planted violations found"
     else:
         problems, count = check(CORE)
         what = f"{count} files keep to the layers"

@@ -35,8 +35,8 @@ static uint64_t skipped(void) {
 // As R calls it with gc.time(TRUE): at the start and at the end.
 static void collect(void) {
     pw_free(pw_allocate(1 << 20));
-    pw_collection_getrusage(NULL, 0);
-    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
 }
 
 static uint64_t ends(void) {
@@ -47,13 +47,13 @@ static uint64_t ends(void) {
 static void a_start_is_no_end(void **state) {
     (void)state;
     void *block = pw_allocate(1 << 20);
-    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
     uint64_t before = ends();
     pw_free(block);
     pw_free(pw_allocate(1 << 20));
-    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
     assert_int_equal(ends(), before);
-    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
     assert_int_equal(ends(), before + 1);
 }
 
@@ -62,13 +62,13 @@ static void nor_after_small_blocks_alone(void **state) {
     (void)state;
     collect();
     uint64_t before = ends();
-    pw_collection_getrusage(NULL, 4096);
+    pw_collection_getrusage(&pw_process, NULL, 4096);
     assert_int_equal(ends(), before);
-    pw_collection_getrusage(NULL, 4096);
+    pw_collection_getrusage(&pw_process, NULL, 4096);
     assert_int_equal(ends(), before + 1);
-    pw_collection_getrusage(NULL, 0); // the count was reset
+    pw_collection_getrusage(&pw_process, NULL, 0); // the count was reset
     assert_int_equal(ends(), before + 1);
-    pw_collection_getrusage(NULL, 0);
+    pw_collection_getrusage(&pw_process, NULL, 0);
     assert_int_equal(ends(), before + 2);
 }
 
@@ -153,7 +153,7 @@ static bool keeper_is_wanted(const void *site) {
     char *large = pw_allocate(32 << 20);
     assert_non_null(large);
     memset(large, 1, 32 << 20);
-    pw_block_free(large, site);
+    pw_block_free(&pw_process, large, site);
     assert_true(pw_process_enter());
     bool is_wanted = pw_process.keeper_runs;
     pw_process_leave();
@@ -198,7 +198,7 @@ static void a_blas_that_allocates_starts_no_search(void **state) {
     char *young = pw_allocate(64 << 20);
     assert_non_null(young);
     memset(young, 1, 64 << 20);
-    void *more = pw_block_allocate(128 << 20, 1, false, blas);
+    void *more = pw_block_allocate(&pw_process, 128 << 20, 1, false, blas);
     assert_int_equal(PW_READ(&pw_process.stats, zero_pages_checked), before);
     pw_free(pw_allocate(256 << 20)); // the program's own allocation does
     assert_true(PW_READ(&pw_process.stats, zero_pages_checked) > before);

@@ -37,7 +37,7 @@ static int start(void **state) {
     *copies.prediction = (struct pw_prediction){.known = true, .score = SCORE};
     destination->site = SITE;
     assert_true(pw_process_enter());
-    pw_fate_watch_plain(copies.prediction, destination, 1, source, 1, PAGES - 1);
+    pw_fate_watch_plain(&pw_process, copies.prediction, destination, 1, source, 1, PAGES - 1);
     pw_process_leave();
     *state = &copies;
     return 0;
@@ -53,7 +53,7 @@ static int stop(void **state) {
 
 static int look(struct copies *copies) {
     assert_true(pw_process_enter());
-    pw_fate_look(copies->prediction);
+    pw_fate_look(&pw_process, copies->prediction);
     pw_process_leave();
     return copies->prediction->score;
 }

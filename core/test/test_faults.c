@@ -179,9 +179,9 @@ static void pool(void) {
 static bool advise(int at, size_t from, size_t size, int advice) {
     char *start = (char *)(((uintptr_t)blocks[at].data + from + PAGE - 1) & ~(PAGE - 1));
     long arguments[6] = {(long)start, (long)size, advice};
-    struct pw_mapping_call call = pw_mapping_call_begins(SYS_madvise, arguments, NULL);
+    struct pw_mapping_call call = pw_mapping_call_begins(&pw_process, SYS_madvise, arguments, NULL);
     bool made = !call.refused && madvise(start, size, advice) == 0;
-    pw_mapping_call_ends(call);
+    pw_mapping_call_ends(&pw_process, call);
     if (made && advice == MADV_DONTNEED) {
         memset(blocks[at].shadow + (start - (char *)blocks[at].data), 0, size);
     }

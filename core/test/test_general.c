@@ -24,7 +24,7 @@
 
 // The sizes below are constants, from which the compiler would conclude what it cannot know.
 static __attribute__((noinline)) void *allocate(size_t size) {
-    return pw_general_malloc(size);
+    return pw_general_malloc(&pw_process, &pw_gate, size);
 }
 
 static struct pw_general_usage usage(void) {
@@ -88,10 +88,10 @@ static void blocks_are_aligned_and_as_large_as_asked(void **state) {
         unsigned char *block = allocate(size);
         assert_non_null(block);
         assert_int_equal((uintptr_t)block % 16, 0);
-        size_t usable = pw_general_usable(block);
+        size_t usable = pw_general_usable(&pw_process, block);
         assert_true(usable >= size && usable <= size + size / 4 + 16 + PW_PAGE * (size > 32 * KB));
         memset(block, 0x5a, usable);
-        pw_general_free(block);
+        pw_general_free(&pw_process, &pw_gate, block);
     }
 }
 
@@ -100,17 +100,17 @@ static void alignments_are_kept(void **state) {
     static const size_t sizes[] = {0, 1, 17, 100, 1000, 4096, 5000, 32768, 65536, 3 * MB};
     for (size_t alignment = 1; alignment <= 16 * MB; alignment *= 2) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            char *block = pw_general_memalign(alignment, sizes[i]);
+            char *block = pw_general_memalign(&pw_process, alignment, sizes[i]);
             assert_non_null(block);
             assert_int_equal((uintptr_t)block % alignment, 0);
-            assert_true(pw_general_usable(block) >= sizes[i]);
+            assert_true(pw_general_usable(&pw_process, block) >= sizes[i]);
             memset(block, 1, sizes[i]);
-            block = pw_general_realloc(block, sizes[i] + 100);
+            block = pw_general_realloc(&pw_process, &pw_gate, block, sizes[i] + 100);
             assert_non_null(block);
             for (size_t at = 0; at < sizes[i]; at += 61) {
                 assert_int_equal(block[at], 1);
             }
-            pw_general_free(block);
+            pw_general_free(&pw_process, &pw_gate, block);
         }
     }
 }
@@ -119,12 +119,12 @@ static void zeroed_means_zero_also_where_it_was_used(void **state) {
     (void)state;
     for (int round = 0; round < 3; round++) {
         for (size_t size = 1; size < 200 * KB; size = size * 5 / 4 + 1) {
-            unsigned char *block = pw_general_calloc(size);
+            unsigned char *block = pw_general_calloc(&pw_process, &pw_gate, size);
             for (size_t at = 0; at < size; at++) {
                 assert_int_equal(block[at], 0);
             }
-            memset(block, 0xff, pw_general_usable(block));
-            pw_general_free(block);
+            memset(block, 0xff, pw_general_usable(&pw_process, block));
+            pw_general_free(&pw_process, &pw_gate, block);
         }
     }
 }
@@ -135,7 +135,7 @@ static void resizing_keeps_the_contents(void **state) {
     *block = 0;
     size_t size = 1;
     for (; size < 4 * MB; size = size * 9 / 8 + 1) {
-        block = pw_general_realloc(block, size * 9 / 8 + 1);
+        block = pw_general_realloc(&pw_process, &pw_gate, block, size * 9 / 8 + 1);
         assert_non_null(block);
         for (size_t at = size; at < size * 9 / 8 + 1; at++) {
             block[at] = (unsigned char)(at * 13);
@@ -143,12 +143,12 @@ static void resizing_keeps_the_contents(void **state) {
     }
     while (size > 2) {
         size = size * 2 / 3;
-        block = pw_general_realloc(block, size);
+        block = pw_general_realloc(&pw_process, &pw_gate, block, size);
         for (size_t at = 0; at < size; at += 1 + size / 5000) {
             assert_int_equal(block[at], (unsigned char)(at * 13));
         }
     }
-    assert_null(pw_general_realloc(block, 0));
+    assert_null(pw_general_realloc(&pw_process, &pw_gate, block, 0));
 }
 
 static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
@@ -158,15 +158,15 @@ static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
         errno = 0;
         assert_null(allocate(sizes[i]));
         assert_int_equal(errno, ENOMEM);
-        assert_null(pw_general_calloc(sizes[i]));
+        assert_null(pw_general_calloc(&pw_process, &pw_gate, sizes[i]));
         char *block = strcpy(allocate(100), "still here");
-        assert_null(pw_general_realloc(block, sizes[i]));
+        assert_null(pw_general_realloc(&pw_process, &pw_gate, block, sizes[i]));
         assert_string_equal(block, "still here");
         char *large = strcpy(allocate(100 * KB), "this as well");
-        assert_null(pw_general_realloc(large, sizes[i]));
+        assert_null(pw_general_realloc(&pw_process, &pw_gate, large, sizes[i]));
         assert_string_equal(large, "this as well");
-        pw_general_free(block);
-        pw_general_free(large);
+        pw_general_free(&pw_process, &pw_gate, block);
+        pw_general_free(&pw_process, &pw_gate, large);
     }
 }
 
@@ -179,22 +179,22 @@ static void releasing_keeps_errno(void **state) {
     void *large = allocate(MB);
     errno = 77;
     for (int i = 0; i < MANY; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
-    pw_general_free(large);
-    pw_general_free(NULL);
+    pw_general_free(&pw_process, &pw_gate, large);
+    pw_general_free(&pw_process, &pw_gate, NULL);
     assert_int_equal(errno, 77);
 }
 
 static void blocks_of_the_c_library_are_taken_over(void **state) {
     (void)state;
     char *block = strcpy(__libc_malloc(100), "from before our start");
-    assert_int_equal(pw_general_usable(block), pw_os_c_usable_size(block));
-    block = pw_general_realloc(block, 200);
+    assert_int_equal(pw_general_usable(&pw_process, block), pw_os_c_usable_size(block));
+    block = pw_general_realloc(&pw_process, &pw_gate, block, 200);
     assert_string_equal(block, "from before our start");
     assert_true(pw_owns(block));
-    pw_general_free(block);
-    pw_general_free(__libc_malloc(100));
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, __libc_malloc(100));
 }
 
 // --- giving back ---------------------------------------------------------------------------
@@ -208,7 +208,7 @@ static void whole_segments_go_back(void **state) {
     }
     assert_true(statistics().live_bytes - live >= MANY * KB);
     for (int i = 0; i < MANY; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
     // Before anything is asked for: all but what the cache and one segment hold.
     assert_true(statistics().live_bytes - live <= 256 * KB);
@@ -223,7 +223,7 @@ static void pages_without_blocks_go_back_and_come_again(void **state) {
     }
     for (int i = 0; i < MANY; i++) {
         if (i % 16) {
-            pw_general_free(blocks[i]);
+            pw_general_free(&pw_process, &pw_gate, blocks[i]);
         }
     }
     assert_true(pw_trim() >= MANY * KB / 2);
@@ -241,7 +241,7 @@ static void pages_without_blocks_go_back_and_come_again(void **state) {
         for (int at = 0; at < 1024; at += 73) {
             assert_int_equal(blocks[i][at], (unsigned char)i);
         }
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
 
@@ -254,7 +254,7 @@ static void a_page_with_a_part_of_a_block_stays(void **state) {
     }
     for (int i = 0; i < COUNT; i++) {
         if (i % 5) {
-            pw_general_free(blocks[i]);
+            pw_general_free(&pw_process, &pw_gate, blocks[i]);
         }
     }
     assert_true(pw_trim() > 0);
@@ -262,7 +262,7 @@ static void a_page_with_a_part_of_a_block_stays(void **state) {
         for (int at = 0; at < SIZE; at++) {
             assert_int_equal(blocks[i][at], (unsigned char)(i + 1));
         }
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
 
@@ -329,7 +329,7 @@ static void idle_pages_go_back_by_themselves(void **state) {
     }
     for (int i = 0; i < MANY; i++) {
         if (i % 64) {
-            pw_general_free(blocks[i]);
+            pw_general_free(&pw_process, &pw_gate, blocks[i]);
         }
     }
     uint64_t before = statistics().segment_idle_bytes;
@@ -339,13 +339,13 @@ static void idle_pages_go_back_by_themselves(void **state) {
             others[i] = allocate(64);
         }
         for (int i = 0; i < 2000; i++) {
-            pw_general_free(others[i]);
+            pw_general_free(&pw_process, &pw_gate, others[i]);
         }
         usleep(2000);
     }
     assert_true(statistics().segment_idle_bytes - before > 5 * MB);
     for (int i = 0; i < MANY; i += 64) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
     pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
 }
@@ -360,7 +360,7 @@ static void a_trim_tells_of_both_its_looks(void **state) {
     pw_process.general.decay_ms = 0; // nobody else looks
     for (int i = 0; i < COUNT; i++) {
         if (i % 4) {
-            pw_general_free(blocks[i]);
+            pw_general_free(&pw_process, &pw_gate, blocks[i]);
         }
     }
     pw_cache_end(&pw_process.general); // what this thread has of them
@@ -372,7 +372,7 @@ static void a_trim_tells_of_both_its_looks(void **state) {
     assert_int_equal(said, statistics().segment_idle_bytes - before);
     pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
     for (int i = 0; i < COUNT; i += 4) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
 
@@ -391,7 +391,7 @@ static void blocks_that_are_given_back_are_no_longer_in_the_cache(void **state) 
     struct pw_general_host *host = &pw_process.general.host;
     usual_release = host->release;
     host->release = release_and_allocate;
-    pw_general_free(allocate(20 * KB));
+    pw_general_free(&pw_process, &pw_gate, allocate(20 * KB));
     pw_general_trim(&pw_process.general);
     host->release = usual_release;
     assert_int_equal(released, 1);
@@ -420,14 +420,14 @@ static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     }
     pw_os_fault_plan(PW_SITE_KEEPER, 0, 0, 0); // only counts
     for (int i = 0; i < count; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
     assert_true(pw_process.arena.warm_pages * PW_PAGE > 8 * MB);
-    pw_general_freed((const void *)(uintptr_t)pthread_create);
+    pw_general_freed(&pw_process, (const void *)(uintptr_t)pthread_create);
     assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 0);
     assert_false(keeper_runs());
     if (by_a_free) {
-        pw_general_freed((const void *)(uintptr_t)keeper_runs);
+        pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
     }
     for (int i = 0; !by_a_free && i < 200; i++) { // more than the cache has
         blocks[i] = allocate(1024);
@@ -435,7 +435,7 @@ static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 1);
     assert_true(keeper_runs());
     for (int i = 0; !by_a_free && i < 200; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
 
@@ -501,7 +501,7 @@ static void *allocate_many(void *unused) {
 
 static void *free_many(void *unused) {
     for (int i = 0; i < MANY; i++) {
-        pw_general_free(handed_over[i]);
+        pw_general_free(&pw_process, &pw_gate, handed_over[i]);
     }
     return unused;
 }
@@ -528,7 +528,7 @@ static void blocks_may_be_released_by_other_threads(void **state) {
 
 static void *hold_a_little(void *unused) {
     for (size_t size = 1; size < 32 * KB; size *= 2) {
-        pw_general_free(allocate(size));
+        pw_general_free(&pw_process, &pw_gate, allocate(size));
     }
     return unused;
 }
@@ -548,8 +548,8 @@ static void a_thread_leaves_nothing_behind(void **state) {
 static pthread_key_t late_key;
 
 static void late_destructor(void *block) {
-    pw_general_free(block);
-    pw_general_free(allocate(100)); // after our own destructor, perhaps
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, allocate(100)); // after our own destructor, perhaps
 }
 
 static void *with_late_destructor(void *unused) {
@@ -577,11 +577,11 @@ static void *churn(void *unused) {
     atomic_fetch_add(&churning, 1);
     while (!stop) {
         size_t at = random_below(&noise, 100);
-        pw_general_free(blocks[at]);
+        pw_general_free(&pw_process, &pw_gate, blocks[at]);
         blocks[at] = allocate(random_below(&noise, 5000));
     }
     for (int i = 0; i < 100; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
     return unused;
 }
@@ -646,7 +646,7 @@ static void a_child_without_handlers_goes_on_with_the_c_library(void **state) {
                 CHECK(block);
                 memset(block, 1, 100);
                 if (i % 2) {
-                    pw_general_free(block);
+                    pw_general_free(&pw_process, &pw_gate, block);
                 }
             }
             pw_process.general.looked_ms = 1; // as the keeper does, to which a look is due
@@ -679,15 +679,15 @@ static void a_child_without_the_lock_resizes_large_blocks(void **state) {
         static const size_t sizes[] = {900 * KB, 200 * KB, 100};
         alarm(20);
         for (int i = 0; i < 3; i++) {
-            CHECK(pw_general_usable(blocks[i]) >= 300 * KB);
-            unsigned char *moved = pw_general_realloc(blocks[i], sizes[i]);
+            CHECK(pw_general_usable(&pw_process, blocks[i]) >= 300 * KB);
+            unsigned char *moved = pw_general_realloc(&pw_process, &pw_gate, blocks[i], sizes[i]);
             CHECK(moved);
             for (size_t at = 0; at < sizes[i] && at < 300 * KB; at++) {
                 CHECK(moved[at] == i + 1);
             }
             memset(moved, 7, sizes[i]);
         }
-        CHECK(!pw_general_realloc(blocks[0], SIZE_MAX / 2));
+        CHECK(!pw_general_realloc(&pw_process, &pw_gate, blocks[0], SIZE_MAX / 2));
         CHECK(blocks[0][0] == 1);
         _exit(pw_process.orphaned ? 0 : 1);
     }
@@ -696,7 +696,7 @@ static void a_child_without_the_lock_resizes_large_blocks(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     for (int i = 0; i < 3; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
 
@@ -719,9 +719,9 @@ static void a_handler_in_the_middle_of_our_work_gets_other_blocks(void **state) 
     assert_int_equal(status, 0); // a fork out of the handler neither hangs nor breaks
     pw_general_thread.inside = false;
     for (int i = 0; i < 300; i++) {
-        pw_general_free(blocks[i]);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
-    pw_general_free(ours);
+    pw_general_free(&pw_process, &pw_gate, ours);
 }
 
 // --- misuse ------------------------------------------------------------------------------
@@ -734,8 +734,8 @@ static void release_twice(void *unused) {
     (void)unused;
     quiet_abort();
     void *block = allocate(200);
-    pw_general_free(block);
-    pw_general_free(block);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, block);
     pw_trim();
 }
 
@@ -744,7 +744,7 @@ static void release_inside(void *unused) {
     quiet_abort();
     char *block = allocate(200);
     volatile size_t inside = 16; // or the compiler refuses
-    pw_general_free(block + inside);
+    pw_general_free(&pw_process, &pw_gate, block + inside);
     pw_trim();
 }
 
@@ -752,17 +752,17 @@ static void release_after_all_is_gone(void *unused) {
     (void)unused;
     quiet_abort();
     void *block = allocate(200);
-    pw_general_free(block);
+    pw_general_free(&pw_process, &pw_gate, block);
     pw_trim();
-    pw_general_free(block);
+    pw_general_free(&pw_process, &pw_gate, block);
 }
 
 static void release_large_twice(void *unused) {
     (void)unused;
     quiet_abort();
     void *block = allocate(MB);
-    pw_general_free(block);
-    pw_general_free(block);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, block);
 }
 
 static void misuse_ends_the_program(void **state) {

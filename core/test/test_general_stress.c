@@ -83,20 +83,20 @@ static size_t choose_size(struct random *noise) {
 static struct block allocate(struct random *noise) {
     struct block block = {.size = choose_size(noise), .number = random_next(noise)};
     if (random_chance(noise, 5)) {
-        block.data = pw_general_calloc(block.size);
+        block.data = pw_general_calloc(&pw_process, &pw_gate, block.size);
         CHECK(block.data);
         for (size_t at = 0; at < block.size; at++) {
             CHECK(block.data[at] == 0);
         }
     } else if (random_chance(noise, 12)) {
         size_t alignment = (size_t)1 << random_below(noise, random_chance(noise, 20) ? 22 : 14);
-        block.data = pw_general_memalign(alignment, block.size);
+        block.data = pw_general_memalign(&pw_process, alignment, block.size);
         CHECK(block.data && (uintptr_t)block.data % alignment == 0);
     } else {
-        block.data = pw_general_malloc(block.size);
+        block.data = pw_general_malloc(&pw_process, &pw_gate, block.size);
     }
     CHECK(block.data && (uintptr_t)block.data % 16 == 0);
-    size_t usable = pw_general_usable(block.data);
+    size_t usable = pw_general_usable(&pw_process, block.data);
     CHECK(usable >= block.size);
     if (random_chance(noise, 10)) { // a program may use all of it
         block.size = usable;
@@ -111,7 +111,7 @@ static void release(struct block *block) {
         if (block->size < 256) { // whoever still has it must not find it whole
             memset(block->data, 0xdd, block->size);
         }
-        pw_general_free(block->data);
+        pw_general_free(&pw_process, &pw_gate, block->data);
     }
     *block = (struct block){0};
 }
@@ -121,7 +121,7 @@ static void resize(struct block *block, struct random *noise) {
         random_chance(noise, 3) ? block->size + random_below(noise, 100) : choose_size(noise) + 1;
     size += size == 0;
     verify(block, block->size);
-    unsigned char *moved = pw_general_realloc(block->data, size);
+    unsigned char *moved = pw_general_realloc(&pw_process, &pw_gate, block->data, size);
     CHECK(moved && (uintptr_t)moved % 16 == 0);
     size_t kept = size < block->size ? size : block->size;
     block->data = moved;

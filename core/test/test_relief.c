@@ -103,7 +103,7 @@ static void without_swap_any_time_is_worth_it(void **state) {
 static void *attempts[2];
 
 static __attribute__((noinline)) bool comes_first(size_t size) {
-    return pw_relief_comes_first(size, __builtin_return_address(0));
+    return pw_relief_comes_first(&pw_process, size, __builtin_return_address(0));
 }
 
 // As R's memory.c: malloc, else collect garbage and try again, else "cannot allocate vector".
@@ -118,7 +118,7 @@ void *Rf_allocVector3(size_t size) {
 }
 
 static bool comes_first_of_allocator(size_t size) {
-    return pw_relief_comes_first(size, (const void *)(pw_process.allocator + 1));
+    return pw_relief_comes_first(&pw_process, size, (const void *)(pw_process.allocator + 1));
 }
 
 static void *vector(size_t size) {
@@ -168,10 +168,10 @@ static void others_never_see_a_failure(void **state) {
     (void)state;
     pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
     pw_process.relief = (struct pw_relief){0};
-    assert_false(pw_relief_comes_first(64 << 20, (const void *)vector));
-    assert_false(pw_relief_comes_first(64 << 20, NULL));
-    assert_false(pw_relief_comes_first(SIZE_MAX, (const void *)Rf_allocVector3));
-    assert_false(pw_relief_comes_first(2000, (const void *)Rf_allocVector3));
+    assert_false(pw_relief_comes_first(&pw_process, 64 << 20, (const void *)vector));
+    assert_false(pw_relief_comes_first(&pw_process, 64 << 20, NULL));
+    assert_false(pw_relief_comes_first(&pw_process, SIZE_MAX, (const void *)Rf_allocVector3));
+    assert_false(pw_relief_comes_first(&pw_process, 2000, (const void *)Rf_allocVector3));
     pw_os_fault_clear();
 }
 
@@ -184,12 +184,12 @@ static bool collector_is_seen;
 static void *vector_of_a_collector(size_t size) {
     if (comes_first_of_allocator(size)) {
         if (collector_is_seen) {
-            pw_collection_getrusage(NULL, 0);
+            pw_collection_getrusage(&pw_process, NULL, 0);
         }
         pw_free(garbage);
         garbage = NULL;
         if (collector_is_seen) {
-            pw_collection_getrusage(NULL, 0);
+            pw_collection_getrusage(&pw_process, NULL, 0);
         }
         assert_false(comes_first_of_allocator(size)); // not twice in a row
     }
@@ -202,7 +202,8 @@ static void make_garbage(bool seen) {
     pw_process.getrusage_works = true;
     collector_is_seen = seen;
     garbage = pw_allocate(200 << 20);
-    pw_collection_getrusage(NULL, 0); // nothing was allocated since: neither start nor end is clear
+    pw_collection_getrusage(&pw_process, NULL,
+                            0); // nothing was allocated since: neither start nor end is clear
 }
 
 static void garbage_is_collected_before_r_would(void **state) {
@@ -351,7 +352,7 @@ static void room_is_what_the_machine_says(void **state) {
 
 int main(void) {
     CHECK(pw_start("policy=auto,modules=all"));
-    pw_relief_find_allocator();
+    pw_relief_find_allocator(&pw_process);
     CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_must_have_been_made),

@@ -80,6 +80,7 @@ pub fn recorder() -> &'static Path {
         let sources = [
             "record/record.c",
             "record/new.c",
+            "record/chunk.c",
             "record/log.c",
             "record/site.c",
             "record/sample.c",

@@ -25,8 +25,8 @@
 // --- header ------------------------------------------------------------------
 
 // Where every block of the program is ours, none can be released without us: no header is needed.
-static uint16_t data_offset_for(size_t alignment) {
-    if (pw_gate.general) {
+static uint16_t data_offset_for(struct pw_process *process, size_t alignment) {
+    if (process->gate->general) {
         return 0;
     }
     if (alignment <= CHUNK_HEADER) {
@@ -36,8 +36,8 @@ static uint16_t data_offset_for(size_t alignment) {
     return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);
 }
 
-static char *data_of(const struct pw_extent *extent) {
-    return pw_extent_address(&pw_process.arena, extent) + extent->data_offset;
+static char *data_of(struct pw_process *process, const struct pw_extent *extent) {
+    return pw_extent_address(&process->arena, extent) + extent->data_offset;
 }
 
 static bool has_header(const struct pw_extent *extent) {
@@ -46,13 +46,13 @@ static bool has_header(const struct pw_extent *extent) {
 
 // How many bytes from the extent's start on are the block's, as the C library left it: see
 // pw_block_repair.
-static size_t held_by(const struct pw_extent *extent) {
+static size_t held_by(struct pw_process *process, const struct pw_extent *extent) {
     size_t all = (size_t)extent->pages * PW_PAGE;
-    const char *end = pw_extent_address(&pw_process.arena, extent) + all;
+    const char *end = pw_extent_address(&process->arena, extent) + all;
     if (!has_header(extent)) {
         return all;
     }
-    const size_t *place = (const size_t *)(data_of(extent) - CHUNK_HEADER) + 1;
+    const size_t *place = (const size_t *)(data_of(process, extent) - CHUNK_HEADER) + 1;
     size_t word = all;
     if (extent->altered != PW_ALTERED_HEADER) {
         word = *place;
@@ -66,15 +66,15 @@ static size_t held_by(const struct pw_extent *extent) {
     return held <= all || pw_os_is_mapped(end, held - all) ? held : all;
 }
 
-static size_t capacity_of(const struct pw_extent *extent) {
-    return held_by(extent) - extent->data_offset;
+static size_t capacity_of(struct pw_process *process, const struct pw_extent *extent) {
+    return held_by(process, extent) - extent->data_offset;
 }
 
-static void write_header(const struct pw_extent *extent) {
+static void write_header(struct pw_process *process, const struct pw_extent *extent) {
     if (!has_header(extent)) {
         return;
     }
-    size_t *chunk = (size_t *)(data_of(extent) - CHUNK_HEADER);
+    size_t *chunk = (size_t *)(data_of(process, extent) - CHUNK_HEADER);
     size_t lead = extent->data_offset - CHUNK_HEADER;
     chunk[0] = lead;
     chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
@@ -85,35 +85,35 @@ static void write_header(const struct pw_extent *extent) {
 // changes the header where a block shrinks or grows in place. One that shrank lost its tail, which
 // is made memory again before anything else is done with it. One that grew has pages behind its
 // extent, in what another one left or behind the arena: it keeps them until it is freed.
-void pw_block_repair(struct pw_extent *extent) {
-    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
-    char *start = pw_extent_address(&pw_process.arena, extent);
+void pw_block_repair(struct pw_process *process, struct pw_extent *extent) {
+    size_t held = held_by(process, extent), all = (size_t)extent->pages * PW_PAGE;
+    char *start = pw_extent_address(&process->arena, extent);
     if (held == all) {
         return;
     }
     extent->user_size = held - extent->data_offset;
     if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
-        !pw_arena_mend(&pw_process.arena, start + held, all - held)) {
+        !pw_arena_mend(&process->arena, start + held, all - held)) {
         extent->fixed = true; // it ends there for good: nobody else gets these pages
         extent->collected = false;
         return;
     }
-    write_header(extent);
+    write_header(process, extent);
     extent->sparse = true;
 }
 
 // What the C library gave a block that grew.
-static void leave_pages_behind(const struct pw_extent *extent) {
-    size_t held = held_by(extent), all = (size_t)extent->pages * PW_PAGE;
+static void leave_pages_behind(struct pw_process *process, const struct pw_extent *extent) {
+    size_t held = held_by(process, extent), all = (size_t)extent->pages * PW_PAGE;
     if (held > all) {
-        pw_os_unmap(pw_extent_address(&pw_process.arena, extent) + all, held - all);
+        pw_os_unmap(pw_extent_address(&process->arena, extent) + all, held - all);
     }
 }
 
 // The block that starts at `data`; anything else that points into the arena is the program's error.
-static struct pw_extent *block_at(const void *data) {
-    struct pw_extent *extent = pw_arena_find(&pw_process.arena, data);
-    return extent && data_of(extent) == (const char *)data ? extent : NULL;
+static struct pw_extent *block_at(struct pw_process *process, const void *data) {
+    struct pw_extent *extent = pw_arena_find(&process->arena, data);
+    return extent && data_of(process, extent) == (const char *)data ? extent : NULL;
 }
 
 void pw_block_reject(const char *function) {
@@ -126,29 +126,29 @@ void pw_block_reject(const char *function) {
 
 // In the middle of our own work, or while a fork waits for this thread, a block cannot be released.
 // The next one who can does it. Where there are too many: better a leak than a broken table.
-static void put_off(void *block) {
-    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
+static void put_off(struct pw_process *process, void *block) {
+    if (__atomic_load_n(&process->orphaned, __ATOMIC_RELAXED)) {
         return;
     }
     for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
         void *none = NULL;
-        if (__atomic_compare_exchange_n(&pw_process.put_off[i], &none, block, false,
-                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-            PW_COUNT(&pw_process.stats, fallback_fork, 1);
-            __atomic_store_n(&pw_process.some_put_off, true, __ATOMIC_RELEASE);
+        if (__atomic_compare_exchange_n(&process->put_off[i], &none, block, false, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+            PW_COUNT(&process->stats, fallback_fork, 1);
+            __atomic_store_n(&process->some_put_off, true, __ATOMIC_RELEASE);
             return;
         }
     }
 }
 
-static void free_put_off(void) {
-    if (!__atomic_load_n(&pw_process.some_put_off, __ATOMIC_RELAXED) ||
-        !__atomic_exchange_n(&pw_process.some_put_off, false, __ATOMIC_ACQUIRE)) {
+static void free_put_off(struct pw_process *process) {
+    if (!__atomic_load_n(&process->some_put_off, __ATOMIC_RELAXED) ||
+        !__atomic_exchange_n(&process->some_put_off, false, __ATOMIC_ACQUIRE)) {
         return;
     }
     for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
-        void *block = __atomic_exchange_n(&pw_process.put_off[i], NULL, __ATOMIC_ACQUIRE);
-        if (block && !pw_block_free(block, NULL)) {
+        void *block = __atomic_exchange_n(&process->put_off[i], NULL, __ATOMIC_ACQUIRE);
+        if (block && !pw_block_free(process, block, NULL)) {
             pw_c_free(block);
         }
     }
@@ -162,48 +162,49 @@ struct need {
     bool filled; // will be written from end to end, soon
 };
 
-static bool wants_huge(struct need need) {
-    return pw_huge_wanted(&pw_process.huge, need.pages) && (!need.zeroed || pw_process.huge.always);
+static bool wants_huge(struct pw_process *process, struct need need) {
+    return pw_huge_wanted(&process->huge, need.pages) && (!need.zeroed || process->huge.always);
 }
 
 // Large pages by mere advice must be worth their price. Who wishes for them (`always`), for pages
 // of the pool, or for locked ones gets what was asked for.
-static void back_with_large_pages(struct pw_extent *extent, bool filled) {
-    struct pw_huge_price *price = &pw_process.huge_price;
-    const struct pw_huge *huge = &pw_process.huge;
+static void back_with_large_pages(struct pw_process *process, struct pw_extent *extent,
+                                  bool filled) {
+    struct pw_huge_price *price = &process->huge_price;
+    const struct pw_huge *huge = &process->huge;
     bool wished = huge->always || huge->hugetlb || huge->lock || huge->ordinary;
     enum pw_huge_answer answer =
         wished ? PW_HUGE_ADVISE : pw_huge_decide(price, extent->pages, filled);
     while (answer == PW_HUGE_TRY) {
-        uint64_t cost = pw_huge_touch_next(&pw_process.arena, extent);
+        uint64_t cost = pw_huge_touch_next(&process->arena, extent);
         answer = pw_huge_report(price, cost, filled);
     }
     if (answer == PW_HUGE_ADVISE) {
-        pw_huge_back(&pw_process.huge, &pw_process.arena, extent);
+        pw_huge_back(&process->huge, &process->arena, extent);
     }
 }
 
-static struct pw_extent *take_fresh(struct need need) {
-    struct pw_arena *arena = &pw_process.arena;
+static struct pw_extent *take_fresh(struct pw_process *process, struct need need) {
+    struct pw_arena *arena = &process->arena;
     uint32_t pages = need.pages;
-    bool huge = wants_huge(need) && pw_mappings_may_rise(arena);
-    bool pool = pw_process.options.pool && !(huge && pw_process.huge.always);
+    bool huge = wants_huge(process, need) && pw_mappings_may_rise(arena);
+    bool pool = process->options.pool && !(huge && process->huge.always);
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
         extent = pw_arena_take_mixed(arena, pages);
         if (extent) {
-            PW_COUNT(&pw_process.stats, allocated_mixed, 1);
+            PW_COUNT(&process->stats, allocated_mixed, 1);
         }
     }
     if (!extent) {
-        extent = pw_arena_take_cold(arena, pages, huge ? pw_huge_unit(&pw_process.huge, pages) : 0);
+        extent = pw_arena_take_cold(arena, pages, huge ? pw_huge_unit(&process->huge, pages) : 0);
         if (!extent) {
             return NULL;
         }
         if (pool && arena->warm_pages >= pages && !pw_arena_gather(arena, extent)) {
             return NULL;
         }
-        PW_COUNT(&pw_process.stats, allocated_fresh, 1);
+        PW_COUNT(&process->stats, allocated_fresh, 1);
     }
     // Before large pages are touched. What is warm already counts as live while room is made for
     // the rest.
@@ -211,7 +212,7 @@ static struct pw_extent *take_fresh(struct need need) {
     pw_arena_keep_rule(arena, extent->pages - extent->warm_pages);
     arena->live_pages -= extent->warm_pages;
     if (huge && extent->warm_pages == 0) {
-        back_with_large_pages(extent, need.filled);
+        back_with_large_pages(process, extent, need.filled);
     }
     if (pw_arena_has_hole(arena, extent)) {
         pw_arena_release(arena, extent, PW_EXTENT_LOST);
@@ -220,42 +221,43 @@ static struct pw_extent *take_fresh(struct need need) {
     return extent;
 }
 
-static struct pw_extent *take(struct need need) {
-    if (pw_process.options.pool) {
-        struct pw_extent *extent = pw_arena_take_warm(&pw_process.arena, need.pages);
-        if (extent && wants_huge(need) && !pw_huge_suits(&pw_process.huge, extent)) {
-            pw_arena_release(&pw_process.arena, extent, PW_EXTENT_WARM);
+static struct pw_extent *take(struct pw_process *process, struct need need) {
+    if (process->options.pool) {
+        struct pw_extent *extent = pw_arena_take_warm(&process->arena, need.pages);
+        if (extent && wants_huge(process, need) && !pw_huge_suits(&process->huge, extent)) {
+            pw_arena_release(&process->arena, extent, PW_EXTENT_WARM);
             extent = NULL;
         }
         if (extent) {
-            if (pw_process.huge.always && wants_huge(need)) {
-                pw_huge_back(&pw_process.huge, &pw_process.arena, extent); // counts it
+            if (process->huge.always && wants_huge(process, need)) {
+                pw_huge_back(&process->huge, &process->arena, extent); // counts it
             }
-            PW_COUNT(&pw_process.stats, allocated_warm, 1);
+            PW_COUNT(&process->stats, allocated_warm, 1);
             return extent;
         }
     }
-    return take_fresh(need);
+    return take_fresh(process, need);
 }
 
-void pw_block_count_live(int64_t pages) {
-    pw_process.arena.live_pages += (uint64_t)pages;
-    uint64_t bytes = pw_process.arena.live_pages * PW_PAGE;
-    PW_GAUGE(&pw_process.stats, live_bytes, bytes);
-    PW_PEAK(&pw_process.stats, peak_live_bytes, bytes);
+void pw_block_count_live(struct pw_process *process, int64_t pages) {
+    process->arena.live_pages += (uint64_t)pages;
+    uint64_t bytes = process->arena.live_pages * PW_PAGE;
+    PW_GAUGE(&process->stats, live_bytes, bytes);
+    PW_PEAK(&process->stats, peak_live_bytes, bytes);
 }
 
-static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, bool collected) {
-    extent->fixed |= pw_process.locks_all;
+static void reset(struct pw_process *process, struct pw_extent *extent, size_t size,
+                  uint16_t data_offset, bool collected) {
+    extent->fixed |= process->locks_all;
     extent->collected = collected && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
     extent->zero_backoff = 0;
     extent->zero_given = 0;
     extent->zero_young = true;
-    extent->zero_at_peak = pw_zero_at_peak(&pw_process.zero_learner, extent->pages);
-    extent->zero_wait = (uint16_t)pw_zero_wait(&pw_process.zero_learner, extent->pages);
-    extent->zero_due = pw_process.share.collections + pw_zero_first_wait(extent->zero_wait);
+    extent->zero_at_peak = pw_zero_at_peak(&process->zero_learner, extent->pages);
+    extent->zero_wait = (uint16_t)pw_zero_wait(&process->zero_learner, extent->pages);
+    extent->zero_due = process->share.collections + pw_zero_first_wait(extent->zero_wait);
     extent->judged = false;
     extent->copied = false;
     extent->watched = false;
@@ -265,23 +267,24 @@ static void reset(struct pw_extent *extent, size_t size, uint16_t data_offset, b
 }
 
 // Only without headers: a block at a multiple of more than a page.
-static struct pw_extent *take_aligned(uint32_t pages, size_t alignment) {
+static struct pw_extent *take_aligned(struct pw_process *process, uint32_t pages,
+                                      size_t alignment) {
     size_t unit = alignment >> PW_PAGE_SHIFT;
     struct pw_extent *extent = NULL;
-    if (pw_gate.general && unit <= PW_ARENA_STEP_PAGES) {
-        extent = pw_arena_take_aligned(&pw_process.arena, pages, (uint32_t)unit);
+    if (process->gate->general && unit <= PW_ARENA_STEP_PAGES) {
+        extent = pw_arena_take_aligned(&process->arena, pages, (uint32_t)unit);
     }
     if (extent) {
-        PW_COUNT(&pw_process.stats, allocated_warm, extent->warm_pages > 0);
-        PW_COUNT(&pw_process.stats, allocated_fresh, extent->warm_pages == 0);
-        pw_arena_keep_rule(&pw_process.arena, extent->pages - extent->warm_pages);
+        PW_COUNT(&process->stats, allocated_warm, extent->warm_pages > 0);
+        PW_COUNT(&process->stats, allocated_fresh, extent->warm_pages == 0);
+        pw_arena_keep_rule(&process->arena, extent->pages - extent->warm_pages);
     }
     return extent;
 }
 
 // R's allocator of vectors asks for what R then fills.
-static bool is_filled(enum pw_module module, bool zeroed) {
-    return module == PW_MODULE_RUNTIME && pw_process.serves_r && !zeroed;
+static bool is_filled(struct pw_process *process, enum pw_module module, bool zeroed) {
+    return module == PW_MODULE_RUNTIME && process->serves_r && !zeroed;
 }
 
 // The arena's pages come without a promise. A block that the C library would not get must not be
@@ -291,30 +294,30 @@ static bool is_promised(size_t pages) {
 }
 
 // What the C library maps it serves as well by itself.
-static bool is_for_c_library(size_t size) {
-    return pw_process.arena.sealed && size > pw_c_largest_unmapped(pw_process.largest_freed);
+static bool is_for_c_library(struct pw_process *process, size_t size) {
+    return process->arena.sealed && size > pw_c_largest_unmapped(process->largest_freed);
 }
 
-static struct pw_extent *allocate(size_t size, size_t alignment, bool zeroed,
-                                  enum pw_module module) {
-    uint16_t offset = data_offset_for(alignment);
+static struct pw_extent *allocate(struct pw_process *process, size_t size, size_t alignment,
+                                  bool zeroed, enum pw_module module) {
+    uint16_t offset = data_offset_for(process, alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
-    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(size) ||
+    if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
         !is_promised(pages)) {
         return NULL;
     }
-    struct need need = {(uint32_t)pages, zeroed, is_filled(module, zeroed)};
+    struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed)};
     struct pw_extent *extent =
-        alignment > PW_PAGE ? take_aligned(need.pages, alignment) : take(need);
+        alignment > PW_PAGE ? take_aligned(process, need.pages, alignment) : take(process, need);
     if (!extent) {
-        PW_COUNT(&pw_process.stats, fallback_arena, 1);
+        PW_COUNT(&process->stats, fallback_arena, 1);
         return NULL;
     }
-    pw_arena_use(&pw_process.arena, extent);
-    reset(extent, size, offset, module != PW_MODULE_OTHER);
-    pw_block_count_live(extent->pages);
-    write_header(extent);
-    PW_COUNT(&pw_process.stats, blocks_allocated, 1);
+    pw_arena_use(&process->arena, extent);
+    reset(process, extent, size, offset, module != PW_MODULE_OTHER);
+    pw_block_count_live(process, extent->pages);
+    write_header(process, extent);
+    PW_COUNT(&process->stats, blocks_allocated, 1);
     return extent;
 }
 
@@ -325,21 +328,22 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
     return stale < size ? stale : size;
 }
 
-void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site) {
-    struct pw_caller caller = pw_caller_at(site);
-    if (pw_collection_is_moment(size)) {
+void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignment, bool zeroed,
+                        const void *site) {
+    struct pw_caller caller = pw_caller_at(process, site);
+    if (pw_collection_is_moment(process, size)) {
         pw_quiet_look(&caller);
     }
-    free_put_off();
+    free_put_off(process);
     if (!pw_process_enter()) {
         return NULL;
     }
-    if (!pw_process.arena.sealed) {
-        pw_collection_block_allocated(size, &caller);
+    if (!process->arena.sealed) {
+        pw_collection_block_allocated(process, size, &caller);
     }
-    enum pw_module module = pw_gate.general ? PW_MODULE_EXTENSION : caller.module;
-    struct pw_extent *extent = allocate(size, alignment, zeroed, module);
-    char *data = extent ? data_of(extent) : NULL;
+    enum pw_module module = process->gate->general ? PW_MODULE_EXTENSION : caller.module;
+    struct pw_extent *extent = allocate(process, size, alignment, zeroed, module);
+    char *data = extent ? data_of(process, extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
     pw_process_leave();
     if (stale) {
@@ -351,38 +355,38 @@ void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *
 // --- release -----------------------------------------------------------------
 
 // Most of a block that was filled lazily may never have been backed: such pages are not warm.
-static bool is_mostly_absent(const struct pw_extent *extent) {
+static bool is_mostly_absent(struct pw_process *process, const struct pw_extent *extent) {
     uint64_t resident = 0;
     return extent->sparse &&
-           pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident) &&
+           pw_share_count_private(&process->share, extent, 0, extent->pages, &resident) &&
            resident * 2 < extent->pages;
 }
 
 // Tell the policy what became of pages that were given back. A block on a snapshot does not tell
 // which of its pages are absent.
-static void report_zero_pages(const struct pw_extent *extent) {
+static void report_zero_pages(struct pw_process *process, const struct pw_extent *extent) {
     uint64_t resident = 0;
     if (!extent->zero_given && !extent->zero_young) {
-        pw_zero_report_nothing(&pw_process.zero_learner, extent->pages);
+        pw_zero_report_nothing(&process->zero_learner, extent->pages);
     }
     if (extent->zero_given && !extent->snapshot &&
-        pw_share_count_private(&pw_process.share, extent, 0, extent->pages, &resident)) {
-        pw_zero_report(&pw_process.zero_learner, extent->pages, extent->zero_given,
-                       pw_process.share.collections - extent->zero_given_at,
+        pw_share_count_private(&process->share, extent, 0, extent->pages, &resident)) {
+        pw_zero_report(&process->zero_learner, extent->pages, extent->zero_given,
+                       process->share.collections - extent->zero_given_at,
                        extent->pages - resident);
     }
 }
 
-static enum pw_extent_state release_state(struct pw_extent *extent) {
-    pw_fate_ends(extent);
-    report_zero_pages(extent);
+static enum pw_extent_state release_state(struct pw_process *process, struct pw_extent *extent) {
+    pw_fate_ends(process, extent);
+    report_zero_pages(process, extent);
     if (pw_extent_is_shared(extent)) {
-        return pw_share_drop_block(&pw_process.share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
+        return pw_share_drop_block(&process->share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
-    if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {
+    if (process->options.pool && !extent->fixed && !is_mostly_absent(process, extent)) {
         return PW_EXTENT_WARM;
     }
-    struct pw_arena *arena = &pw_process.arena;
+    struct pw_arena *arena = &process->arena;
     char *address = pw_extent_address(arena, extent);
     size_t size = (size_t)extent->pages * PW_PAGE;
     bool blank = pw_arena_blank(arena, address, size);
@@ -395,15 +399,15 @@ static enum pw_extent_state release_state(struct pw_extent *extent) {
 }
 
 // Without a system call, but for the one by which the C library gives a mapped block back.
-static void release_sealed(struct pw_extent *extent) {
-    struct pw_arena *arena = &pw_process.arena;
+static void release_sealed(struct pw_process *process, struct pw_extent *extent) {
+    struct pw_arena *arena = &process->arena;
     size_t size = (size_t)extent->pages * PW_PAGE;
-    bool unmapped = size > pw_c_largest_unmapped(pw_process.largest_freed) &&
+    bool unmapped = size > pw_c_largest_unmapped(process->largest_freed) &&
                     pw_os_unmap(pw_extent_address(arena, extent), size);
     bool reusable = !unmapped && !pw_extent_is_shared(extent) && !extent->fixed;
     pw_huge_forget(arena, extent);
     if (unmapped) {
-        pw_share_forget(&pw_process.share, extent);
+        pw_share_forget(&process->share, extent);
         pw_arena_disown(arena, extent);
     } else {
         pw_arena_release(arena, extent, reusable ? PW_EXTENT_WARM : PW_EXTENT_LOST);
@@ -411,57 +415,57 @@ static void release_sealed(struct pw_extent *extent) {
 }
 
 // The C library maps no blocks of sizes that it has once unmapped.
-static void note_size(size_t size) {
-    if (size > pw_process.largest_freed && size <= PW_C_ALWAYS_MAPPED) {
-        pw_process.largest_freed = size;
+static void note_size(struct pw_process *process, size_t size) {
+    if (size > process->largest_freed && size <= PW_C_ALWAYS_MAPPED) {
+        process->largest_freed = size;
     }
 }
 
-static void release(struct pw_extent *extent) {
-    pw_block_count_live(-(int64_t)extent->pages);
-    PW_COUNT(&pw_process.stats, blocks_freed, 1);
-    if (pw_process.arena.sealed) {
-        release_sealed(extent);
+static void release(struct pw_process *process, struct pw_extent *extent) {
+    pw_block_count_live(process, -(int64_t)extent->pages);
+    PW_COUNT(&process->stats, blocks_freed, 1);
+    if (process->arena.sealed) {
+        release_sealed(process, extent);
         return;
     }
-    note_size((size_t)extent->pages * PW_PAGE);
-    leave_pages_behind(extent);
-    pw_huge_forget(&pw_process.arena, extent);
-    enum pw_extent_state state = release_state(extent);
+    note_size(process, (size_t)extent->pages * PW_PAGE);
+    leave_pages_behind(process, extent);
+    pw_huge_forget(&process->arena, extent);
+    enum pw_extent_state state = release_state(process, extent);
     extent->fixed = false;
     extent->of_file = false;
     extent->altered = PW_NOT_ALTERED;
-    pw_arena_release(&pw_process.arena, extent, state);
+    pw_arena_release(&process->arena, extent, state);
 }
 
-bool pw_block_free(void *block, const void *site) {
-    free_put_off();
+bool pw_block_free(struct pw_process *process, void *block, const void *site) {
+    free_put_off(process);
     if (!pw_process_enter()) {
-        put_off(block);
+        put_off(process, block);
         return true;
     }
-    struct pw_extent *extent = block_at(block);
+    struct pw_extent *extent = block_at(process, block);
     if (extent) {
-        pw_block_repair(extent);
+        pw_block_repair(process, extent);
     }
-    bool foreign = !extent && pw_arena_is_foreign(&pw_process.arena, block);
+    bool foreign = !extent && pw_arena_is_foreign(&process->arena, block);
     if (extent) {
-        release(extent);
-        pw_collection_block_freed();
+        release(process, extent);
+        pw_collection_block_freed(process);
     }
-    bool keeper_is_due = pw_keeper_is_due(site);
+    bool keeper_is_due = pw_keeper_is_due(process, site);
     pw_process_leave();
     if (!extent && !foreign) {
         pw_block_reject("free");
     }
     if (keeper_is_due) {
-        pw_keeper_start();
+        pw_keeper_start(process);
     }
     return extent != NULL;
 }
 
 static void recover(void *context, struct pw_arena *arena, struct pw_extent *extent) {
-    (void)context;
+    struct pw_process *process = context;
     char *start = pw_extent_address(arena, extent);
     if (pw_os_is_mapped(start, PW_PAGE)) {
         return;
@@ -471,22 +475,22 @@ static void recover(void *context, struct pw_arena *arena, struct pw_extent *ext
         PW_COUNT(arena->stats, fallback_map, 1);
         return;
     }
-    release(extent);
+    release(process, extent);
 }
 
-void pw_block_recover(void) {
-    if (pw_process.arena.base && !pw_process.arena.sealed && pw_process_enter()) {
-        pw_arena_each(&pw_process.arena, recover, NULL);
+void pw_block_recover(struct pw_process *process) {
+    if (process->arena.base && !process->arena.sealed && pw_process_enter()) {
+        pw_arena_each(&process->arena, recover, process);
         pw_process_leave();
     }
 }
 
-void pw_block_reject_dead(const void *block, const char *function) {
+void pw_block_reject_dead(struct pw_process *process, const void *block, const char *function) {
     if (!pw_process_enter()) {
         return;
     }
     bool dead =
-        !pw_arena_is_foreign(&pw_process.arena, block) && !pw_arena_find(&pw_process.arena, block);
+        !pw_arena_is_foreign(&process->arena, block) && !pw_arena_find(&process->arena, block);
     pw_process_leave();
     if (dead) {
         pw_block_reject(function);
@@ -497,8 +501,9 @@ void pw_block_reject_dead(const void *block, const char *function) {
 
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
 // never holds both.
-static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
-    struct pw_arena *arena = &pw_process.arena;
+static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_extent *extent,
+                                        size_t size) {
+    struct pw_arena *arena = &process->arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
         pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages)) {
@@ -511,7 +516,7 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, larger->pages - extent->pages);
-    pw_fate_ends(extent);
+    pw_fate_ends(process, extent);
     if (!pw_arena_move(arena, from, moved, to)) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
@@ -519,19 +524,20 @@ static struct pw_extent *grow_by_moving(struct pw_extent *extent, size_t size) {
     pw_arena_count_moved(arena, larger, extent->moved + 1);
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
-    reset(larger, size, extent->data_offset, extent->collected);
-    write_header(larger);
-    pw_block_count_live((int64_t)larger->pages - extent->pages);
+    reset(process, larger, size, extent->data_offset, extent->collected);
+    write_header(process, larger);
+    pw_block_count_live(process, (int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);
     pw_arena_release(arena, extent, PW_EXTENT_COLD);
     return larger;
 }
 
 // The block after resizing, where it can stay or move by pages; NULL: copy it to a new one.
-static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
-    size_t capacity = capacity_of(extent);
+static struct pw_extent *resize_pages(struct pw_process *process, struct pw_extent *extent,
+                                      size_t size) {
+    size_t capacity = capacity_of(process, extent);
     if (size > capacity) {
-        return grow_by_moving(extent, size);
+        return grow_by_moving(process, extent, size);
     }
     // Pages that may not be readable are not copied to save memory.
     if (size >= capacity / 2 || extent->altered) {
@@ -543,39 +549,40 @@ static struct pw_extent *resize_pages(struct pw_extent *extent, size_t size) {
 
 // Where the lock cannot be had: what is known of a block in use stays as it is, and can be read
 // without. 0: it is none of ours.
-static size_t capacity_without_lock(const void *block) {
-    const struct pw_extent *extent = block_at(block);
+static size_t capacity_without_lock(struct pw_process *process, const void *block) {
+    const struct pw_extent *extent = block_at(process, block);
     if (!extent || !has_header(extent)) {
-        return extent ? capacity_of(extent) : 0;
+        return extent ? capacity_of(process, extent) : 0;
     }
     const size_t *chunk = (const size_t *)((const char *)block - CHUNK_HEADER);
     return (chunk[1] & ~(size_t)7) - CHUNK_HEADER;
 }
 
-static void *resize_without_lock(void *block, size_t size, const void *site) {
-    size_t held = capacity_without_lock(block);
+static void *resize_without_lock(struct pw_process *process, void *block, size_t size,
+                                 const void *site) {
+    size_t held = capacity_without_lock(process, block);
     void *moved = held ? pw_c_malloc(size) : NULL;
     if (moved) {
         pw_os_copy(moved, block, held < size ? held : size);
-        pw_block_free(block, site);
+        pw_block_free(process, block, site);
     } else if (size <= held) {
         moved = block;
     }
     return moved;
 }
 
-void *pw_block_resize(void *block, size_t size, const void *site) {
+void *pw_block_resize(struct pw_process *process, void *block, size_t size, const void *site) {
     if (!pw_process_enter()) {
-        return resize_without_lock(block, size, site);
+        return resize_without_lock(process, block, size, site);
     }
-    struct pw_extent *extent = block_at(block);
+    struct pw_extent *extent = block_at(process, block);
     if (extent) {
-        pw_block_repair(extent);
+        pw_block_repair(process, extent);
     }
-    struct pw_extent *resized = extent ? resize_pages(extent, size) : NULL;
+    struct pw_extent *resized = extent ? resize_pages(process, extent, size) : NULL;
     // All of it: the C library may have made it longer where we do not see it.
-    size_t capacity = extent ? capacity_of(extent) : 0;
-    char *data = resized ? data_of(resized) : NULL;
+    size_t capacity = extent ? capacity_of(process, extent) : 0;
+    char *data = resized ? data_of(process, resized) : NULL;
     pw_process_leave();
     if (!extent) {
         pw_block_reject("realloc");
@@ -583,28 +590,29 @@ void *pw_block_resize(void *block, size_t size, const void *site) {
     if (data) {
         return data;
     }
-    void *moved = pw_gate.general || size >= pw_gate.threshold
-                      ? pw_block_allocate(size, 1, false, site)
+    void *moved = process->gate->general || size >= process->gate->threshold
+                      ? pw_block_allocate(process, size, 1, false, site)
                       : NULL;
     if (!moved) {
         moved = pw_c_malloc(size);
     }
     if (moved) {
         pw_os_copy(moved, block, capacity < size ? capacity : size);
-        pw_block_free(block, site);
+        pw_block_free(process, block, site);
     } else if (size <= capacity) {
         moved = block; // to make a block smaller needs no memory
     }
     return moved;
 }
 
-size_t pw_block_usable(const void *block) {
+size_t pw_block_usable(struct pw_process *process, const void *block) {
     bool entered = pw_process_enter();
-    struct pw_extent *extent = block_at(block);
+    struct pw_extent *extent = block_at(process, block);
     if (extent && entered) {
-        pw_block_repair(extent);
+        pw_block_repair(process, extent);
     }
-    size_t usable = entered ? (extent ? capacity_of(extent) : 0) : capacity_without_lock(block);
+    size_t usable = entered ? (extent ? capacity_of(process, extent) : 0)
+                            : capacity_without_lock(process, block);
     if (extent) {
         // The program may use all of it from now on, and resizing must keep all of it.
         extent->user_size = usable;

@@ -7,33 +7,38 @@
 
 #include "pagewise.h"
 
+struct pw_process;
+
 // NULL when we have no pages: the C library may still have some.
-PW_API void *pw_block_allocate(size_t size, size_t alignment, bool zeroed, const void *site);
+PW_API void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignment,
+                               bool zeroed, const void *site);
 
 // True when `block` was ours and is released; ends the program when it points into our pages but is
 // no live block. Starts the keeper where it is wanted, unless `site` is the C library's.
-PW_API bool pw_block_free(void *block, const void *site);
+PW_API bool pw_block_free(struct pw_process *process, void *block, const void *site);
 
 // Blocks that the C library has released without us (it unmaps them): make their pages ours again.
-void pw_block_recover(void);
+void pw_block_recover(struct pw_process *process);
 
 // The block's size, where the C library has changed it without us. Under the lock.
 struct pw_extent;
-void pw_block_repair(struct pw_extent *extent);
+void pw_block_repair(struct pw_process *process, struct pw_extent *extent);
 
 // So many pages more are in use, or fewer.
-void pw_block_count_live(int64_t pages);
+void pw_block_count_live(struct pw_process *process, int64_t pages);
 
 // Say that `function` was handed what is no live block, and end the program.
 void pw_block_reject(const char *function) __attribute__((noreturn));
 
 // End the program when `block` points into our pages: it is no live block then, and the C library
 // must not have it.
-PW_API void pw_block_reject_dead(const void *block, const char *function);
+PW_API void pw_block_reject_dead(struct pw_process *process, const void *block,
+                                 const char *function);
 
 // NULL when there is no memory; `block` is unchanged then.
-PW_API void *pw_block_resize(void *block, size_t size, const void *site);
+PW_API void *pw_block_resize(struct pw_process *process, void *block, size_t size,
+                             const void *site);
 
-PW_API size_t pw_block_usable(const void *block);
+PW_API size_t pw_block_usable(struct pw_process *process, const void *block);
 
 #endif

@@ -24,8 +24,9 @@ struct copy {
 // The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a
 // block is copied, not shared, though its rest belongs to nobody by what was asked of us: a realloc
 // of the C library's own may have made the block longer, within that page.
-static bool find_pages(struct copy *copy, char *to, const char *from, size_t size) {
-    struct pw_arena *arena = &pw_process.arena;
+static bool find_pages(struct pw_process *process, struct copy *copy, char *to, const char *from,
+                       size_t size) {
+    struct pw_arena *arena = &process->arena;
     if (((uintptr_t)to ^ (uintptr_t)from) & (PW_PAGE - 1)) {
         return false;
     }
@@ -54,8 +55,8 @@ static bool covers(uint32_t first, uint32_t pages, const struct pw_extent *exten
            first + pages >= extent->share_first + extent->share_pages;
 }
 
-static void count_plain(enum pw_copy_answer answer) {
-    struct pw_stats *stats = &pw_process.stats;
+static void count_plain(struct pw_process *process, enum pw_copy_answer answer) {
+    struct pw_stats *stats = &process->stats;
     switch (answer) {
     case PW_COPY_PLAIN_WARM:
         PW_COUNT(stats, copies_plain_warm, 1);
@@ -74,13 +75,13 @@ static void count_plain(enum pw_copy_answer answer) {
 
 // The destination's pages are about to be replaced: warm ones go back to the pool instead of being
 // thrown away with the mapping.
-static void save_warm_pages(const struct copy *copy) {
-    struct pw_arena *arena = &pw_process.arena;
+static void save_warm_pages(struct pw_process *process, const struct copy *copy) {
+    struct pw_arena *arena = &process->arena;
     struct pw_extent *destination = copy->destination;
     uint32_t end = copy->to + copy->pages;
     uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
     // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
-    if (!pw_process.options.pool || destination->called || warm_end < copy->to + 16 ||
+    if (!process->options.pool || destination->called || warm_end < copy->to + 16 ||
         !pw_arena_may_move(arena, warm_end - copy->to)) {
         return;
     }
@@ -101,62 +102,62 @@ static void save_warm_pages(const struct copy *copy) {
 
 // The copy that follows writes all of these pages. Where a limit was lowered, they may have to stay
 // in the mapping of a file meanwhile, and are not for another block then.
-static void unattach(const struct copy *copy) {
+static void unattach(struct pw_process *process, const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
-    if (!pw_arena_blank(&pw_process.arena, copy->whole, size)) {
+    if (!pw_arena_blank(&process->arena, copy->whole, size)) {
         copy->destination->fixed = true;
         copy->destination->collected = false;
-        pw_arena_mend(&pw_process.arena, copy->whole, size);
+        pw_arena_mend(&process->arena, copy->whole, size);
     }
 }
 
 // Map the destination onto the source's snapshot, or onto its pages.
-static bool attach(const struct copy *copy) {
-    save_warm_pages(copy);
+static bool attach(struct pw_process *process, const struct copy *copy) {
+    save_warm_pages(process, copy);
     bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
-        &pw_process.share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
+        &process->share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
     if (!attached) {
-        unattach(copy);
+        unattach(process, copy);
         return false;
     }
     copy->destination->copied = true;
     copy->destination->judged = false;
     copy->destination->sparse = false;
-    pw_arena_keep_rule(&pw_process.arena, 0);
+    pw_arena_keep_rule(&process->arena, 0);
     return true;
 }
 
 // The source's pages are replaced: nobody else may write to them meanwhile. memcpy's own rule is
 // not enough, as a program may well write to what it copies, and only the copy is then undefined.
-static bool may_publish(const struct copy *copy) {
+static bool may_publish(struct pw_process *process, const struct copy *copy) {
     bool quiet = pw_is_quiet(&copy->caller, copy->held);
     if (!quiet) {
-        PW_COUNT(&pw_process.stats, fallback_threads, 1);
+        PW_COUNT(&process->stats, fallback_threads, 1);
     }
     return quiet;
 }
 
-static bool publish(struct copy *copy) {
+static bool publish(struct pw_process *process, struct copy *copy) {
     uint32_t published =
-        !pw_block_is_ordinary(copy->source)
+        !pw_block_is_ordinary(process, copy->source)
             ? 0
-            : pw_share_publish(&pw_process.share, copy->source, copy->from, copy->pages);
+            : pw_share_publish(&process->share, copy->source, copy->from, copy->pages);
     copy->pages = published < copy->pages ? published : copy->pages;
     return published > 0;
 }
 
 // A destination that shares pages itself is overwritten: it gives up its share first.
-static bool free_destination(struct copy *copy) {
+static bool free_destination(struct pw_process *process, struct copy *copy) {
     struct pw_extent *destination = copy->destination;
     if (!destination->snapshot) {
         return true;
     }
     return covers(copy->to, copy->pages, destination) &&
-           pw_share_drop(&pw_process.share, destination);
+           pw_share_drop(&process->share, destination);
 }
 
 // What the policy needs to know. False: a shape that cannot be shared.
-static bool ask(struct copy *copy, struct pw_copy_question *question) {
+static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_question *question) {
     struct pw_extent *source = copy->source;
     *question = (struct pw_copy_question){
         .pages = copy->pages,
@@ -168,60 +169,61 @@ static bool ask(struct copy *copy, struct pw_copy_question *question) {
     };
     if (!source->snapshot) {
         // As cheap as a copy of pages that are published already.
-        copy->by_call = question->published = pw_share_calls(&pw_process.share, source);
+        copy->by_call = question->published = pw_share_calls(&process->share, source);
         return true;
     }
     uint32_t shared_end = source->share_first + source->share_pages;
     question->published =
         copy->from >= source->share_first && copy->from + copy->pages <= shared_end;
-    if (question->published && !pw_share_count_private(&pw_process.share, source, copy->from,
+    if (question->published && !pw_share_count_private(&process->share, source, copy->from,
                                                        copy->pages, &question->written)) {
         question->written = copy->pages;
     }
     return question->published || covers(copy->from, copy->pages, source);
 }
 
-static bool make_room(struct copy *copy, enum pw_copy_answer answer) {
+static bool make_room(struct pw_process *process, struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
-    if (publishing && !may_publish(copy)) {
+    if (publishing && !may_publish(process, copy)) {
         return false;
     }
-    bool ready = copy->by_call ? pw_share_ready_to_call(&pw_process.share)
-                               : pw_share_ready(&pw_process.share, publishing);
-    return ready && free_destination(copy) && (!publishing || publish(copy)) && attach(copy);
+    bool ready = copy->by_call ? pw_share_ready_to_call(&process->share)
+                               : pw_share_ready(&process->share, publishing);
+    return ready && free_destination(process, copy) && (!publishing || publish(process, copy)) &&
+           attach(process, copy);
 }
 
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
-static bool share_pages(struct copy *copy) {
-    struct pw_stats *stats = &pw_process.stats;
+static bool share_pages(struct pw_process *process, struct copy *copy) {
+    struct pw_stats *stats = &process->stats;
     struct pw_copy_question question;
     struct pw_prediction *prediction = pw_predictor_entry(
-        &pw_process.predictor, copy->destination->pages, (uint64_t)(uintptr_t)copy->site);
-    pw_fate_look(prediction);
-    if (!ask(copy, &question)) {
+        &process->predictor, copy->destination->pages, (uint64_t)(uintptr_t)copy->site);
+    pw_fate_look(process, prediction);
+    if (!ask(process, copy, &question)) {
         PW_COUNT(stats, copies_plain_shape, 1);
         return false;
     }
-    enum pw_copy_answer answer = pw_copy_decide(&pw_process.options, prediction, &question);
+    enum pw_copy_answer answer = pw_copy_decide(&process->options, prediction, &question);
     bool republish = answer == PW_COPY_PUBLISH && copy->source->snapshot;
     if (republish && !covers(copy->from, copy->pages, copy->source)) {
         answer = PW_COPY_PLAIN_DIRTY; // other pages of the source still need the old snapshot
     }
-    pw_fate_begins(prediction, copy->destination, &question);
+    pw_fate_begins(process, prediction, copy->destination, &question);
     if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
-        count_plain(answer);
+        count_plain(process, answer);
         if (answer == PW_COPY_PLAIN_PREDICTED) {
-            pw_fate_watch_plain(prediction, copy->destination, copy->to, copy->source, copy->from,
-                                copy->pages);
+            pw_fate_watch_plain(process, prediction, copy->destination, copy->to, copy->source,
+                                copy->from, copy->pages);
         }
         return false;
     }
-    if (!make_room(copy, answer)) {
+    if (!make_room(process, copy, answer)) {
         PW_COUNT(stats, copies_plain_fallback, 1);
         return false;
     }
-    pw_fate_watch_shared(prediction, copy->destination);
-    pw_huge_spared(&pw_process.huge_price, copy->destination->pages);
+    pw_fate_watch_shared(process, prediction, copy->destination);
+    pw_huge_spared(&process->huge_price, copy->destination->pages);
     uint64_t copied = answer == PW_COPY_SHARE ? question.written : 0;
     PW_COUNT(stats, copies_shared, 1);
     PW_COUNT(stats, shared_copy_bytes, (copy->pages - copied) * PW_PAGE);
@@ -254,10 +256,11 @@ static bool enter(struct pw_os_signals *signals) {
     return entered;
 }
 
-static bool enter_to_copy(struct copy *copy, struct pw_os_signals *signals) {
+static bool enter_to_copy(struct pw_process *process, struct copy *copy,
+                          struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
     copy->held = signals;
-    copy->caller = pw_caller_at(copy->site);
+    copy->caller = pw_caller_at(process, copy->site);
     pw_quiet_look(&copy->caller);
     bool entered = pw_process_enter();
     if (!entered) {
@@ -266,25 +269,26 @@ static bool enter_to_copy(struct copy *copy, struct pw_os_signals *signals) {
     return entered;
 }
 
-bool pw_block_copy(void *to, const void *from, size_t size, const void *site) {
+bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_t size,
+                   const void *site) {
     struct pw_os_signals signals;
-    if (pw_process.options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
+    if (process->options.share == PW_SHARE_OFF || !pw_gate_contains(to) ||
         !pw_gate_contains(from)) {
         return false;
     }
     struct copy copy = {.site = site};
-    if (!enter_to_copy(&copy, &signals)) {
+    if (!enter_to_copy(process, &copy, &signals)) {
         return false;
     }
     bool shared = false;
-    if (find_pages(&copy, to, from, size)) {
-        PW_COUNT(&pw_process.stats, copies_seen, 1);
+    if (find_pages(process, &copy, to, from, size)) {
+        PW_COUNT(&process->stats, copies_seen, 1);
         bool safe = copy.source->collected && copy.destination->collected &&
                     copy.caller.module != PW_MODULE_OTHER;
         if (!safe) {
-            PW_COUNT(&pw_process.stats, copies_plain_module, 1);
+            PW_COUNT(&process->stats, copies_plain_module, 1);
         }
-        shared = safe && share_pages(&copy);
+        shared = safe && share_pages(process, &copy);
     }
     leave(&signals);
     if (shared) {
@@ -303,9 +307,9 @@ static bool fill_range(void *context, char *start, size_t size) {
 
 // Zero whole pages of which some may never have been touched: only those that exist are written.
 // False: not known which exist.
-static bool zero_existing(char *start, char *end, uint64_t *skipped) {
+static bool zero_existing(struct pw_process *process, char *start, char *end, uint64_t *skipped) {
     uint64_t filled = 0;
-    bool done = pw_os_pagemap_each(&pw_process.share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
+    bool done = pw_os_pagemap_each(&process->share.pagemap, start, end, PW_OS_PRIVATE_PAGES,
                                    fill_range, &filled);
     *skipped = done ? (uint64_t)(end - start) - filled : 0;
     return done;
@@ -313,21 +317,23 @@ static bool zero_existing(char *start, char *end, uint64_t *skipped) {
 
 // Shared pages would be copied by the kernel only to be overwritten: they become blank first. Those
 // on a snapshot must, because they look absent and do not read zero.
-static bool blank_shared(struct pw_extent *extent, char *start, char *end) {
-    uint32_t first = (uint32_t)((start - pw_extent_address(&pw_process.arena, extent)) / PW_PAGE);
+static bool blank_shared(struct pw_process *process, struct pw_extent *extent, char *start,
+                         char *end) {
+    uint32_t first = (uint32_t)((start - pw_extent_address(&process->arena, extent)) / PW_PAGE);
     uint32_t pages = (uint32_t)((end - start) / (ptrdiff_t)PW_PAGE);
     if (extent->snapshot) {
-        return covers(first, pages, extent) && pw_share_drop(&pw_process.share, extent);
+        return covers(first, pages, extent) && pw_share_drop(&process->share, extent);
     }
-    return pw_share_blank_called(&pw_process.share, extent, first, pages);
+    return pw_share_blank_called(&process->share, extent, first, pages);
 }
 
 // Whole pages of the fill, for which the extent's own knowledge pays.
-static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
-    struct pw_arena *arena = &pw_process.arena;
+static bool zero_pages(struct pw_process *process, struct pw_extent *extent, char *start,
+                       char *end) {
+    struct pw_arena *arena = &process->arena;
     uint64_t skipped = 0;
     bool published = extent->snapshot != 0;
-    bool blank = pw_extent_is_shared(extent) && blank_shared(extent, start, end);
+    bool blank = pw_extent_is_shared(extent) && blank_shared(process, extent, start, end);
     if (!blank && (published || !extent->untouched)) {
         return false;
     }
@@ -339,30 +345,29 @@ static bool zero_pages(struct pw_extent *extent, char *start, char *end) {
     }
     // As zero reclaim does, and so only of blocks that it may look at: pages that a device writes
     // to must stay where they are.
-    if (extent->collected && pw_process.options.zero != PW_ZERO_OFF) {
+    if (extent->collected && process->options.zero != PW_ZERO_OFF) {
         pw_huge_empty(arena, extent, start, end);
-        pw_huge_spared(&pw_process.huge_price, extent->pages);
+        pw_huge_spared(&process->huge_price, extent->pages);
     }
-    bool done = zero_existing(start, end, &skipped);
+    bool done = zero_existing(process, start, end, &skipped);
     extent->sparse |= skipped > 0;
-    PW_COUNT(&pw_process.stats, lazy_zero_bytes, skipped);
+    PW_COUNT(&process->stats, lazy_zero_bytes, skipped);
     return done;
 }
 
-bool pw_block_zero(void *to, size_t size) {
+bool pw_block_zero(struct pw_process *process, void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
     char *end = NULL, *stop = (char *)to + size;
     struct pw_os_signals signals;
     if (!pw_gate_contains(to) || !enter(&signals)) {
         return false;
     }
-    struct pw_extent *extent = pw_arena_find(&pw_process.arena, to);
+    struct pw_extent *extent = pw_arena_find(&process->arena, to);
     bool done = false;
     if (extent && !extent->altered) {
         end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
-        char *limit =
-            pw_extent_address(&pw_process.arena, extent) + (size_t)extent->pages * PW_PAGE;
-        done = start < end && end <= limit && zero_pages(extent, start, end);
+        char *limit = pw_extent_address(&process->arena, extent) + (size_t)extent->pages * PW_PAGE;
+        done = start < end && end <= limit && zero_pages(process, extent, start, end);
     }
     leave(&signals);
     if (done) {

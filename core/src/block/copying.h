@@ -7,9 +7,12 @@
 
 #include "pagewise.h"
 
-// Ranges may not overlap unless they lie in one block (which is never shared with itself).
-PW_API bool pw_block_copy(void *to, const void *from, size_t size, const void *site);
+struct pw_process;
 
-PW_API bool pw_block_zero(void *to, size_t size);
+// Ranges may not overlap unless they lie in one block (which is never shared with itself).
+PW_API bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_t size,
+                          const void *site);
+
+PW_API bool pw_block_zero(struct pw_process *process, void *to, size_t size);
 
 #endif

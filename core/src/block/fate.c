@@ -2,47 +2,50 @@
 #include "block/fate.h"
 #include "process/state.h"
 
-static bool is_live(uint32_t number, uint32_t generation) {
-    const struct pw_extent *extent = pw_extent_at(&pw_process.arena, number);
+static bool is_live(struct pw_process *process, uint32_t number, uint32_t generation) {
+    const struct pw_extent *extent = pw_extent_at(&process->arena, number);
     return extent->generation == generation && extent->state == PW_EXTENT_USED;
 }
 
-static void life_ends(struct pw_extent *copy, uint64_t now) {
+static void life_ends(struct pw_process *process, struct pw_extent *copy, uint64_t now) {
     if (copy->born) {
         struct pw_prediction *prediction =
-            pw_predictor_entry(&pw_process.predictor, copy->pages, copy->site);
+            pw_predictor_entry(&process->predictor, copy->pages, copy->site);
         pw_predictor_ended(prediction, copy->born, now);
         copy->born = 0;
     }
 }
 
-void pw_fate_begins(struct pw_prediction *prediction, struct pw_extent *destination,
-                    const struct pw_copy_question *question) {
-    life_ends(destination, question->now);
+void pw_fate_begins(struct pw_process *process, struct pw_prediction *prediction,
+                    struct pw_extent *destination, const struct pw_copy_question *question) {
+    life_ends(process, destination, question->now);
     pw_predictor_born(prediction, question->now);
     destination->site = question->site;
     destination->born = question->now;
 }
 
-static void watch(struct pw_prediction *prediction, const struct pw_extent *destination) {
-    prediction->watched = pw_extent_number(&pw_process.arena, destination);
+static void watch(struct pw_process *process, struct pw_prediction *prediction,
+                  const struct pw_extent *destination) {
+    prediction->watched = pw_extent_number(&process->arena, destination);
     prediction->generation = destination->generation;
     prediction->source = 0;
 }
 
-void pw_fate_watch_shared(struct pw_prediction *prediction, struct pw_extent *destination) {
+void pw_fate_watch_shared(struct pw_process *process, struct pw_prediction *prediction,
+                          struct pw_extent *destination) {
     if (!prediction->watched || prediction->source) {
-        watch(prediction, destination);
+        watch(process, prediction, destination);
     }
 }
 
-void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *destination,
-                         uint32_t to, struct pw_extent *source, uint32_t from, uint32_t pages) {
+void pw_fate_watch_plain(struct pw_process *process, struct pw_prediction *prediction,
+                         struct pw_extent *destination, uint32_t to, struct pw_extent *source,
+                         uint32_t from, uint32_t pages) {
     if (prediction->watched) {
         return;
     }
-    watch(prediction, destination);
-    prediction->source = pw_extent_number(&pw_process.arena, source);
+    watch(process, prediction, destination);
+    prediction->source = pw_extent_number(&process->arena, source);
     prediction->source_generation = source->generation;
     prediction->to = to;
     prediction->from = from;
@@ -53,8 +56,9 @@ void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *des
 // --- plain copies ------------------------------------------------------------
 
 // How many of a few pages, spread evenly, are still the same on both sides. -1: not known.
-static int count_same(const struct pw_prediction *prediction, unsigned *sampled) {
-    struct pw_arena *arena = &pw_process.arena;
+static int count_same(struct pw_process *process, const struct pw_prediction *prediction,
+                      unsigned *sampled) {
+    struct pw_arena *arena = &process->arena;
     const struct pw_extent *destination = pw_extent_at(arena, prediction->watched);
     const struct pw_extent *source = pw_extent_at(arena, prediction->source);
     uint32_t pages[PW_OS_PEEK_PAGES];
@@ -68,10 +72,10 @@ static int count_same(const struct pw_prediction *prediction, unsigned *sampled)
         pw_extent_address(arena, source) + (size_t)prediction->from * PW_PAGE, pages, count);
 }
 
-static void judge_plain(struct pw_prediction *prediction) {
+static void judge_plain(struct pw_process *process, struct pw_prediction *prediction) {
     unsigned sampled = 0;
-    int same = is_live(prediction->source, prediction->source_generation)
-                   ? count_same(prediction, &sampled)
+    int same = is_live(process, prediction->source, prediction->source_generation)
+                   ? count_same(process, prediction, &sampled)
                    : -1;
     if (same >= 0) {
         pw_predictor_report(prediction, sampled - (unsigned)same, sampled, true);
@@ -90,68 +94,70 @@ static uint32_t copied_pages(const struct pw_extent *copy) {
 }
 
 // How many of its pages a shared copy no longer shares. False: not known.
-static bool count_written(const struct pw_extent *copy, uint64_t *written) {
-    return copy->snapshot ? pw_share_count_private(&pw_process.share, copy, copy->share_first,
+static bool count_written(struct pw_process *process, const struct pw_extent *copy,
+                          uint64_t *written) {
+    return copy->snapshot ? pw_share_count_private(&process->share, copy, copy->share_first,
                                                    copy->share_pages, written)
-                          : pw_share_estimate_private(&pw_process.share, copy, written);
+                          : pw_share_estimate_private(&process->share, copy, written);
 }
 
-static void judge_shared(struct pw_prediction *prediction) {
-    struct pw_extent *last = pw_extent_at(&pw_process.arena, prediction->watched);
+static void judge_shared(struct pw_process *process, struct pw_prediction *prediction) {
+    struct pw_extent *last = pw_extent_at(&process->arena, prediction->watched);
     uint64_t written = 0;
     if (!is_shared_copy(last) || last->judged) {
         prediction->watched = 0;
-    } else if (count_written(last, &written) && written * 2 > copied_pages(last)) {
+    } else if (count_written(process, last, &written) && written * 2 > copied_pages(last)) {
         pw_predictor_report(prediction, written, copied_pages(last), false);
-        PW_COUNT(&pw_process.stats, predictor_misses, 1);
+        PW_COUNT(&process->stats, predictor_misses, 1);
         last->judged = true;
         prediction->watched = 0;
     }
 }
 
-void pw_fate_look(struct pw_prediction *prediction) {
+void pw_fate_look(struct pw_process *process, struct pw_prediction *prediction) {
     if (!prediction->watched) {
         return;
     }
-    if (!is_live(prediction->watched, prediction->generation)) {
+    if (!is_live(process, prediction->watched, prediction->generation)) {
         prediction->watched = 0;
     } else if (prediction->source) {
-        judge_plain(prediction);
+        judge_plain(process, prediction);
     } else {
-        judge_shared(prediction);
+        judge_shared(process, prediction);
     }
 }
 
 // --- the end -----------------------------------------------------------------
 
-static void shared_copy_ends(struct pw_extent *extent, struct pw_prediction *prediction) {
+static void shared_copy_ends(struct pw_process *process, struct pw_extent *extent,
+                             struct pw_prediction *prediction) {
     uint64_t written = 0;
-    if (extent->judged || !count_written(extent, &written)) {
+    if (extent->judged || !count_written(process, extent, &written)) {
         return;
     }
-    PW_COUNT(&pw_process.stats, private_copy_bytes, written * PW_PAGE);
+    PW_COUNT(&process->stats, private_copy_bytes, written * PW_PAGE);
     if (pw_predictor_report(prediction, written, copied_pages(extent), true)) {
-        PW_COUNT(&pw_process.stats, predictor_misses, 1);
+        PW_COUNT(&process->stats, predictor_misses, 1);
     } else {
-        PW_COUNT(&pw_process.stats, predictor_hits, 1);
+        PW_COUNT(&process->stats, predictor_hits, 1);
     }
 }
 
-void pw_fate_ends(struct pw_extent *extent) {
-    life_ends(extent, pw_os_now_ms());
+void pw_fate_ends(struct pw_process *process, struct pw_extent *extent) {
+    life_ends(process, extent, pw_os_now_ms());
     bool shared = is_shared_copy(extent);
     if (!shared && !extent->watched) {
         return;
     }
     struct pw_prediction *prediction =
-        pw_predictor_entry(&pw_process.predictor, extent->pages, extent->site);
-    bool is_watched = prediction->watched == pw_extent_number(&pw_process.arena, extent) &&
+        pw_predictor_entry(&process->predictor, extent->pages, extent->site);
+    bool is_watched = prediction->watched == pw_extent_number(&process->arena, extent) &&
                       prediction->generation == extent->generation;
     if (is_watched && prediction->source) {
-        judge_plain(prediction);
+        judge_plain(process, prediction);
     }
     if (shared) {
-        shared_copy_ends(extent, prediction);
+        shared_copy_ends(process, extent, prediction);
     }
     if (is_watched) {
         prediction->watched = 0;

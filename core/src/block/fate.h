@@ -12,19 +12,23 @@
 #include "extent/extent.h"
 #include "policy/copy.h"
 
+struct pw_process;
+
 // A copy is about to be made, whether by sharing or not.
-void pw_fate_begins(struct pw_prediction *prediction, struct pw_extent *destination,
-                    const struct pw_copy_question *question);
+void pw_fate_begins(struct pw_process *process, struct pw_prediction *prediction,
+                    struct pw_extent *destination, const struct pw_copy_question *question);
 
 // Watch this copy unless another one of its kind is being watched.
-void pw_fate_watch_shared(struct pw_prediction *prediction, struct pw_extent *destination);
-void pw_fate_watch_plain(struct pw_prediction *prediction, struct pw_extent *destination,
-                         uint32_t to, struct pw_extent *source, uint32_t from, uint32_t pages);
+void pw_fate_watch_shared(struct pw_process *process, struct pw_prediction *prediction,
+                          struct pw_extent *destination);
+void pw_fate_watch_plain(struct pw_process *process, struct pw_prediction *prediction,
+                         struct pw_extent *destination, uint32_t to, struct pw_extent *source,
+                         uint32_t from, uint32_t pages);
 
 // The next copy of its kind arrives: what has become of the watched one so far?
-void pw_fate_look(struct pw_prediction *prediction);
+void pw_fate_look(struct pw_process *process, struct pw_prediction *prediction);
 
 // A copy is about to be freed, or to be moved to a block of another size.
-void pw_fate_ends(struct pw_extent *extent);
+void pw_fate_ends(struct pw_process *process, struct pw_extent *extent);
 
 #endif

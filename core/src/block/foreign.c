@@ -9,26 +9,26 @@
 #include <malloc.h>
 
 // Trimming walks the C library's whole heap: only when memory passed the last trim by 4 % and 4 MB.
-static bool trim_is_due(uint64_t total_pages) {
-    uint64_t last = pw_process.last_trim_pages;
+static bool trim_is_due(struct pw_process *process, uint64_t total_pages) {
+    uint64_t last = process->last_trim_pages;
     return total_pages > last + last / 25 + ((size_t)4 << 20) / PW_PAGE;
 }
 
-PW_API void pw_foreign_changed(void) {
+PW_API void pw_foreign_changed(struct pw_process *process) {
     if (!pw_process_enter()) {
         return;
     }
-    struct pw_arena *arena = &pw_process.arena;
+    struct pw_arena *arena = &process->arena;
     size_t now = pw_os_program_break();
-    uint64_t pages = now > pw_process.first_break ? (now - pw_process.first_break) / PW_PAGE : 0;
+    uint64_t pages = now > process->first_break ? (now - process->first_break) / PW_PAGE : 0;
     bool grew = pages > arena->foreign_pages;
     arena->foreign_pages = pages;
     bool trim = false;
     if (grew) {
         uint64_t total = arena->live_pages + pages + arena->warm_pages;
-        trim = trim_is_due(total);
+        trim = trim_is_due(process, total);
         if (trim) {
-            pw_process.last_trim_pages = total;
+            process->last_trim_pages = total;
         }
         pw_arena_keep_rule(arena, 0);
     }

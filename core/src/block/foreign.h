@@ -6,7 +6,9 @@
 
 #include "pagewise.h"
 
+struct pw_process;
+
 // It may have grown.
-PW_API void pw_foreign_changed(void);
+PW_API void pw_foreign_changed(struct pw_process *process);
 
 #endif

@@ -29,9 +29,9 @@
 
 // A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0
 // nothing is left to do.
-static bool decay(bool *behind) {
-    struct pw_arena *arena = &pw_process.arena;
-    unsigned seconds = pw_process.options.decay_seconds;
+static bool decay(struct pw_process *process, bool *behind) {
+    struct pw_arena *arena = &process->arena;
+    unsigned seconds = process->options.decay_seconds;
     *behind = false;
     if (seconds == 0) {
         return false;
@@ -41,85 +41,88 @@ static bool decay(bool *behind) {
     return arena->warm_pages > 0;
 }
 
-static bool release_all(void) {
-    struct pw_arena *arena = &pw_process.arena;
+static bool release_all(struct pw_process *process) {
+    struct pw_arena *arena = &process->arena;
     pw_arena_purge(arena, arena->warm_pages);
-    PW_COUNT(&pw_process.stats, pressure_releases, 1);
+    PW_COUNT(&process->stats, pressure_releases, 1);
     return arena->warm_pages > 0;
 }
 
 // In milliseconds: a quarter of the decay time is the precision. Options change at run time, hence
 // the lock.
-static int pause_of_now(void) {
+static int pause_of_now(struct pw_process *process) {
     pw_process_wait();
-    int quarter = (int)(pw_process.options.decay_seconds * 1000 / 4);
+    int quarter = (int)(process->options.decay_seconds * 1000 / 4);
     pw_process_leave();
     return quarter < SHORTEST_PAUSE ? SHORTEST_PAUSE : quarter;
 }
 
-static void sleep_until_woken(int milliseconds) {
+static void sleep_until_woken(struct pw_process *process, int milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     long nanoseconds = until.tv_nsec + milliseconds % 1000 * 1000000L;
     until.tv_sec += milliseconds / 1000 + nanoseconds / 1000000000L;
     until.tv_nsec = nanoseconds % 1000000000L;
     pw_process_enter();
-    if (!pw_process.keeper_stops) {
-        pthread_cond_timedwait(&pw_process.keeper_wake, &pw_process.lock, &until);
+    if (!process->keeper_stops) {
+        pthread_cond_timedwait(&process->keeper_wake, &process->lock, &until);
     }
     pw_process_leave();
 }
 
-static bool has_to_stop(void) {
-    return __atomic_load_n(&pw_process.keeper_stops, __ATOMIC_RELAXED);
+static bool has_to_stop(struct pw_process *process) {
+    return __atomic_load_n(&process->keeper_stops, __ATOMIC_RELAXED);
 }
 
 // True when there was pressure meanwhile. The kernel remembers it until it is asked: to wait for
 // both that and whoever ends the keeper would need another descriptor.
-static bool wait_for_pressure(struct pw_os_file *pressure, int milliseconds) {
+static bool wait_for_pressure(struct pw_process *process, struct pw_os_file *pressure,
+                              int milliseconds) {
     bool pressed = false;
-    while (!pressed && milliseconds > 0 && !has_to_stop()) {
+    while (!pressed && milliseconds > 0 && !has_to_stop(process)) {
         bool watches = pressure->fd >= 0 && milliseconds > SHORTEST_PAUSE;
         int part = watches ? SHORTEST_PAUSE : milliseconds;
-        sleep_until_woken(part);
+        sleep_until_woken(process, part);
         pressed = pressure->fd >= 0 && pw_os_pressure_wait(pressure, 0);
         milliseconds -= part;
     }
     return pressed;
 }
 
-static void *keep(void *unused) {
+static void *keep(void *context) {
+    struct pw_process *process = context;
     bool more = true, behind = false;
     pw_process_enter();
-    pw_process.keeper_thread = pw_os_thread_id();
+    process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
     struct pw_os_file pressure = pw_os_pressure_open();
-    pw_quiet_count(&pw_process.quiet.own, 1);
+    pw_quiet_count(&process->quiet.own, 1);
     while (more) {
-        bool pressed = wait_for_pressure(&pressure, behind ? BETWEEN_BATCHES : pause_of_now());
+        bool pressed =
+            wait_for_pressure(process, &pressure, behind ? BETWEEN_BATCHES : pause_of_now(process));
         pw_process_wait();
-        more = (pressed ? release_all() : decay(&behind)) && !pw_process.keeper_stops;
-        pw_process.keeper_runs = more;
+        more = (pressed ? release_all(process) : decay(process, &behind)) && !process->keeper_stops;
+        process->keeper_runs = more;
         pw_process_leave();
-        if (pw_gate.general && !has_to_stop()) { // also while nobody allocates
-            pw_general_look_when_due(&pw_process.general);
+        if (process->gate->general && !has_to_stop(process)) { // also while nobody allocates
+            pw_general_look_when_due(&process->general);
         }
     }
     pw_os_close(&pressure);
-    pw_quiet_count(&pw_process.quiet.own, -1);
-    return unused;
+    pw_quiet_count(&process->quiet.own, -1);
+    return NULL;
 }
 
 // Nobody waits for it yet, and whoever ends the keeper wakes only one that has begun.
-static void make_waker(void) {
+static void make_waker(struct pw_process *process) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&pw_process.keeper_wake, &attributes);
+    pthread_cond_init(&process->keeper_wake, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
-static bool start_thread(void) {
+static bool start_thread(struct pw_process *process) {
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all, saved;
@@ -130,87 +133,86 @@ static bool start_thread(void) {
     size_t stack = STACK_SIZE > least ? STACK_SIZE : least;
     pthread_attr_setstacksize(&attributes, stack);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    make_waker();
+    make_waker(process);
     // The program's signals are the program's threads' business.
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    bool started = pthread_create(&thread, &attributes, keep, NULL) == 0;
+    bool started = pthread_create(&thread, &attributes, keep, process) == 0;
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attributes);
     return started;
 }
 
-static bool is_wanted(void) {
-    return !pw_process.keeper_runs && !pw_process.keeper_failed &&
-           pw_process.options.decay_seconds > 0 &&
-           pw_process.arena.warm_pages >= SMALLEST_POOL_PAGES;
+static bool is_wanted(struct pw_process *process) {
+    return !process->keeper_runs && !process->keeper_failed && process->options.decay_seconds > 0 &&
+           process->arena.warm_pages >= SMALLEST_POOL_PAGES;
 }
 
-bool pw_keeper_claim(void) {
-    bool claimed = is_wanted();
+bool pw_keeper_claim(struct pw_process *process) {
+    bool claimed = is_wanted(process);
     if (claimed) {
-        pw_process.keeper_runs = true; // nobody else starts it
-        pw_process.keeper_thread = 0;
+        process->keeper_runs = true; // nobody else starts it
+        process->keeper_thread = 0;
     }
     return claimed;
 }
 
-bool pw_keeper_is_due(const void *site) {
-    if (!is_wanted()) {
+bool pw_keeper_is_due(struct pw_process *process, const void *site) {
+    if (!is_wanted(process)) {
         return false;
     }
-    if (pw_gate.general) {
-        __atomic_store_n(&pw_process.general.keeper_wanted, true, __ATOMIC_RELAXED);
+    if (process->gate->general) {
+        __atomic_store_n(&process->general.keeper_wanted, true, __ATOMIC_RELAXED);
         return false;
     }
-    return !pw_c_library_contains(site, false) && pw_keeper_claim();
+    return !pw_c_library_contains(site, false) && pw_keeper_claim(process);
 }
 
-void pw_keeper_start(void) {
+void pw_keeper_start(struct pw_process *process) {
     int saved = errno; // the program's free() set it to nothing
-    bool started = start_thread();
+    bool started = start_thread(process);
     errno = saved;
     if (started || !pw_process_enter()) {
         return;
     }
     // Idle pages then go with the next operations that need room.
-    pw_process.keeper_runs = false;
-    pw_process.keeper_failed = true;
-    PW_COUNT(&pw_process.stats, fallback_keeper, 1);
+    process->keeper_runs = false;
+    process->keeper_failed = true;
+    PW_COUNT(&process->stats, fallback_keeper, 1);
     pw_process_leave();
 }
 
 // --- its end -----------------------------------------------------------------
 
 // The number of the thread that is, or was, the keeper; 0: there is none, or it only *begins.
-static int tell_to_stop(bool *begins) {
+static int tell_to_stop(struct pw_process *process, bool *begins) {
     int thread = 0;
     *begins = false;
     if (pw_process_enter()) {
-        thread = pw_process.keeper_thread;
-        *begins = pw_process.keeper_runs && thread == 0;
-        __atomic_store_n(&pw_process.keeper_stops, pw_process.keeper_runs, __ATOMIC_RELAXED);
-        if (pw_process.keeper_runs && thread) {
-            pthread_cond_signal(&pw_process.keeper_wake);
+        thread = process->keeper_thread;
+        *begins = process->keeper_runs && thread == 0;
+        __atomic_store_n(&process->keeper_stops, process->keeper_runs, __ATOMIC_RELAXED);
+        if (process->keeper_runs && thread) {
+            pthread_cond_signal(&process->keeper_wake);
         }
         pw_process_leave();
     }
     return thread;
 }
 
-void pw_keeper_end(void) {
+void pw_keeper_end(struct pw_process *process) {
     bool begins = false;
-    int thread = tell_to_stop(&begins);
+    int thread = tell_to_stop(process, &begins);
     // A number may be another thread's long after the keeper's end: not for ever.
     for (int wait = 0; wait < MOST_WAITS && (begins || (thread && pw_os_thread_lives(thread)));
          wait++) {
         pw_os_sleep_ns(BETWEEN_WAITS);
         if (begins) {
-            thread = tell_to_stop(&begins);
+            thread = tell_to_stop(process, &begins);
         }
     }
     if (pw_process_enter()) {
-        pw_process.keeper_stops = false;
+        process->keeper_stops = false;
         pw_process_leave();
     }
 }

@@ -60,76 +60,78 @@ struct range {
 
 // --- blocks ----------------------------------------------------------------------
 
-static struct range meet(struct range range, const struct pw_extent *extent) {
-    char *start = pw_extent_address(&pw_process.arena, extent);
+static struct range meet(struct pw_process *process, struct range range,
+                         const struct pw_extent *extent) {
+    char *start = pw_extent_address(&process->arena, extent);
     char *end = start + (size_t)extent->pages * PW_PAGE;
     range.start = range.start > start ? range.start : start;
     range.end = range.end < end ? range.end : end;
     return range;
 }
 
-static void mark(struct pw_extent *extent, struct range range) {
-    bool is_header = range.start <= pw_extent_address(&pw_process.arena, extent);
-    PW_COUNT(&pw_process.stats, blocks_altered, extent->altered == PW_NOT_ALTERED);
+static void mark(struct pw_process *process, struct pw_extent *extent, struct range range) {
+    bool is_header = range.start <= pw_extent_address(&process->arena, extent);
+    PW_COUNT(&process->stats, blocks_altered, extent->altered == PW_NOT_ALTERED);
     pw_extent_alter(extent, is_header);
 }
 
 // Make a block that shares pages ordinary memory, with its bytes. False: it shares them still.
-static bool leave_snapshot(struct pw_extent *extent, const struct pw_caller *caller) {
+static bool leave_snapshot(struct pw_process *process, struct pw_extent *extent,
+                           const struct pw_caller *caller) {
     if (!extent->snapshot) {
         return true;
     }
-    pw_fate_ends(extent);
-    return !extent->altered && pw_is_quiet(caller, NULL) &&
-           pw_share_leave(&pw_process.share, extent);
+    pw_fate_ends(process, extent);
+    return !extent->altered && pw_is_quiet(caller, NULL) && pw_share_leave(&process->share, extent);
 }
 
-static bool covers_share(struct range range, const struct pw_extent *extent) {
+static bool covers_share(struct pw_process *process, struct range range,
+                         const struct pw_extent *extent) {
     char *start =
-        pw_extent_address(&pw_process.arena, extent) + (size_t)extent->share_first * PW_PAGE;
+        pw_extent_address(&process->arena, extent) + (size_t)extent->share_first * PW_PAGE;
     return range.start <= start && range.end >= start + (size_t)extent->share_pages * PW_PAGE;
 }
 
 // What is emptied is made memory of its own, as the kernel would show the snapshot's bytes. A block
 // that is on a snapshot in part can no longer be copied from.
-static bool empty(struct pw_extent *extent, struct range range) {
+static bool empty(struct pw_process *process, struct pw_extent *extent, struct range range) {
     extent->sparse = true;
     bool of_snapshot = extent->snapshot || extent->of_file;
-    if (extent->snapshot && !extent->altered && covers_share(range, extent)) {
-        pw_fate_ends(extent);
-        of_snapshot = !pw_share_drop(&pw_process.share, extent);
+    if (extent->snapshot && !extent->altered && covers_share(process, range, extent)) {
+        pw_fate_ends(process, extent);
+        of_snapshot = !pw_share_drop(&process->share, extent);
     } else if (extent->snapshot) {
-        of_snapshot = !leave_snapshot(extent, range.caller);
+        of_snapshot = !leave_snapshot(process, extent, range.caller);
     }
     if (!of_snapshot) {
         return true;
     }
-    mark(extent, range);
-    return pw_share_empty(&pw_process.share, range.start, range.end);
+    mark(process, extent, range);
+    return pw_share_empty(&process->share, range.start, range.end);
 }
 
 // Returns whether the call may be made.
-static bool change_block(struct pw_extent *extent, struct range range) {
-    pw_block_repair(extent);
-    range = meet(range, extent);
+static bool change_block(struct pw_process *process, struct pw_extent *extent, struct range range) {
+    pw_block_repair(process, extent);
+    range = meet(process, range, extent);
     switch (range.change) {
     case HUGE_PAGES:
-        pw_process.arena.has_huge = true;
+        process->arena.has_huge = true;
         return true;
     case EMPTIES:
-        return empty(extent, range);
+        return empty(process, extent, range);
     case MOVES: // their snapshot could end before they do
     case WATCHES:
-        if (!leave_snapshot(extent, range.caller)) {
+        if (!leave_snapshot(process, extent, range.caller)) {
             return false;
         }
         break;
     default:
-        leave_snapshot(extent,
+        leave_snapshot(process, extent,
                        range.caller); // what is mapped can be altered or replaced all the same
         break;
     }
-    mark(extent, range);
+    mark(process, extent, range);
     return true;
 }
 
@@ -137,8 +139,9 @@ static bool change_block(struct pw_extent *extent, struct range range) {
 
 // Free pages: taken out of the pool, so that no block is put there before the call has been made.
 // Where something else is mapped then, they stay out.
-static void put_aside(struct pw_extent *extent, struct range range, uint32_t *aside) {
-    struct pw_arena *arena = &pw_process.arena;
+static void put_aside(struct pw_process *process, struct pw_extent *extent, struct range range,
+                      uint32_t *aside) {
+    struct pw_arena *arena = &process->arena;
     if (range.change < ALTERS) {
         return;
     }
@@ -153,21 +156,23 @@ static void put_aside(struct pw_extent *extent, struct range range, uint32_t *as
     }
 }
 
-static bool overlaps(struct range range, const struct pw_extent *extent) {
-    range = meet(range, extent);
+static bool overlaps(struct pw_process *process, struct range range,
+                     const struct pw_extent *extent) {
+    range = meet(process, range, extent);
     return range.start < range.end;
 }
 
-static bool change_extent(struct pw_extent *extent, struct range range, uint32_t *aside) {
+static bool change_extent(struct pw_process *process, struct pw_extent *extent, struct range range,
+                          uint32_t *aside) {
     switch (extent->state) {
     case PW_EXTENT_USED:
-        return change_block(extent, range);
+        return change_block(process, extent, range);
     case PW_EXTENT_SEGMENT:
         extent->altered |= range.change >= ALTERS;
         return true;
     case PW_EXTENT_WARM:
     case PW_EXTENT_COLD:
-        put_aside(extent, range, aside);
+        put_aside(process, extent, range, aside);
         return true;
     default:
         return true;
@@ -175,8 +180,8 @@ static bool change_extent(struct pw_extent *extent, struct range range, uint32_t
 }
 
 // A block, or a segment of small ones, each of whose pages tells which it is.
-static struct pw_extent *in_use_at(const char *address) {
-    struct pw_arena *arena = &pw_process.arena;
+static struct pw_extent *in_use_at(struct pw_process *process, const char *address) {
+    struct pw_arena *arena = &process->arena;
     if (!pw_arena_contains(arena, address)) {
         return NULL;
     }
@@ -186,18 +191,18 @@ static struct pw_extent *in_use_at(const char *address) {
     return in_use && page - extent->page < extent->pages ? extent : NULL;
 }
 
-static struct pw_mapping_call change_all(struct range range) {
-    struct pw_arena *arena = &pw_process.arena;
+static struct pw_mapping_call change_all(struct pw_process *process, struct range range) {
+    struct pw_arena *arena = &process->arena;
     struct pw_mapping_call call = {0};
-    struct pw_extent *first = in_use_at(range.start);
-    if (first && meet(range, first).end == range.end) { // as nearly always
-        call.refused = !change_extent(first, range, &call.aside);
+    struct pw_extent *first = in_use_at(process, range.start);
+    if (first && meet(process, range, first).end == range.end) { // as nearly always
+        call.refused = !change_extent(process, first, range, &call.aside);
         return call;
     }
     for (uint32_t number = 1; number < arena->extent_count && !call.refused; number++) {
         struct pw_extent *extent = pw_extent_at(arena, number);
-        if (overlaps(range, extent)) {
-            call.refused = !change_extent(extent, range, &call.aside);
+        if (overlaps(process, range, extent)) {
+            call.refused = !change_extent(process, extent, range, &call.aside);
         }
     }
     return call;
@@ -213,43 +218,45 @@ static struct range whole_pages(long address, long size, enum change change,
 
 // A block in use, by its owner: it leaves no snapshot, but what a call does to it is seen. Returns
 // whether the call may be made.
-static bool change_without_lock(struct pw_extent *extent, struct range range) {
+static bool change_without_lock(struct pw_process *process, struct pw_extent *extent,
+                                struct range range) {
     bool of_snapshot = extent->snapshot || extent->of_file;
     if (range.change >= ALTERS || (range.change == EMPTIES && of_snapshot)) {
-        mark(extent, range);
+        mark(process, extent, range);
     }
     if (range.change == EMPTIES && of_snapshot) {
-        return pw_share_empty(&pw_process.share, range.start, range.end);
+        return pw_share_empty(&process->share, range.start, range.end);
     }
     return !of_snapshot || (range.change != MOVES && range.change != WATCHES);
 }
 
-static struct pw_mapping_call change(long address, long size, enum change how, const void *site) {
+static struct pw_mapping_call change(struct pw_process *process, long address, long size,
+                                     enum change how, const void *site) {
     struct pw_mapping_call call = {0};
     if (how == NO_CHANGE || !pw_gate_overlaps((const void *)address, (size_t)size)) {
         return call;
     }
-    struct pw_caller caller = pw_caller_at(site);
-    if (__atomic_load_n(&pw_process.share.shared_extents, __ATOMIC_RELAXED)) {
+    struct pw_caller caller = pw_caller_at(process, site);
+    if (__atomic_load_n(&process->share.shared_extents, __ATOMIC_RELAXED)) {
         pw_quiet_look(&caller); // else there is no block to be made ordinary
     }
     struct range range = whole_pages(address, size, how, &caller);
     if (pw_process_enter()) {
-        call = change_all(range);
+        call = change_all(process, range);
         pw_process_leave();
         return call;
     }
     // A signal handler in the middle of our own work, or a child that does without us. A block in
     // use can be marked all the same.
-    struct pw_extent *extent = pw_arena_find(&pw_process.arena, range.start);
+    struct pw_extent *extent = pw_arena_find(&process->arena, range.start);
     if (extent) {
-        call.refused = !change_without_lock(extent, meet(range, extent));
+        call.refused = !change_without_lock(process, extent, meet(process, range, extent));
     }
     return call;
 }
 
-void pw_mapping_call_ends(struct pw_mapping_call call) {
-    struct pw_arena *arena = &pw_process.arena;
+void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_call call) {
+    struct pw_arena *arena = &process->arena;
     if (!call.aside || !pw_process_enter()) {
         return;
     }
@@ -295,7 +302,8 @@ static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mappi
 }
 
 // With the same lock held by nobody: each range is a call of its own.
-static struct pw_mapping_call advise_ranges(const long arguments[6], const void *site) {
+static struct pw_mapping_call advise_ranges(struct pw_process *process, const long arguments[6],
+                                            const void *site) {
     struct iovec ranges[RANGES];
     struct pw_mapping_call all = {0};
     size_t count = (size_t)arguments[2];
@@ -306,84 +314,90 @@ static struct pw_mapping_call advise_ranges(const long arguments[6], const void 
             break; // the kernel will say so
         }
         for (size_t i = 0; i < now; i++) {
-            all = also(all, change((long)ranges[i].iov_base, (long)ranges[i].iov_len,
+            all = also(all, change(process, (long)ranges[i].iov_base, (long)ranges[i].iov_len,
                                    change_by_advice(arguments[3]), site));
         }
     }
     return all;
 }
 
-static struct pw_mapping_call register_faults(const long arguments[6], const void *site) {
+static struct pw_mapping_call register_faults(struct pw_process *process, const long arguments[6],
+                                              const void *site) {
     struct uffdio_register wanted;
     if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change((long)wanted.range.start, (long)wanted.range.len, WATCHES, site);
+    return change(process, (long)wanted.range.start, (long)wanted.range.len, WATCHES, site);
 }
 
-static struct pw_mapping_call attach_segment(const long arguments[6], const void *site) {
+static struct pw_mapping_call attach_segment(struct pw_process *process, const long arguments[6],
+                                             const void *site) {
     struct shmid_ds segment;
     if (!(arguments[2] & SHM_REMAP) || shmctl((int)arguments[0], IPC_STAT, &segment) != 0) {
         return (struct pw_mapping_call){0};
     }
-    return change(arguments[1], (long)segment.shm_segsz, REPLACES, site);
+    return change(process, arguments[1], (long)segment.shm_segsz, REPLACES, site);
 }
 
-static struct pw_mapping_call remap(const long arguments[6], const void *site) {
+static struct pw_mapping_call remap(struct pw_process *process, const long arguments[6],
+                                    const void *site) {
     bool shrinks = arguments[2] != 0 && arguments[2] < arguments[1] &&
                    !(arguments[3] & (MREMAP_FIXED | MREMAP_DONTUNMAP));
     struct pw_mapping_call call =
-        change(arguments[0], arguments[1], shrinks ? REPLACES : MOVES, site);
+        change(process, arguments[0], arguments[1], shrinks ? REPLACES : MOVES, site);
     if (!call.refused && arguments[3] & MREMAP_FIXED) {
-        call = also(call, change(arguments[4], arguments[2], REPLACES, site));
+        call = also(call, change(process, arguments[4], arguments[2], REPLACES, site));
     }
     return call;
 }
 
 // Memory locks are kept from now on: what is there is not shared, nor is what comes.
-static struct pw_mapping_call lock_all(long flags, const void *site) {
-    pw_process.locks_all = flags & MCL_FUTURE;
-    return flags & MCL_CURRENT ? change((long)pw_gate.base, (long)pw_gate.span, ALTERS, site)
-                               : (struct pw_mapping_call){0};
+static struct pw_mapping_call lock_all(struct pw_process *process, long flags, const void *site) {
+    process->locks_all = flags & MCL_FUTURE;
+    return flags & MCL_CURRENT
+               ? change(process, (long)process->gate->base, (long)process->gate->span, ALTERS, site)
+               : (struct pw_mapping_call){0};
 }
 
 static enum change change_by_protection(const long arguments[6]) {
     return arguments[2] == READ_WRITE ? NO_CHANGE : ALTERS;
 }
 
-static struct pw_mapping_call begin(long number, const long arguments[6], const void *site) {
+static struct pw_mapping_call begin(struct pw_process *process, long number,
+                                    const long arguments[6], const void *site) {
     long address = arguments[0], size = arguments[1];
     switch (number) {
     case SYS_madvise:
-        return change(address, size, change_by_advice(arguments[2]), site);
+        return change(process, address, size, change_by_advice(arguments[2]), site);
     case SYS_mprotect:
-        return change(address, size, change_by_protection(arguments), site);
+        return change(process, address, size, change_by_protection(arguments), site);
     case SYS_pkey_mprotect:
-        return change(address, size, arguments[3] > 0 ? ALTERS : change_by_protection(arguments),
-                      site);
+        return change(process, address, size,
+                      arguments[3] > 0 ? ALTERS : change_by_protection(arguments), site);
     case SYS_mlock:
     case SYS_mlock2:
     case SYS_mbind:
     case SYS_set_mempolicy_home_node:
     case SYS_mseal:
-        return change(address, size, ALTERS, site);
+        return change(process, address, size, ALTERS, site);
     case SYS_munmap:
-        return change(address, size, REPLACES, site);
+        return change(process, address, size, REPLACES, site);
     case SYS_mmap:
-        return change(address, size, arguments[3] & MAP_FIXED ? REPLACES : NO_CHANGE, site);
+        return change(process, address, size, arguments[3] & MAP_FIXED ? REPLACES : NO_CHANGE,
+                      site);
     case SYS_mremap:
-        return remap(arguments, site);
+        return remap(process, arguments, site);
     case SYS_shmat:
-        return attach_segment(arguments, site);
+        return attach_segment(process, arguments, site);
     case SYS_ioctl:
-        return register_faults(arguments, site);
+        return register_faults(process, arguments, site);
     case SYS_process_madvise:
-        return advise_ranges(arguments, site);
+        return advise_ranges(process, arguments, site);
     case SYS_mlockall:
-        return lock_all(address, site);
+        return lock_all(process, address, site);
     case SYS_munlockall:
-        pw_process.locks_all = false;
+        process->locks_all = false;
         return (struct pw_mapping_call){0};
     default:
         return (struct pw_mapping_call){0};
@@ -397,14 +411,14 @@ static bool is_own(const void *site) {
     return (uintptr_t)site - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start);
 }
 
-struct pw_mapping_call pw_mapping_call_begins(long number, const long arguments[6],
-                                              const void *site) {
-    return is_own(site) ? (struct pw_mapping_call){0} : begin(number, arguments, site);
+struct pw_mapping_call pw_mapping_call_begins(struct pw_process *process, long number,
+                                              const long arguments[6], const void *site) {
+    return is_own(site) ? (struct pw_mapping_call){0} : begin(process, number, arguments, site);
 }
 
 // --- calls that nobody saw -----------------------------------------------------------
 
-bool pw_block_is_ordinary(struct pw_extent *extent) {
+bool pw_block_is_ordinary(struct pw_process *process, struct pw_extent *extent) {
     struct pw_os_maps maps;
     bool ordinary = true;
     if (extent->altered) {
@@ -413,12 +427,12 @@ bool pw_block_is_ordinary(struct pw_extent *extent) {
     if (extent->snapshot || !pw_os_maps_open(&maps)) {
         return true; // it was looked at before, or nothing is known
     }
-    char *start = pw_extent_address(&pw_process.arena, extent);
+    char *start = pw_extent_address(&process->arena, extent);
     struct range range = {start, start + (size_t)extent->pages * PW_PAGE, ALTERS, NULL};
     bool known = pw_os_maps_ordinary(&maps, start, (size_t)extent->pages * PW_PAGE, &ordinary);
     pw_os_maps_close(&maps);
     if (known && !ordinary) {
-        mark(extent, range);
+        mark(process, extent, range);
     }
     return !known || ordinary;
 }

@@ -16,17 +16,12 @@ struct pw_mapping_call {
 
 // The program is about to make a system call, by its number and arguments, from `site`. Only those
 // that change a mapping do anything here, and of those only what is in our range.
-PW_API struct pw_mapping_call pw_mapping_call_begins(long number, const long arguments[6],
-                                                     const void *site);
-PW_API void pw_mapping_call_ends(struct pw_mapping_call call);
+PW_API struct pw_mapping_call pw_mapping_call_begins(struct pw_process *process, long number,
+                                                     const long arguments[6], const void *site);
+PW_API void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_call call);
 
 // Is the block mapped as memory that the program has not touched? Asks the kernel where it can be
 // asked (Linux 6.11), for calls that nobody saw. If not, the block counts as altered from now on.
-bool pw_block_is_ordinary(struct pw_extent *extent);
-
-static inline bool pw_gate_overlaps(const void *address, size_t size) {
-    uintptr_t start = (uintptr_t)address;
-    return pw_gate_contains(address) || pw_gate.base - start < size;
-}
+bool pw_block_is_ordinary(struct pw_process *process, struct pw_extent *extent);
 
 #endif

@@ -18,32 +18,32 @@
 // library starts it when all is done, or else an allocation that does not find its block in the
 // cache.
 
-static void start_wanted_keeper(void) {
-    bool *wanted = &pw_process.general.keeper_wanted;
+static void start_wanted_keeper(struct pw_process *process) {
+    bool *wanted = &process->general.keeper_wanted;
     if (PW_LIKELY(!__atomic_load_n(wanted, __ATOMIC_RELAXED)) || pw_general_thread.inside ||
         pw_general_thread.holds_all || !__atomic_exchange_n(wanted, false, __ATOMIC_RELAXED) ||
         !pw_process_enter()) {
         return;
     }
-    bool is_due = pw_keeper_claim();
+    bool is_due = pw_keeper_claim(process);
     pw_process_leave();
     if (is_due) {
-        pw_keeper_start();
+        pw_keeper_start(process);
     }
 }
 
-void pw_general_freed(const void *site) {
-    bool wanted = __atomic_load_n(&pw_process.general.keeper_wanted, __ATOMIC_RELAXED);
+void pw_general_freed(struct pw_process *process, const void *site) {
+    bool wanted = __atomic_load_n(&process->general.keeper_wanted, __ATOMIC_RELAXED);
     if (PW_UNLIKELY(wanted) && !pw_c_library_contains(site, true)) {
-        start_wanted_keeper();
+        start_wanted_keeper(process);
     }
 }
 
 // --- pages for segments ------------------------------------------------------------------
 
-static struct pw_extent *take(uint32_t pages) {
-    struct pw_arena *arena = &pw_process.arena;
-    struct pw_extent *extent = pw_process.options.pool ? pw_arena_take_warm(arena, pages) : NULL;
+static struct pw_extent *take(struct pw_process *process, uint32_t pages) {
+    struct pw_arena *arena = &process->arena;
+    struct pw_extent *extent = process->options.pool ? pw_arena_take_warm(arena, pages) : NULL;
     if (!extent) {
         extent = pw_arena_take_cold(arena, pages, 0);
         if (extent) {
@@ -54,55 +54,56 @@ static struct pw_extent *take(uint32_t pages) {
 }
 
 static struct pw_extent *take_pages(void *context, uint32_t pages) {
-    (void)context;
+    struct pw_process *process = context;
     if (!pw_process_enter()) {
         return NULL;
     }
-    struct pw_extent *extent = take(pages);
+    struct pw_extent *extent = take(process, pages);
     if (extent) {
-        pw_arena_use(&pw_process.arena, extent);
+        pw_arena_use(&process->arena, extent);
         extent->state = PW_EXTENT_SEGMENT;
-        pw_block_count_live(extent->pages);
-        PW_COUNT(&pw_process.stats, segments_taken, 1);
+        pw_block_count_live(process, extent->pages);
+        PW_COUNT(&process->stats, segments_taken, 1);
     }
     pw_process_leave();
     return extent;
 }
 
 // Most of whose pages have no memory is not warm.
-static enum pw_extent_state state_of(struct pw_extent *extent, uint32_t absent) {
-    struct pw_arena *arena = &pw_process.arena;
+static enum pw_extent_state state_of(struct pw_process *process, struct pw_extent *extent,
+                                     uint32_t absent) {
+    struct pw_arena *arena = &process->arena;
     bool altered = extent->altered;
     bool blank =
-        (absent * 2 > extent->pages || !pw_process.options.pool || altered) &&
+        (absent * 2 > extent->pages || !process->options.pool || altered) &&
         pw_arena_blank(arena, pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
     extent->altered = PW_NOT_ALTERED;
     return blank ? PW_EXTENT_COLD : altered ? PW_EXTENT_LOST : PW_EXTENT_WARM;
 }
 
 static void release_pages(void *context, struct pw_extent *extent, uint32_t absent) {
-    (void)context;
+    struct pw_process *process = context;
     if (!pw_process_enter()) {
         return; // better a leak than a broken table
     }
-    pw_block_count_live(-(int64_t)extent->pages);
-    PW_COUNT(&pw_process.stats, segments_returned, 1);
-    pw_arena_release(&pw_process.arena, extent, state_of(extent, absent));
-    pw_keeper_is_due(NULL); // noted
+    pw_block_count_live(process, -(int64_t)extent->pages);
+    PW_COUNT(&process->stats, segments_returned, 1);
+    pw_arena_release(&process->arena, extent, state_of(process, extent, absent));
+    pw_keeper_is_due(process, NULL); // noted
     pw_process_leave();
 }
 
 // --- threads -----------------------------------------------------------------------------
 
-static void thread_ends(void *unused) {
-    (void)unused;
-    pw_cache_end(&pw_process.general);
+static void thread_ends(void *own) {
+    struct pw_process *process = own;
+    pw_cache_end(&process->general);
 }
 
-static void thread_began(void *unused) {
-    (void)unused;
+static void thread_began(void *context) {
+    struct pw_process *process = context;
     // Without it the thread's cache is lost when it ends, and nothing else.
-    pthread_setspecific(pw_process.thread_end, &pw_process);
+    pthread_setspecific(process->thread_end, process);
 }
 
 static void misuse(void *unused) {
@@ -114,66 +115,67 @@ static void misuse(void *unused) {
 
 // The process goes on with the C library alone: no address may be taken for one of ours, whose
 // class there is no table to tell.
-static void close_gate(void) {
-    pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
-    pw_gate.base = NOWHERE;
-    PW_COUNT(&pw_process.stats, fallback_general, 1);
+static void close_gate(struct pw_process *process) {
+    process->gate->threshold = process->gate->copy_threshold = SIZE_MAX;
+    process->gate->base = NOWHERE;
+    PW_COUNT(&process->stats, fallback_general, 1);
 }
 
-bool pw_general_open(const struct pw_options *options) {
-    struct pw_general *general = &pw_process.general;
-    static const struct pw_general_host host = {take_pages, release_pages, thread_began, misuse,
-                                                NULL};
+bool pw_general_open(struct pw_process *process, const struct pw_options *options) {
+    struct pw_general *general = &process->general;
+    const struct pw_general_host host = {take_pages, release_pages, thread_began, misuse, process};
     uint64_t limit = pw_os_address_space_limit() / (PW_ARENA_STEP_PAGES * PW_PAGE) + 1;
-    if (limit < pw_process.arena.most_steps) {
-        pw_process.arena.most_steps = (uint32_t)limit; // the table of classes is part of it
+    if (limit < process->arena.most_steps) {
+        process->arena.most_steps = (uint32_t)limit; // the table of classes is part of it
     }
     general->decay_ms = options->decay_seconds * 1000;
-    if (pw_process.fork_marker) {
-        general->fork_marker = &pw_process.fork_marker[2];
+    if (process->fork_marker) {
+        general->fork_marker = &process->fork_marker[2];
         *general->fork_marker = 1;
     }
-    if (pthread_key_create(&pw_process.thread_end, thread_ends) != 0) {
-        close_gate();
+    if (pthread_key_create(&process->thread_end, thread_ends) != 0) {
+        close_gate(process);
         return false;
     }
-    if (!pw_general_start(general, &pw_process.arena, &pw_process.stats, &host)) {
-        pthread_key_delete(pw_process.thread_end);
-        close_gate();
+    if (!pw_general_start(general, &process->arena, &process->stats, &host)) {
+        pthread_key_delete(process->thread_end);
+        close_gate(process);
         return false;
     }
-    pw_gate.classes = general->classes;
-    pw_gate.largest_small =
+    process->gate->classes = general->classes;
+    process->gate->largest_small =
         options->threshold <= PW_GENERAL_LARGEST ? options->threshold - 1 : PW_GENERAL_LARGEST;
-    __atomic_store_n(&pw_gate.general, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&process->gate->general, true, __ATOMIC_RELEASE);
     return true;
 }
 
 // --- what the usual way does not serve -----------------------------------------------------
 
-void *pw_general_refill(unsigned class_number) {
-    start_wanted_keeper();
+void *pw_general_refill(struct pw_process *process, unsigned class_number) {
+    start_wanted_keeper(process);
     // To start a thread may have allocated a block of this class, and filled the cache with others.
-    void *block = pw_gate.general ? pw_cache_pop(class_number) : NULL;
-    if (!block && pw_gate.general) {
-        block = pw_cache_refill(&pw_process.general, class_number);
+    void *block = process->gate->general ? pw_cache_pop(class_number) : NULL;
+    if (!block && process->gate->general) {
+        block = pw_cache_refill(&process->general, class_number);
     }
     if (block) {
         return block;
     }
-    if (pw_gate.general && !pw_general_thread.inside) {
-        PW_COUNT(&pw_process.stats, fallback_general, 1);
+    if (process->gate->general && !pw_general_thread.inside) {
+        PW_COUNT(&process->stats, fallback_general, 1);
     }
     return pw_c_malloc(pw_class_size(class_number));
 }
 
-void pw_general_flush(unsigned class_number, void *block) {
-    pw_cache_flush(&pw_process.general, class_number, block);
+void pw_general_flush(struct pw_process *process, unsigned class_number, void *block) {
+    pw_cache_flush(&process->general, class_number, block);
 }
 
-void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
-    start_wanted_keeper();
-    void *block = pw_gate.general ? pw_block_allocate(size, alignment, zeroed, NULL) : NULL;
+void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
+                                bool zeroed) {
+    start_wanted_keeper(process);
+    void *block =
+        process->gate->general ? pw_block_allocate(process, size, alignment, zeroed, NULL) : NULL;
     if (block) {
         return block;
     }
@@ -184,16 +186,16 @@ void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed) {
     return zeroed ? pw_c_calloc(1, size) : pw_c_malloc(size);
 }
 
-void pw_general_free_large(void *block) {
-    if (!pw_block_free(block, NULL)) {
+void pw_general_free_large(struct pw_process *process, void *block) {
+    if (!pw_block_free(process, block, NULL)) {
         pw_c_free(block);
     }
 }
 
 // The first class whose blocks hold `size` bytes and are multiples of the alignment: segments start
 // at a page. PW_GENERAL_CLASSES: none.
-static unsigned aligned_class(size_t alignment, size_t size) {
-    if (alignment > PW_PAGE || size > pw_gate.largest_small) {
+static unsigned aligned_class(struct pw_process *process, size_t alignment, size_t size) {
+    if (alignment > PW_PAGE || size > process->gate->largest_small) {
         return PW_GENERAL_CLASSES;
     }
     unsigned class_number = pw_class_of(size);
@@ -203,30 +205,30 @@ static unsigned aligned_class(size_t alignment, size_t size) {
     return class_number;
 }
 
-void *pw_general_memalign(size_t alignment, size_t size) {
+void *pw_general_memalign(struct pw_process *process, size_t alignment, size_t size) {
     if (alignment <= PW_CLASS_GRAIN) {
-        return pw_general_malloc(size);
+        return pw_general_malloc(process, process->gate, size);
     }
-    if (!pw_gate.general) {
+    if (!process->gate->general) {
         return pw_c_memalign(alignment, size);
     }
-    unsigned class_number = aligned_class(alignment, size);
+    unsigned class_number = aligned_class(process, alignment, size);
     if (class_number == PW_GENERAL_CLASSES) {
-        return pw_general_allocate_large(size, alignment, false);
+        return pw_general_allocate_large(process, size, alignment, false);
     }
     void *block = pw_cache_pop(class_number);
-    block = block ? block : pw_cache_refill(&pw_process.general, class_number);
+    block = block ? block : pw_cache_refill(&process->general, class_number);
     return block ? block : pw_c_memalign(alignment, size);
 }
 
 // A block of the C library: one from before our start, or that we could not serve.
-static void *resize_foreign(void *block, size_t size) {
-    if (size == 0 || !pw_gate.general) {
+static void *resize_foreign(struct pw_process *process, void *block, size_t size) {
+    if (size == 0 || !process->gate->general) {
         return pw_c_realloc(block, size);
     }
-    void *moved = pw_general_malloc(size);
+    void *moved = pw_general_malloc(process, process->gate, size);
     if (!moved || !pw_gate_contains(moved)) {
-        pw_general_free(moved);
+        pw_general_free(process, process->gate, moved);
         return pw_c_realloc(block, size);
     }
     size_t held = pw_c_usable_size(block);
@@ -238,48 +240,50 @@ static void *resize_foreign(void *block, size_t size) {
 // Bytes of a large block; 0: it is none of ours. The process's lock may be lost (_Fork), or this
 // thread in the middle of what it guards: what is known of a block in use stays as it is, and can
 // be read without.
-static size_t capacity_of(const void *block) {
-    size_t capacity = pw_block_usable(block);
-    const struct pw_extent *extent = capacity == 0 ? pw_arena_find(&pw_process.arena, block) : NULL;
-    if (extent && pw_extent_address(&pw_process.arena, extent) + extent->data_offset == block) {
+static size_t capacity_of(struct pw_process *process, const void *block) {
+    size_t capacity = pw_block_usable(process, block);
+    const struct pw_extent *extent = capacity == 0 ? pw_arena_find(&process->arena, block) : NULL;
+    if (extent && pw_extent_address(&process->arena, extent) + extent->data_offset == block) {
         capacity = (size_t)extent->pages * PW_PAGE - extent->data_offset;
     }
     return capacity;
 }
 
-void *pw_general_resize(void *block, size_t size) {
+void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
     if (!pw_gate_contains(block)) {
-        return resize_foreign(block, size);
+        return resize_foreign(process, block, size);
     }
     if (size == 0) {
-        pw_block_free(block, NULL);
+        pw_block_free(process, block, NULL);
         return NULL;
     }
-    void *moved = size > pw_gate.largest_small ? pw_block_resize(block, size, NULL) : NULL;
+    void *moved =
+        size > process->gate->largest_small ? pw_block_resize(process, block, size, NULL) : NULL;
     if (moved) {
         return moved;
     }
-    pw_block_reject_dead(block, "realloc");
-    size_t held = capacity_of(block);
+    pw_block_reject_dead(process, block, "realloc");
+    size_t held = capacity_of(process, block);
     if (held == 0) {
-        return resize_foreign(block, size); // it lies where the program had mapped something
+        return resize_foreign(process, block,
+                              size); // it lies where the program had mapped something
     }
-    moved = pw_general_malloc(size);
+    moved = pw_general_malloc(process, process->gate, size);
     if (!moved) {
         return size <= held ? block : NULL; // to make a block smaller needs no memory
     }
     memcpy(moved, block, held < size ? held : size);
-    pw_block_free(block, NULL);
+    pw_block_free(process, block, NULL);
     return moved;
 }
 
-size_t pw_general_usable(const void *block) {
+size_t pw_general_usable(struct pw_process *process, const void *block) {
     if (!block) {
         return 0;
     }
-    size_t size = pw_general_small_size(block);
+    size_t size = pw_general_small_size(process->gate, block);
     if (size) {
         return size;
     }
-    return pw_gate_contains(block) ? capacity_of(block) : pw_c_usable_size(block);
+    return pw_gate_contains(block) ? capacity_of(process, block) : pw_c_usable_size(block);
 }

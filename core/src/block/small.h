@@ -16,85 +16,91 @@
 #define PW_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 // Serve all sizes from now on. False: there is no address space for our tables.
-bool pw_general_open(const struct pw_options *options);
+bool pw_general_open(struct pw_process *process, const struct pw_options *options);
 
 // What the usual way does not serve. All may answer from the C library.
-PW_API void *pw_general_refill(unsigned class_number);
-PW_API void pw_general_flush(unsigned class_number, void *block);
-PW_API void *pw_general_allocate_large(size_t size, size_t alignment, bool zeroed);
-PW_API void pw_general_free_large(void *block);
+PW_API void *pw_general_refill(struct pw_process *process, unsigned class_number);
+PW_API void pw_general_flush(struct pw_process *process, unsigned class_number, void *block);
+PW_API void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
+                                       bool zeroed);
+PW_API void pw_general_free_large(struct pw_process *process, void *block);
 // After a free that had more to do than usual, called from `site`.
-PW_API void pw_general_freed(const void *site);
-PW_API void *pw_general_resize(void *block, size_t size);
-PW_API size_t pw_general_usable(const void *block);
+PW_API void pw_general_freed(struct pw_process *process, const void *site);
+PW_API void *pw_general_resize(struct pw_process *process, void *block, size_t size);
+PW_API size_t pw_general_usable(struct pw_process *process, const void *block);
 
 // The alignment is a power of two.
-PW_API void *pw_general_memalign(size_t alignment, size_t size);
+PW_API void *pw_general_memalign(struct pw_process *process, size_t alignment, size_t size);
 
-static inline void *pw_general_malloc(size_t size) {
-    if (PW_UNLIKELY(size > pw_gate.largest_small)) {
-        return pw_general_allocate_large(size, 1, false);
+static inline void *pw_general_malloc(struct pw_process *process, const struct pw_gate *gate,
+                                      size_t size) {
+    if (PW_UNLIKELY(size > gate->largest_small)) {
+        return pw_general_allocate_large(process, size, 1, false);
     }
     unsigned class_number = pw_class_of(size);
     void *block = pw_cache_pop(class_number);
-    return PW_LIKELY(block != NULL) ? block : pw_general_refill(class_number);
+    return PW_LIKELY(block != NULL) ? block : pw_general_refill(process, class_number);
 }
 
 // The caller has multiplied.
-static inline void *pw_general_calloc(size_t size) {
-    if (PW_UNLIKELY(size > pw_gate.largest_small)) {
-        return pw_general_allocate_large(size, 1, true);
+static inline void *pw_general_calloc(struct pw_process *process, const struct pw_gate *gate,
+                                      size_t size) {
+    if (PW_UNLIKELY(size > gate->largest_small)) {
+        return pw_general_allocate_large(process, size, 1, true);
     }
-    void *block = pw_general_malloc(size);
+    void *block = pw_general_malloc(process, gate, size);
     return PW_LIKELY(block != NULL) ? memset(block, 0, size) : NULL;
 }
 
 // Had it no more to do than usual?
-static inline bool pw_general_free(void *block) {
-    uintptr_t offset = (uintptr_t)block - pw_gate.base;
-    if (PW_UNLIKELY(offset >= __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED))) {
+static inline bool pw_general_free(struct pw_process *process, const struct pw_gate *gate,
+                                   void *block) {
+    uintptr_t offset = (uintptr_t)block - gate->base;
+    if (PW_UNLIKELY(offset >= __atomic_load_n(&gate->span, __ATOMIC_RELAXED))) {
         pw_c_free(block);
         return true;
     }
-    unsigned class_and_one = pw_general_class_at(pw_gate.classes, offset);
+    unsigned class_and_one = pw_general_class_at(gate->classes, offset);
     if (PW_UNLIKELY(class_and_one == 0)) {
-        pw_general_free_large(block);
+        pw_general_free_large(process, block);
         return true;
     }
     bool pushed = pw_cache_push(class_and_one - 1, block);
     if (PW_UNLIKELY(!pushed)) {
-        pw_general_flush(class_and_one - 1, block);
+        pw_general_flush(process, class_and_one - 1, block);
     }
     return pushed;
 }
 
 // Bytes of a small block of ours; 0: it is another one.
-static inline size_t pw_general_small_size(const void *block) {
-    uintptr_t offset = (uintptr_t)block - pw_gate.base;
-    if (offset >= __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED)) {
+static inline size_t pw_general_small_size(const struct pw_gate *gate, const void *block) {
+    uintptr_t offset = (uintptr_t)block - gate->base;
+    if (offset >= __atomic_load_n(&gate->span, __ATOMIC_RELAXED)) {
         return 0;
     }
-    unsigned class_and_one = pw_general_class_at(pw_gate.classes, offset);
+    unsigned class_and_one = pw_general_class_at(gate->classes, offset);
     return class_and_one ? pw_class_size(class_and_one - 1) : 0;
 }
 
 // A small block stays where it is while it fits and is not too large by half.
-static inline void *pw_general_realloc(void *block, size_t size) {
-    size_t held = block ? pw_general_small_size(block) : 0;
+static inline void *pw_general_realloc(struct pw_process *process, const struct pw_gate *gate,
+                                       void *block, size_t size) {
+    size_t held = block ? pw_general_small_size(gate, block) : 0;
     if (PW_UNLIKELY(held == 0)) {
-        return block ? pw_general_resize(block, size) : pw_general_malloc(size);
+        return block ? pw_general_resize(process, block, size)
+                     : pw_general_malloc(process, gate, size);
     }
     if (size - 1 < held && (size > held / 2 || held == PW_CLASS_GRAIN)) { // and not of no bytes
         return block;
     }
     if (PW_UNLIKELY(size == 0)) {
-        pw_general_free(block);
+        pw_general_free(process, gate, block);
         return NULL;
     }
-    void *moved = pw_general_malloc(size);
+    void *moved = pw_general_malloc(process, gate, size);
     if (PW_LIKELY(moved != NULL)) {
         memcpy(moved, block, held < size ? held : size);
-        pw_general_free(block);
+        pw_general_free(process, gate, block);
     } else if (size <= held) {
         return block;
     }

@@ -4,10 +4,12 @@
 
 #include "block/block.h"
 #include "block/copying.h"
+#include "block/describe.h"
 #include "block/small.h"
 #include "process/c_library.h"
 #include "process/lock.h"
 #include "process/state.h"
+#include "runtime/collection.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -23,10 +25,10 @@ bool pw_is_preloaded(void) {
 
 void *pw_allocate(size_t size) {
     if (pw_gate.general) {
-        return pw_general_malloc(size);
+        return pw_general_malloc(&pw_process, &pw_gate, size);
     }
     void *block = size >= pw_gate.threshold
-                      ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
+                      ? pw_block_allocate(&pw_process, size, 1, false, __builtin_return_address(0))
                       : NULL;
     return block ? block : pw_c_malloc(size);
 }
@@ -38,10 +40,10 @@ void *pw_allocate_zeroed(size_t count, size_t size) {
         return NULL;
     }
     if (pw_gate.general) {
-        return pw_general_calloc(total);
+        return pw_general_calloc(&pw_process, &pw_gate, total);
     }
     void *block = total >= pw_gate.threshold
-                      ? pw_block_allocate(total, 1, true, __builtin_return_address(0))
+                      ? pw_block_allocate(&pw_process, total, 1, true, __builtin_return_address(0))
                       : NULL;
     return block ? block : pw_c_calloc(count, size);
 }
@@ -52,56 +54,58 @@ void *pw_allocate_aligned(size_t alignment, size_t size) {
         return NULL;
     }
     if (pw_gate.general) {
-        return pw_general_memalign(alignment, size);
+        return pw_general_memalign(&pw_process, alignment, size);
     }
-    void *block = size >= pw_gate.threshold && alignment <= PW_PAGE
-                      ? pw_block_allocate(size, alignment, false, __builtin_return_address(0))
-                      : NULL;
+    void *block =
+        size >= pw_gate.threshold && alignment <= PW_PAGE
+            ? pw_block_allocate(&pw_process, size, alignment, false, __builtin_return_address(0))
+            : NULL;
     return block ? block : pw_c_memalign(alignment, size);
 }
 
 void *pw_resize(void *block, size_t size) {
     if (pw_gate.general) {
-        return pw_general_realloc(block, size);
+        return pw_general_realloc(&pw_process, &pw_gate, block, size);
     }
     if (!block) {
-        void *fresh = size >= pw_gate.threshold
-                          ? pw_block_allocate(size, 1, false, __builtin_return_address(0))
-                          : NULL;
+        void *fresh = size >= pw_gate.threshold ? pw_block_allocate(&pw_process, size, 1, false,
+                                                                    __builtin_return_address(0))
+                                                : NULL;
         return fresh ? fresh : pw_c_malloc(size);
     }
     if (pw_owns(block) && size > 0) {
-        return pw_block_resize(block, size, __builtin_return_address(0));
+        return pw_block_resize(&pw_process, block, size, __builtin_return_address(0));
     }
     if (pw_owns(block)) {
-        pw_block_free(block, __builtin_return_address(0));
+        pw_block_free(&pw_process, block, __builtin_return_address(0));
         return NULL;
     }
     if (pw_gate_contains(block)) {
-        pw_block_reject_dead(block, "pw_resize");
+        pw_block_reject_dead(&pw_process, block, "pw_resize");
     }
     return pw_c_realloc(block, size);
 }
 
 void pw_free(void *block) {
     if (pw_gate.general) {
-        pw_general_free(block);
+        pw_general_free(&pw_process, &pw_gate, block);
         return;
     }
-    if (!block || !pw_gate_contains(block) || !pw_block_free(block, __builtin_return_address(0))) {
+    if (!block || !pw_gate_contains(block) ||
+        !pw_block_free(&pw_process, block, __builtin_return_address(0))) {
         pw_c_free(block);
     }
 }
 
 size_t pw_usable_size(const void *block) {
     if (pw_gate.general) {
-        return pw_general_usable(block);
+        return pw_general_usable(&pw_process, block);
     }
-    return pw_owns(block) ? pw_block_usable(block) : pw_c_usable_size(block);
+    return pw_owns(block) ? pw_block_usable(&pw_process, block) : pw_c_usable_size(block);
 }
 
 bool pw_owns(const void *address) {
-    if (pw_gate.general && pw_general_small_size(address)) {
+    if (pw_gate.general && pw_general_small_size(&pw_gate, address)) {
         return true;
     }
     if (!pw_gate_contains(address)) {
@@ -118,14 +122,14 @@ bool pw_owns(const void *address) {
 
 void *pw_copy(void *to, const void *from, size_t size) {
     if (size < pw_gate.copy_threshold ||
-        !pw_block_copy(to, from, size, __builtin_return_address(0))) {
+        !pw_block_copy(&pw_process, to, from, size, __builtin_return_address(0))) {
         pw_os_copy(to, from, size);
     }
     return to;
 }
 
 void *pw_zero(void *to, size_t size) {
-    if (size < pw_gate.copy_threshold || !pw_block_zero(to, size)) {
+    if (size < pw_gate.copy_threshold || !pw_block_zero(&pw_process, to, size)) {
         pw_os_fill_zero(to, size);
     }
     return to;
@@ -133,7 +137,7 @@ void *pw_zero(void *to, size_t size) {
 
 size_t pw_trim(void) {
     size_t inside_segments = pw_gate.general ? pw_general_trim(&pw_process.general) : 0;
-    pw_block_recover();
+    pw_block_recover(&pw_process);
     if (!pw_is_on() || !pw_process_enter()) {
         return inside_segments;
     }
@@ -150,4 +154,28 @@ size_t pw_statistics_read(struct pw_statistics *out, size_t size) {
         memcpy(out, block, copied);
     }
     return copied;
+}
+
+bool pw_block_describe(const void *address, struct pw_block_info *info) {
+    return pw_describe_block(&pw_process, address, info);
+}
+
+size_t pw_block_list(struct pw_block_info *blocks, size_t room) {
+    return pw_describe_blocks(&pw_process, blocks, room);
+}
+
+bool pw_page_cost(const void *address, size_t size, struct pw_page_cost *cost) {
+    return pw_describe_cost(&pw_process, address, size, cost);
+}
+
+size_t pw_collapse(const void *address, size_t size) {
+    return pw_describe_collapse(&pw_process, address, size);
+}
+
+size_t pw_collection_ended(void) {
+    return pw_collection_end(&pw_process);
+}
+
+size_t pw_collection_noticed(void) {
+    return pw_collection_notice(&pw_process);
 }

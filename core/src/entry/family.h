@@ -50,7 +50,7 @@ static inline bool count_small(size_t size) {
     }
     small_bytes = 0;
     if (pw_is_on()) {
-        pw_foreign_changed();
+        pw_foreign_changed(&pw_process);
     }
     return true;
 }
@@ -73,17 +73,17 @@ static void *offer(void *block) {
 
 FAMILY_API void *FAMILY(malloc)(size_t size) {
     if (UNLIKELY(size >= pw_gate.threshold)) {
-        if (UNLIKELY(pw_relief_comes_first(size, SITE))) {
+        if (UNLIKELY(pw_relief_comes_first(&pw_process, size, SITE))) {
             return refuse();
         }
-        void *block = pw_block_allocate(size, 1, false, SITE);
+        void *block = pw_block_allocate(&pw_process, size, 1, false, SITE);
         if (block) {
             return block;
         }
     }
     // A block that could not be ours was asked for above already.
     if (UNLIKELY(count_small(size)) && size < pw_gate.threshold &&
-        pw_relief_comes_first(size, SITE)) {
+        pw_relief_comes_first(&pw_process, size, SITE)) {
         small_bytes = FOREIGN_STEP; // to see the second attempt
         return refuse();
     }
@@ -96,7 +96,7 @@ FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
         return refuse();
     }
     if (UNLIKELY(total >= pw_gate.threshold)) {
-        void *block = pw_block_allocate(total, 1, true, SITE);
+        void *block = pw_block_allocate(&pw_process, total, 1, true, SITE);
         if (block) {
             return block;
         }
@@ -106,14 +106,30 @@ FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
 }
 
 FAMILY_API void FAMILY(free)(void *block) {
-    if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(block, SITE)) {
+    if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(&pw_process, block, SITE)) {
         pw_c_free(block);
     }
 }
 
+// C23's, and one of old programs: what they say beside the address is not needed.
+FAMILY_API void FAMILY(free_sized)(void *block, size_t size) {
+    (void)size;
+    FAMILY(free)(block);
+}
+
+FAMILY_API void FAMILY(free_aligned_sized)(void *block, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    FAMILY(free)(block);
+}
+
+FAMILY_API void FAMILY(cfree)(void *block) {
+    FAMILY(free)(block);
+}
+
 // A block of the C library that grows past the threshold becomes ours.
 static void *take_over(void *block, size_t size, const void *site) {
-    void *moved = pw_block_allocate(size, 1, false, site);
+    void *moved = pw_block_allocate(&pw_process, size, 1, false, site);
     if (moved) {
         size_t held = pw_c_usable_size(block);
         memcpy(moved, block, held < size ? held : size);
@@ -128,13 +144,13 @@ FAMILY_API void *FAMILY(realloc)(void *block, size_t size) {
     }
     if (UNLIKELY(pw_gate_contains(block) && pw_owns(block))) {
         if (size == 0) {
-            pw_block_free(block, SITE);
+            pw_block_free(&pw_process, block, SITE);
             return NULL;
         }
-        return pw_block_resize(block, size, SITE);
+        return pw_block_resize(&pw_process, block, size, SITE);
     }
     if (UNLIKELY(pw_gate_contains(block))) {
-        pw_block_reject_dead(block, "realloc");
+        pw_block_reject_dead(&pw_process, block, "realloc");
     }
     if (UNLIKELY(size >= pw_gate.threshold)) {
         void *moved = take_over(block, size, SITE);
@@ -157,7 +173,7 @@ FAMILY_API void *FAMILY(reallocarray)(void *block, size_t count, size_t size) {
 static void *allocate_aligned(size_t alignment, size_t size, const void *site) {
     if (UNLIKELY(size >= pw_gate.threshold && alignment <= PW_PAGE &&
                  (alignment & (alignment - 1)) == 0)) {
-        void *block = pw_block_allocate(size, alignment, false, site);
+        void *block = pw_block_allocate(&pw_process, size, alignment, false, site);
         if (block) {
             return block;
         }
@@ -206,7 +222,7 @@ FAMILY_API size_t FAMILY(malloc_usable_size)(void *block) {
         return 0;
     }
     if (UNLIKELY(pw_gate_contains(block) && pw_owns(block))) {
-        return pw_block_usable(block);
+        return pw_block_usable(&pw_process, block);
     }
     return pw_c_usable_size(block);
 }
@@ -214,21 +230,24 @@ FAMILY_API size_t FAMILY(malloc_usable_size)(void *block) {
 // --- copies and fills --------------------------------------------------------
 
 FAMILY_API void *FAMILY(memcpy)(void *restrict to, const void *restrict from, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && pw_block_copy(to, from, size, SITE)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
+        pw_block_copy(&pw_process, to, from, size, SITE)) {
         return to;
     }
     return NEXT(memcpy)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(memmove)(void *to, const void *from, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && pw_block_copy(to, from, size, SITE)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
+        pw_block_copy(&pw_process, to, from, size, SITE)) {
         return to;
     }
     return NEXT(memmove)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(memset)(void *to, int value, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 && pw_block_zero(to, size)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 &&
+        pw_block_zero(&pw_process, to, size)) {
         return to;
     }
     return NEXT(memset)(to, value, size);
@@ -241,7 +260,8 @@ FAMILY_API void *FAMILY(__memcpy_chk)(void *restrict to, const void *restrict fr
     if (size > room) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && pw_block_copy(to, from, size, SITE)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
+        pw_block_copy(&pw_process, to, from, size, SITE)) {
         return to;
     }
     return NEXT(memcpy)(to, from, size);
@@ -251,7 +271,8 @@ FAMILY_API void *FAMILY(__memmove_chk)(void *to, const void *from, size_t size, 
     if (size > room) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && pw_block_copy(to, from, size, SITE)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
+        pw_block_copy(&pw_process, to, from, size, SITE)) {
         return to;
     }
     return NEXT(memmove)(to, from, size);
@@ -261,7 +282,8 @@ FAMILY_API void *FAMILY(__memset_chk)(void *to, int value, size_t size, size_t r
     if (size > room) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 && pw_block_zero(to, size)) {
+    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 &&
+        pw_block_zero(&pw_process, to, size)) {
         return to;
     }
     return NEXT(memset)(to, value, size);
@@ -294,7 +316,7 @@ FAMILY_API int FAMILY(clone)(int (*start)(void *), void *stack, int flags, void 
 
 FAMILY_API int FAMILY(getrusage)(__rusage_who_t who, struct rusage *usage) {
     if (who == RUSAGE_SELF) {
-        pw_collection_getrusage(SITE, small_bytes);
+        pw_collection_getrusage(&pw_process, SITE, small_bytes);
     }
     return NEXT(getrusage)(who, usage);
 }

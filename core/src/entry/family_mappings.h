@@ -89,7 +89,8 @@ static long no_call(void) {
 #define BEGIN(condition, number, ...)                                                              \
     struct pw_mapping_call call = {0};                                                             \
     if (__builtin_expect(condition, 0)) {                                                          \
-        call = pw_mapping_call_begins(number, (const long[6]){__VA_ARGS__}, CALL_SITE);            \
+        call =                                                                                     \
+            pw_mapping_call_begins(&pw_process, number, (const long[6]){__VA_ARGS__}, CALL_SITE);  \
     }                                                                                              \
     if (call.refused) {                                                                            \
         errno = ENOMEM;                                                                            \
@@ -98,7 +99,7 @@ static long no_call(void) {
 
 #define END(result)                                                                                \
     if (call.aside) {                                                                              \
-        pw_mapping_call_ends(call);                                                                \
+        pw_mapping_call_ends(&pw_process, call);                                                   \
     }                                                                                              \
     return result
 
@@ -253,14 +254,14 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
         pw_quiet_others_write();
     }
     pw_sandbox_before_syscall(number, (unsigned long)a, (unsigned long)b, (unsigned long)c);
-    struct pw_mapping_call call = pw_mapping_call_begins(number, arguments, CALL_SITE);
+    struct pw_mapping_call call = pw_mapping_call_begins(&pw_process, number, arguments, CALL_SITE);
     if (call.refused) {
         errno = ENOMEM;
         return -1;
     }
     long result = next_syscall(number, a, b, c, d, e, f);
     if (call.aside) {
-        pw_mapping_call_ends(call);
+        pw_mapping_call_ends(&pw_process, call);
     }
     return result;
 }

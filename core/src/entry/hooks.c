@@ -52,6 +52,9 @@ static struct pw_got_function functions[] = {
     FUNCTION(malloc),
     FUNCTION(calloc),
     NEEDED_FOR(free),
+    NEEDED_FOR(free_sized),
+    NEEDED_FOR(free_aligned_sized),
+    NEEDED_FOR(cfree),
     NEEDED_FOR(realloc),
     NEEDED_FOR(reallocarray),
     FUNCTION(memalign),
@@ -199,7 +202,7 @@ bool pw_switch_on(const char *options, const char **reason) {
 void pw_switch_off(void) {
     pthread_mutex_lock(&hooks.lock);
     pw_heap_switch_off();
-    pw_block_recover();
+    pw_block_recover(&pw_process);
     if (hooks.hooked) {
         pw_got_restore(&hooks.got, pw_process.arena.live_pages == 0);
         hooks.hooked = false;

@@ -14,7 +14,7 @@ PW_API void dallocx(void *block, int flags) {
         next = (void (*)(void *, int))pw_find_next("dallocx");
     }
     if (!next || pw_gate_contains(block)) {
-        pw_general_free(block);
+        pw_general_free(&pw_process, &pw_gate, block);
     } else {
         next(block, flags);
     }
@@ -27,7 +27,7 @@ PW_API void sdallocx(void *block, size_t size, int flags) {
 
 PW_API size_t sallocx(const void *block, int flags) {
     (void)flags;
-    return pw_general_usable(block);
+    return pw_general_usable(&pw_process, block);
 }
 
 // Ours never grow in place: the size is what it was.
@@ -36,7 +36,7 @@ PW_API size_t xallocx(void *block, size_t size, size_t extra, int flags) {
     if (!next) {
         next = (size_t(*)(void *, size_t, size_t, int))pw_find_next("xallocx");
     }
-    return !next || pw_gate_contains(block) ? pw_general_usable(block)
+    return !next || pw_gate_contains(block) ? pw_general_usable(&pw_process, block)
                                             : next(block, size, extra, flags);
 }
 
@@ -48,16 +48,16 @@ PW_API void *rallocx(void *block, size_t size, int flags) {
         fresh = (void *(*)(size_t, int))pw_find_next("mallocx");
     }
     if (!next || !fresh) {
-        return pw_general_realloc(block, size);
+        return pw_general_realloc(&pw_process, &pw_gate, block, size);
     }
     if (!pw_gate_contains(block)) {
         return next(block, size, flags);
     }
-    size_t held = pw_general_usable(block);
+    size_t held = pw_general_usable(&pw_process, block);
     void *moved = fresh(size, flags);
     if (moved) {
         memcpy(moved, block, held < size ? held : size);
-        pw_general_free(block);
+        pw_general_free(&pw_process, &pw_gate, block);
     }
     return moved;
 }

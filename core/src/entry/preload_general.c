@@ -32,23 +32,40 @@ static void *refuse(void) {
 }
 
 PW_API void *malloc(size_t size) {
-    return pw_general_malloc(size);
+    return pw_general_malloc(&pw_process, &pw_gate, size);
 }
 
 PW_API void free(void *block) {
-    if (PW_UNLIKELY(!pw_general_free(block))) {
-        pw_general_freed(__builtin_return_address(0));
+    if (PW_UNLIKELY(!pw_general_free(&pw_process, &pw_gate, block))) {
+        pw_general_freed(&pw_process, __builtin_return_address(0));
     }
+}
+
+// C23's, and one of old programs: what they say beside the address is not needed.
+PW_API void free_sized(void *block, size_t size) {
+    (void)size;
+    free(block);
+}
+
+PW_API void free_aligned_sized(void *block, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    free(block);
+}
+
+PW_API void cfree(void *block) {
+    free(block);
 }
 
 PW_API void *calloc(size_t count, size_t size) {
     size_t total;
-    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total)) ? refuse()
-                                                                    : pw_general_calloc(total);
+    return PW_UNLIKELY(__builtin_mul_overflow(count, size, &total))
+               ? refuse()
+               : pw_general_calloc(&pw_process, &pw_gate, total);
 }
 
 PW_API void *realloc(void *block, size_t size) {
-    return pw_general_realloc(block, size);
+    return pw_general_realloc(&pw_process, &pw_gate, block, size);
 }
 
 PW_API void *reallocarray(void *block, size_t count, size_t size) {
@@ -72,7 +89,7 @@ PW_API void *memalign(size_t alignment, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    return pw_general_memalign(next_power(alignment), size);
+    return pw_general_memalign(&pw_process, next_power(alignment), size);
 }
 
 PW_API void *aligned_alloc(size_t alignment, size_t size) {
@@ -84,7 +101,7 @@ PW_API int posix_memalign(void **block, size_t alignment, size_t size) {
         return EINVAL;
     }
     int saved = errno;
-    void *got = pw_general_memalign(alignment, size);
+    void *got = pw_general_memalign(&pw_process, alignment, size);
     errno = saved;
     if (!got) {
         return ENOMEM;
@@ -94,7 +111,7 @@ PW_API int posix_memalign(void **block, size_t alignment, size_t size) {
 }
 
 PW_API void *valloc(size_t size) {
-    return pw_general_memalign(PW_PAGE, size);
+    return pw_general_memalign(&pw_process, PW_PAGE, size);
 }
 
 PW_API void *pvalloc(size_t size) {
@@ -102,11 +119,11 @@ PW_API void *pvalloc(size_t size) {
     if (__builtin_add_overflow(size, PW_PAGE - 1, &rounded)) {
         return refuse();
     }
-    return pw_general_memalign(PW_PAGE, rounded & ~(PW_PAGE - 1));
+    return pw_general_memalign(&pw_process, PW_PAGE, rounded & ~(PW_PAGE - 1));
 }
 
 PW_API size_t malloc_usable_size(void *block) {
-    return pw_general_usable(block);
+    return pw_general_usable(&pw_process, block);
 }
 
 // One where memory was given back, as the C library's.

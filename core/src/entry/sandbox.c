@@ -40,7 +40,7 @@ void pw_sandbox_enters(void) {
     if (pw_process.sealed || pw_process.options.filters == PW_FILTERS_ANY) {
         return;
     }
-    pw_keeper_end();
+    pw_keeper_end(&pw_process);
     // Not where a signal handler came in the middle of our own work: what is half done needs its
     // calls still, and there is no more to do here than to begin nothing.
     bool entered = pw_process_enter();
@@ -86,7 +86,7 @@ void pw_sandbox_before_syscall(long number, unsigned long one, unsigned long two
     }
     // Some namespaces are refused to a process in which another thread lives.
     if (number == SYS_unshare || number == SYS_setns) {
-        pw_keeper_end();
+        pw_keeper_end(&pw_process);
     }
 }
 

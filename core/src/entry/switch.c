@@ -155,7 +155,8 @@ static bool start(const char *text) {
              policy);
         return false;
     }
-    return serve(options) && (options->policy != PW_POLICY_GENERAL || pw_general_open(options));
+    return serve(options) &&
+           (options->policy != PW_POLICY_GENERAL || pw_general_open(&pw_process, options));
 }
 
 bool pw_start(const char *text) {
@@ -173,7 +174,7 @@ bool pw_start(const char *text) {
 }
 
 void pw_serve_runtime(void) {
-    if (!pw_is_on() || !pw_runtime_find()) {
+    if (!pw_is_on() || !pw_runtime_find(&pw_process)) {
         return;
     }
     pw_process.serves_r = true;

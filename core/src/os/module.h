@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which module contains an address. May take the dynamic loader's lock (before glibc 2.35): never under
-// a lock of ours, nor in a child of a fork that left that lock to a thread it does not have.
+// Which module contains an address. May take the dynamic loader's lock (before glibc 2.35): never
+// under a lock of ours, nor in a child of a fork that left that lock to a thread it does not have.
 #ifndef PW_OS_MODULE_H
 #define PW_OS_MODULE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Pages of the hugetlb pool belong to one process alone: blocks leave them before somebody else could
-// write to them (pw_huge_before_fork says why).
+// Pages of the hugetlb pool belong to one process alone: blocks leave them before somebody else
+// could write to them (pw_huge_before_fork says why).
 #ifndef PW_PROCESS_LARGE_PAGES_H
 #define PW_PROCESS_LARGE_PAGES_H
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The process's lock, and its forks: a fork in another thread must not catch our tables half-changed.
+// The process's lock, and its forks: a fork in another thread must not catch our tables
+// half-changed.
 #ifndef PW_PROCESS_LOCK_H
 #define PW_PROCESS_LOCK_H
 

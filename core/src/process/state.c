@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "process/state.h"
 
-struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
+struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = &pw_gate};
 
 void pw_process_forget_collections(void) {
     pw_process.early = (struct pw_early){0};

@@ -29,6 +29,7 @@ struct pw_address_range {
 
 struct pw_process {
     pthread_mutex_t lock;
+    struct pw_gate *gate;  // what is looked at without the lock
     bool started;          // options were read; never undone
     bool watches_forks;    // handlers are registered
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
@@ -78,7 +79,7 @@ struct pw_process {
     bool sealed;          // a filter came into force: no system calls any more (sandbox.h)
 };
 
-extern struct pw_process pw_process;
+PW_API extern struct pw_process pw_process;
 
 // What the preloaded malloc family looks at before it takes any lock. Sizes from `threshold` on are
 // ours; SIZE_MAX while Pagewise is off. Addresses in [base, base + span) may be.
@@ -105,6 +106,11 @@ void pw_process_forget_collections(void);
 static inline bool pw_gate_contains(const void *address) {
     // Read without the lock: whoever was handed a block also sees the span that covers it.
     return (uintptr_t)address - pw_gate.base < __atomic_load_n(&pw_gate.span, __ATOMIC_RELAXED);
+}
+
+static inline bool pw_gate_overlaps(const void *address, size_t size) {
+    uintptr_t start = (uintptr_t)address;
+    return pw_gate_contains(address) || pw_gate.base - start < size;
 }
 
 #endif

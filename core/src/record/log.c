@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "record/log.h"
+#include "record/chunk.h"
 #include "record/clock.h"
 
 #include <errno.h>
@@ -15,7 +16,6 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define OWN_THREAD          __thread __attribute__((tls_model("initial-exec")))
 
-#define LARGEST_CHUNK      (1 << 20)
 #define LONGEST_ALLOCATION 4 // words: time, allocation with its size beside it
 #define LONGEST_FREE       3
 #define ADDRESS_BITS       48
@@ -27,7 +27,6 @@
 #define CLOCK_MARGIN       (1 << 22)  // ticks: stamps that are being taken are smaller
 #define IN_THE_MAKING      UINT32_MAX // pw_log.epoch while a process begins to record
 
-struct pw_log pw_log;
 static OWN_THREAD struct pw_lane *own_lane;
 static OWN_THREAD bool has_ended; // what comes after has no lane for longer than a record
 static pthread_key_t thread_end;
@@ -86,14 +85,6 @@ static bool read_options(void) {
 }
 
 // --- a process ----------------------------------------------------------------
-
-static void stop(enum pw_spool_stop reason, int error) {
-    pw_log.is_on = false;
-    if (pw_log.header && pw_log.header->stop == PW_STOP_NONE) {
-        pw_log.header->error = (uint32_t)error;
-        pw_log.header->stop = reason;
-    }
-}
 
 static bool create_file(void) {
     for (int program = 0; program < 1000; program++) {
@@ -196,18 +187,9 @@ void pw_log_start_unwinder(void) {
     }
 }
 
-static void note_time(void) {
-    struct pw_spool_header *header = pw_log.header;
-    if (pw_log.is_frozen || pw_log.has_no_clock) {
-        return; // it may take a system call
-    }
-    header->end_stamp = pw_clock();
-    header->end_ns = pw_os_monotonic_ns();
-}
-
 void pw_log_end(void) {
     if (pw_log.epoch && *pw_log.epoch != 0 && pw_log.header) {
-        note_time();
+        pw_log_note_time();
         pw_log.header->ended = 1;
     }
 }
@@ -330,9 +312,9 @@ static struct pw_lane *find_lane(void) {
     if (lane) {
         begin_lane(lane);
     } else if (pw_log.is_frozen) {
-        stop(pw_log.frozen_for, pw_log.frozen_error);
+        pw_log_stop(pw_log.frozen_for, pw_log.frozen_error);
     } else {
-        stop(PW_STOP_NO_MEMORY, ENOMEM);
+        pw_log_stop(PW_STOP_NO_MEMORY, ENOMEM);
     }
     return lane;
 }
@@ -400,101 +382,6 @@ static inline void leave(struct pw_lane *lane) {
     }
 }
 
-// --- chunks -------------------------------------------------------------------
-
-// A program with many threads shall not need a large chunk for each.
-static size_t next_chunk_size(const struct pw_lane *lane) {
-    size_t size = (size_t)PW_SPOOL_STEP << (lane->chunks < 4 ? lane->chunks : 4);
-    return size < LARGEST_CHUNK ? size : LARGEST_CHUNK;
-}
-
-static void begin_chunk(struct pw_lane *lane, struct pw_spool_chunk *chunk, size_t size) {
-    chunk->lane = lane->number;
-    chunk->sequence = lane->chunks++;
-    chunk->stamp = lane->stamp;
-    chunk->size = size;
-    __atomic_store_n(&chunk->magic, PW_CHUNK_MAGIC, __ATOMIC_RELEASE);
-    lane->chunk = chunk;
-    lane->next = (uint64_t *)(chunk + 1);
-    lane->end = (uint64_t *)((char *)chunk + size);
-}
-
-// NULL: recording has ended.
-static struct pw_spool_chunk *map_chunk(struct pw_lane *lane, size_t size) {
-    int error = 0;
-    struct pw_os_signals signals;
-    pw_os_signals_block(&signals);
-    uint64_t offset = __atomic_fetch_add(&pw_log.size, size, __ATOMIC_RELAXED);
-    // Without its name nothing can be opened.
-    const char *path = pw_log.is_closed ? NULL : pw_log.path;
-    struct pw_spool_chunk *chunk = pw_os_map_spool(&pw_log.file, path, offset, size, &error);
-    if (chunk && lane->chunk) {
-        pw_os_unmap(lane->chunk, lane->chunk->size);
-    }
-    if (chunk) {
-        begin_chunk(lane, chunk, size);
-        note_time();
-    } else {
-        stop(error == ENOSPC || error == EDQUOT || error == EFBIG ? PW_STOP_NO_ROOM
-             : error == ENOMEM                                    ? PW_STOP_NO_MEMORY
-                                                                  : PW_STOP_NO_FILE,
-             error);
-    }
-    pw_os_signals_restore(&signals);
-    return chunk;
-}
-
-// From what was mapped ahead. NULL: nothing is left of it.
-static struct pw_spool_chunk *take_reserved(struct pw_lane *lane, size_t size) {
-    struct pw_log_reserve *reserve = pw_log.reserve;
-    if (LIKELY(!reserve) || reserve->used >= reserve->size) {
-        return NULL;
-    }
-    uint64_t at = __atomic_fetch_add(&reserve->used, size, __ATOMIC_RELAXED);
-    if (at + size > reserve->size) {
-        return NULL;
-    }
-    struct pw_spool_chunk *chunk = (struct pw_spool_chunk *)(reserve->start + at);
-    begin_chunk(lane, chunk, size);
-    return chunk;
-}
-
-static bool new_chunk(struct pw_lane *lane) {
-    size_t size = next_chunk_size(lane);
-    if (!pw_log.is_on) {
-        return false;
-    }
-    if (UNLIKELY(pw_log.is_frozen)) {
-        // The last of it in small pieces.
-        if (!take_reserved(lane, size) && !take_reserved(lane, PW_SPOOL_STEP)) {
-            stop(pw_log.frozen_for, pw_log.frozen_error);
-            return false;
-        }
-        return true;
-    }
-    return map_chunk(lane, size) != NULL;
-}
-
-bool pw_log_room(struct pw_lane *lane, size_t words) {
-    return LIKELY((size_t)(lane->end - lane->next) >= words) || new_chunk(lane);
-}
-
-// A record counts when its first word is there: the others are written before it, in case the
-// program is killed in between.
-static inline void commit(struct pw_lane *lane, uint64_t first, size_t words) {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    *(volatile uint64_t *)lane->next = first;
-    lane->next += words;
-}
-
-void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operand,
-                  const uint64_t *words, size_t count) {
-    memcpy(lane->next + 1, words, count * sizeof *words);
-    commit(lane,
-           PW_WORD_OTHER | (uint64_t)kind << 2 | (uint64_t)count << 8 | (uint64_t)operand << 32,
-           count + 1);
-}
-
 // --- events -------------------------------------------------------------------
 
 // How far the lane's stamp has to go on, in `bits` bits; a record of its own takes what does not
@@ -560,7 +447,7 @@ static inline void write_allocation(struct pw_lane *lane, const void *block, siz
         words[2] = size;
     }
     uint64_t size_here = is_long ? UINT32_MAX : size;
-    commit(lane, PW_WORD_ALLOCATE | step << 2 | size_here << 32, is_long ? 3 : 2);
+    pw_log_commit(lane, PW_WORD_ALLOCATE | step << 2 | size_here << 32, is_long ? 3 : 2);
 }
 
 // Addresses are even: the lowest bit is free to say that the block lives on.
@@ -572,7 +459,7 @@ static inline void write_free(struct pw_lane *lane, const void *block, uint64_t 
     }
     uint64_t step = advance(lane, stamp, FREE_BITS);
     uint64_t address = (uintptr_t)block | (lives_on ? 1 : 0);
-    commit(lane, PW_WORD_FREE | step << 2 | address << 16, 1);
+    pw_log_commit(lane, PW_WORD_FREE | step << 2 | address << 16, 1);
 }
 
 void pw_log_allocation(const void *block, size_t size, unsigned alignment, const void *site,
@@ -662,7 +549,7 @@ static bool has_reserve(void) {
         pw_log.reserve = make_reserve();
     }
     if (!pw_log.reserve) {
-        stop(PW_STOP_NO_MEMORY, ENOMEM);
+        pw_log_stop(PW_STOP_NO_MEMORY, ENOMEM);
     }
     return pw_log.reserve != NULL;
 }
@@ -680,7 +567,7 @@ struct pw_log_frozen pw_log_freeze(enum pw_spool_stop reason, bool has_clock) {
     }
     before.is_here = true;
     if (!before.was_frozen) {
-        note_time();
+        pw_log_note_time();
         pw_log.frozen_for = reason;
         __atomic_store_n(&pw_log.is_frozen, true, __ATOMIC_RELEASE);
     }

@@ -134,11 +134,6 @@ void pw_log_stay_frozen(const struct pw_log_frozen *before, int denied);
 
 // --- between the recorder's files ------------------------------------------------
 
-// Makes sure that the lane has room for `words` words. False: recording has ended.
-bool pw_log_room(struct pw_lane *lane, size_t words);
-void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operand,
-                  const uint64_t *words, size_t count);
-
 // The slot of an allocation's site; writes it down where it is new (record_site.c).
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
 void pw_site_forget_modules(void); // an address may mean another module from now on

@@ -190,6 +190,22 @@ API void free(void *block) {
     LEAVE();
 }
 
+// C23's, and one of old programs.
+API void free_sized(void *block, size_t size) {
+    (void)size;
+    free(block);
+}
+
+API void free_aligned_sized(void *block, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    free(block);
+}
+
+API void cfree(void *block) {
+    free(block);
+}
+
 static void *move_early(void *block, size_t size) {
     size_t held;
     memcpy(&held, (char *)block - sizeof held, sizeof held);

@@ -18,57 +18,56 @@
 // --- the end of a collection -------------------------------------------------
 
 // Between looking at a page and giving it back, nobody may write to it.
-static bool may_search(const struct pw_caller *caller) {
+static bool may_search(struct pw_process *process, const struct pw_caller *caller) {
     bool quiet = pw_is_quiet(caller, NULL);
     if (!quiet) {
-        PW_COUNT(&pw_process.stats, fallback_threads, 1);
+        PW_COUNT(&process->stats, fallback_threads, 1);
     }
     return quiet;
 }
 
-static uint64_t collect(bool quiet) {
+static uint64_t collect(struct pw_process *process, bool quiet) {
     uint64_t freed = 0;
-    PW_COUNT(&pw_process.stats, collections_seen, 1);
-    pw_share_count_collection(&pw_process.share);
-    if (pw_process.options.zero != PW_ZERO_OFF && quiet) {
-        freed = pw_share_reclaim_zero(&pw_process.share, pw_process.options.zero == PW_ZERO_ALWAYS);
+    PW_COUNT(&process->stats, collections_seen, 1);
+    pw_share_count_collection(&process->share);
+    if (process->options.zero != PW_ZERO_OFF && quiet) {
+        freed = pw_share_reclaim_zero(&process->share, process->options.zero == PW_ZERO_ALWAYS);
     }
-    freed += pw_share_reclaim_sole(&pw_process.share);
-    if (pw_process.options.decay_seconds > 0) {
-        freed += pw_arena_trim_surplus(&pw_process.arena) * PW_PAGE;
+    freed += pw_share_reclaim_sole(&process->share);
+    if (process->options.decay_seconds > 0) {
+        freed += pw_arena_trim_surplus(&process->arena) * PW_PAGE;
     }
-    pw_process.freed_since = 0;
-    pw_relief_collected(&pw_process.relief,
-                        pw_process.arena.live_pages + pw_process.arena.foreign_pages);
+    process->freed_since = 0;
+    pw_relief_collected(&process->relief, process->arena.live_pages + process->arena.foreign_pages);
     return freed;
 }
 
-size_t pw_collection_ended(void) {
+size_t pw_collection_end(struct pw_process *process) {
     if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t freed = collect(true);
+    uint64_t freed = collect(process, true);
     pw_process_leave();
     return freed;
 }
 
-size_t pw_collection_noticed(void) {
+size_t pw_collection_notice(struct pw_process *process) {
     struct pw_caller outside = {.module = PW_MODULE_RUNTIME};
     pw_quiet_look(&outside);
     if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t freed = collect(may_search(&outside));
+    uint64_t freed = collect(process, may_search(process, &outside));
     pw_process_leave();
     return freed;
 }
 
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
-void pw_collection_getrusage(const void *site, size_t small_bytes) {
-    if (!pw_is_on() || pw_process.options.collect == PW_COLLECT_BURST) {
+void pw_collection_getrusage(struct pw_process *process, const void *site, size_t small_bytes) {
+    if (!pw_is_on() || process->options.collect == PW_COLLECT_BURST) {
         return;
     }
-    struct pw_caller caller = pw_caller_at(site);
+    struct pw_caller caller = pw_caller_at(process, site);
     if (caller.module == PW_MODULE_OTHER) {
         return;
     }
@@ -76,66 +75,68 @@ void pw_collection_getrusage(const void *site, size_t small_bytes) {
     if (!pw_process_enter()) {
         return;
     }
-    bool is_end = pw_process.allocated_since == 0 && pw_process.small_bytes_then == small_bytes;
-    pw_process.allocated_since = 0;
-    pw_process.small_bytes_then = small_bytes;
+    bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;
+    process->allocated_since = 0;
+    process->small_bytes_then = small_bytes;
     if (is_end) {
-        pw_relief_collection_ended();
-        collect(may_search(&caller));
+        pw_relief_collection_ended(process);
+        collect(process, may_search(process, &caller));
     } else {
-        pw_relief_collection_began();
+        pw_relief_collection_began(process);
     }
     pw_process_leave();
 }
 
-static bool is_time_to_look(uint64_t fresh) {
-    return pw_process.arena.fresh_pages - pw_process.fresh_then + fresh >= PW_ARENA_LOOK_PAGES;
+static bool is_time_to_look(struct pw_process *process, uint64_t fresh) {
+    return process->arena.fresh_pages - process->fresh_then + fresh >= PW_ARENA_LOOK_PAGES;
 }
 
 // A matrix of zeros that is filled later need not be there in full until the next collection, where
 // the process would become larger than it ever was.
-static void look_before_peak(const struct pw_caller *caller, uint64_t fresh) {
-    uint64_t resident = pw_peak_resident(), freed = 0;
-    if (pw_peak_rises(resident, fresh) && pw_process.options.zero != PW_ZERO_OFF &&
-        may_search(caller)) {
-        bool all = pw_zero_may_waste(&pw_process.zero_learner, pw_os_thread_cpu_ns());
-        freed = pw_share_reclaim_young(&pw_process.share, all) / PW_PAGE;
+static void look_before_peak(struct pw_process *process, const struct pw_caller *caller,
+                             uint64_t fresh) {
+    uint64_t resident = pw_peak_resident(process), freed = 0;
+    if (pw_peak_rises(process, resident, fresh) && process->options.zero != PW_ZERO_OFF &&
+        may_search(process, caller)) {
+        bool all = pw_zero_may_waste(&process->zero_learner, pw_os_thread_cpu_ns());
+        freed = pw_share_reclaim_young(&process->share, all) / PW_PAGE;
     }
     resident = resident > freed ? resident - freed : 0;
-    pw_peak_note(resident);
-    pw_arena_note_resident(&pw_process.arena, resident);
-    pw_process.fresh_then = pw_process.arena.fresh_pages;
+    pw_peak_note(process, resident);
+    pw_arena_note_resident(&process->arena, resident);
+    process->fresh_then = process->arena.fresh_pages;
 }
 
-void pw_collection_block_freed(void) {
-    pw_process.freed_since++;
+void pw_collection_block_freed(struct pw_process *process) {
+    process->freed_since++;
 }
 
-static bool guesses(void) {
-    return pw_process.options.collect == PW_COLLECT_BURST ||
-           (pw_process.options.collect == PW_COLLECT_AUTO && !pw_process.getrusage_works);
+static bool guesses(struct pw_process *process) {
+    return process->options.collect == PW_COLLECT_BURST ||
+           (process->options.collect == PW_COLLECT_AUTO && !process->getrusage_works);
 }
 
-static bool seems_ended(void) {
-    return guesses() && pw_process.freed_since >= BURST_BLOCKS;
+static bool seems_ended(struct pw_process *process) {
+    return guesses(process) && process->freed_since >= BURST_BLOCKS;
 }
 
-bool pw_collection_is_moment(size_t size) {
-    return seems_ended() || is_time_to_look(pw_peak_fresh_pages(size));
+bool pw_collection_is_moment(struct pw_process *process, size_t size) {
+    return seems_ended(process) || is_time_to_look(process, pw_peak_fresh_pages(process, size));
 }
 
-void pw_collection_block_allocated(size_t size, const struct pw_caller *caller) {
-    uint64_t fresh = pw_peak_fresh_pages(size);
-    pw_process.allocated_since++;
-    bool ended = seems_ended(), look = is_time_to_look(fresh);
+void pw_collection_block_allocated(struct pw_process *process, size_t size,
+                                   const struct pw_caller *caller) {
+    uint64_t fresh = pw_peak_fresh_pages(process, size);
+    process->allocated_since++;
+    bool ended = seems_ended(process), look = is_time_to_look(process, fresh);
     // A BLAS may ask for memory while its threads write.
     if (caller->looked && caller->module != PW_MODULE_OTHER && !caller->in_blas) {
         if (ended) {
-            collect(may_search(caller));
+            collect(process, may_search(process, caller));
         }
         if (look) {
-            look_before_peak(caller, fresh);
+            look_before_peak(process, caller, fresh);
         }
     }
-    pw_process.freed_since = guesses() ? 0 : pw_process.freed_since;
+    process->freed_since = guesses(process) ? 0 : process->freed_since;
 }

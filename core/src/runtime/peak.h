@@ -9,16 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pw_process;
+
 // Pages of a request of `size` bytes that the pool will not have.
-uint64_t pw_peak_fresh_pages(size_t size);
+uint64_t pw_peak_fresh_pages(struct pw_process *process, size_t size);
 
 // Pages that are there. Reads a file: some microseconds.
-uint64_t pw_peak_resident(void);
+uint64_t pw_peak_resident(struct pw_process *process);
 
 // Would the process become larger than it ever was with `fresh` pages on top of `resident` ones?
-bool pw_peak_rises(uint64_t resident, uint64_t fresh);
+bool pw_peak_rises(struct pw_process *process, uint64_t resident, uint64_t fresh);
 
 // `resident` pages were there at a look.
-void pw_peak_note(uint64_t resident);
+void pw_peak_note(struct pw_process *process, uint64_t resident);
 
 #endif

@@ -9,7 +9,7 @@
 
 static const struct runtime {
     enum pw_module (*module_of_path)(const char *path);
-    bool (*find)(void);
+    bool (*find)(struct pw_process *process);
 } runtimes[] = {
     {pw_r_module_of_path, pw_r_find},
 };
@@ -25,21 +25,21 @@ enum pw_module pw_module_of_path(const char *path) {
 }
 
 // What a pool keeps for itself, its idle threads may write to: not trusted, whatever the user says.
-struct pw_caller pw_caller_at(const void *site) {
+struct pw_caller pw_caller_at(struct pw_process *process, const void *site) {
     const char *path = pw_os_module_path(site);
     enum pw_module module = path ? pw_module_of_path(path) : PW_MODULE_OTHER;
     enum pw_pool pool = path ? pw_pool_of_path(path) : PW_POOL_NONE;
     bool is_pool = pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP;
-    if (module == PW_MODULE_OTHER && !is_pool && pw_process.options.modules == PW_MODULES_ALL) {
+    if (module == PW_MODULE_OTHER && !is_pool && process->options.modules == PW_MODULES_ALL) {
         module = PW_MODULE_RUNTIME;
     }
     return (struct pw_caller){.module = module, .in_blas = pool == PW_POOL_BLAS};
 }
 
-bool pw_runtime_find(void) {
+bool pw_runtime_find(struct pw_process *process) {
     bool found = false;
     for (size_t i = 0; i < RUNTIMES && !found; i++) {
-        found = runtimes[i].find();
+        found = runtimes[i].find(process);
     }
     return found;
 }

@@ -146,7 +146,7 @@ static bool is_all(const unsigned char *bytes, size_t size, unsigned char value)
 }
 
 static size_t whole_size(const struct pw_heap_whole *heap, const void *block) {
-    return pw_heap_usable_size(&heap->checker->inner->hot, block);
+    return pw_plain_usable_size(heap->checker->inner, block);
 }
 
 static void check_tail(struct pw_heap_whole *heap, const struct entry *entry) {
@@ -208,13 +208,14 @@ static void release_oldest(struct pw_heap_whole *heap) {
     checker->queue_bytes -= whole_size(heap, block);
     struct entry *entry = find(checker, block);
     entry->linked = *pw_heap_class_note(block) < PW_HEAP_CLASSES;
-    pw_heap_free(&checker->inner->hot, block);
+    pw_plain_free(checker->inner, block);
     if (entry->linked) {
         memcpy(&entry->link, block, sizeof entry->link);
     }
 }
 
-bool pw_checker_release_queue(struct pw_heap_whole *heap) {
+static bool release_queue(struct pw_heap_whole *inner) {
+    struct pw_heap_whole *heap = inner->outer;
     bool there_were = heap->checker->queue_count > 0;
     while (heap->checker->queue_count) {
         release_oldest(heap);
@@ -243,10 +244,11 @@ void *pw_checker_alloc(struct pw_heap_whole *heap, size_t size, size_t alignment
         errno = ENOMEM;
         return NULL;
     }
-    struct pw_heap *inner = &heap->checker->inner->hot;
+    struct pw_heap_whole *inner = heap->checker->inner;
+    bool is_zero;
     unsigned char *block = alignment > PW_NATURAL_ALIGNMENT
-                               ? pw_heap_aligned(inner, alignment, size + TAIL_BYTES)
-                               : pw_heap_alloc(inner, size + TAIL_BYTES);
+                               ? pw_plain_aligned(inner, alignment, size + TAIL_BYTES)
+                               : pw_plain_alloc(inner, size + TAIL_BYTES, &is_zero);
     if (!block) {
         return NULL;
     }
@@ -368,7 +370,7 @@ void pw_checker_free_all(struct pw_heap_whole *heap) {
     check_thread(heap);
     check_all(heap);
     fill_memory(checker->inner);
-    pw_heap_free_all(&checker->inner->hot);
+    pw_plain_free_all(checker->inner);
     checker->thread = 0; // the next transaction may be another thread's
 }
 
@@ -382,12 +384,14 @@ bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *c
     return true;
 }
 
-void pw_checker_each_linked(struct pw_heap_whole *heap,
-                            void (*count)(struct pw_heap_whole *inner, const void *block)) {
+// Links are not followed: this heap is there to find out that they were written over.
+static void count_free_blocks(struct pw_heap_whole *inner) {
+    const struct pw_heap_whole *heap = inner->outer;
+    pw_count_no_blocks(inner);
     for (size_t i = 0; i < heap->checker->capacity; i++) {
         const struct entry *entry = &heap->checker->entries[i];
         if (entry->linked && entry->transaction == heap->transaction) {
-            count(heap->checker->inner, (const void *)entry->address);
+            pw_count_free_block(inner, (const void *)entry->address);
         }
     }
 }
@@ -430,11 +434,11 @@ static bool fill_leaving(struct pw_heap_whole *inner, struct pw_chunk *chunk, un
     return true;
 }
 
-size_t pw_checker_reclaim(struct pw_heap_whole *heap) {
+static size_t reclaim(struct pw_heap_whole *inner) {
+    struct pw_heap_whole *heap = inner->outer;
     struct pw_checker *checker = heap->checker;
-    struct pw_heap_whole *inner = checker->inner;
     size_t before = inner->segment_bytes;
-    pw_count_free_blocks(inner, heap);
+    count_free_blocks(inner);
     if (!pw_segments_leave(inner)) {
         return 0;
     }
@@ -458,6 +462,14 @@ size_t pw_checker_reclaim(struct pw_heap_whole *heap) {
     return before - inner->segment_bytes;
 }
 
+static const struct pw_last_resorts resorts = {
+    .reclaim = reclaim,
+    .let_go = release_queue,
+    .count_free_blocks = count_free_blocks,
+    .refused_chunk = pw_refused_chunk,
+    .refused_giant = pw_refused_giant,
+};
+
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap) {
     return heap->checker->inner;
 }
@@ -467,9 +479,8 @@ struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap) {
 // The inner heap is at its limit. What waits in the queue goes first, to a class or as segments,
 // then the program is asked.
 static bool outer_limit(struct pw_heap *inner, size_t needed_bytes, void *context) {
-    (void)inner;
     struct pw_heap_whole *heap = context;
-    return pw_checker_release_queue(heap) ||
+    return release_queue(pw_whole(inner)) ||
            (heap->options.on_limit &&
             heap->options.on_limit(&heap->hot, needed_bytes, heap->options.context));
 }
@@ -481,7 +492,7 @@ bool pw_checker_new(struct pw_heap_whole *heap) {
     options.context = heap;
     struct pw_checker *checker = pw_os_map_table(sizeof *checker);
     struct entry *entries = pw_os_map_table(FIRST_ENTRIES * sizeof *entries);
-    struct pw_heap *inner = checker && entries ? pw_heap_new(&options) : NULL;
+    struct pw_heap_whole *inner = checker && entries ? pw_plain_new(&options) : NULL;
     if (!inner) {
         if (entries) {
             pw_os_unmap(entries, FIRST_ENTRIES * sizeof *entries);
@@ -491,10 +502,10 @@ bool pw_checker_new(struct pw_heap_whole *heap) {
         }
         return false;
     }
-    *checker = (struct pw_checker){
-        .inner = pw_whole(inner), .entries = entries, .capacity = FIRST_ENTRIES};
+    *checker = (struct pw_checker){.inner = inner, .entries = entries, .capacity = FIRST_ENTRIES};
     heap->checker = checker;
-    checker->inner->outer = heap;
+    inner->outer = heap;
+    inner->resorts = &resorts;
     heap->hot.slow_below = UINTPTR_MAX; // no free for the hot path
     return true;
 }
@@ -503,7 +514,7 @@ void pw_checker_delete(struct pw_heap_whole *heap) {
     struct pw_checker *checker = heap->checker;
     if (checker) {
         check_all(heap);
-        pw_heap_delete(&checker->inner->hot);
+        pw_plain_delete(checker->inner);
         pw_os_unmap(checker->entries, checker->capacity * sizeof *checker->entries);
         pw_os_unmap(checker, sizeof *checker);
     }

@@ -100,7 +100,7 @@ bool pw_limit_allows(const struct pw_heap_whole *heap, size_t bytes) {
 }
 
 bool pw_limit_asks(struct pw_heap_whole *heap, size_t bytes) {
-    return pw_segments_reclaim(heap) ||
+    return heap->resorts->reclaim(heap) ||
            (heap->options.on_limit && !heap->asks_nobody &&
             heap->options.on_limit(&heap->hot, bytes, heap->options.context));
 }
@@ -178,7 +178,7 @@ char *pw_segments_take(struct pw_heap_whole *heap, unsigned count, size_t alignm
     char *segments;
     do {
         segments = search(heap, count, alignment, zero);
-    } while (!segments && pw_refused_chunk(heap));
+    } while (!segments && heap->resorts->refused_chunk(heap));
     return segments;
 }
 

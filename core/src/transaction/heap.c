@@ -1,66 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The transaction heap of pagewise.h: DDmalloc (section 3.2 of its paper) with lazy carving: blocks
-// that were never used are not linked anywhere, a class knows where they begin and end.
+// The calls of pagewise.h: each goes to the plain heap, or to the one that checks (checked.c).
 #include "transaction/transaction.h"
 
 #include <errno.h>
-#include <string.h>
-
-#define CACHE_LINE   ((size_t)64)
-#define FIRST_CHUNKS 64u // entries of the table that comes with the heap
-#define MAPPING_BYTES                                                                              \
-    ((sizeof(struct pw_heap_whole) + FIRST_CHUNKS * sizeof(void *) + 2 * PW_PAGE - 1) &            \
-     ~(PW_PAGE - 1))
-
-// --- birth and death -------------------------------------------------------------
-
-static size_t class_size(unsigned number) {
-    if (number == 0) {
-        return 8;
-    }
-    if (number <= 8) {
-        return (size_t)16 * number;
-    }
-    if (number <= 20) {
-        return 128 + (size_t)32 * (number - 8);
-    }
-    if (number < PW_HEAP_EVEN_CLASSES) {
-        return (size_t)1024 << (number - 21);
-    }
-    static const uint16_t packed[PW_HEAP_CLASSES - PW_HEAP_EVEN_CLASSES] = {
-        24, 40, 56, 72, 88, 104, 120, 640, 768, 896, 1280, 1536, 1792, 2560, 3072, 3584};
-    return packed[number - PW_HEAP_EVEN_CLASSES];
-}
-
-bool pw_options_make_sense(const struct pw_heap_options *options) {
-    size_t segment = options->segment_bytes;
-    bool known_flags =
-        !(options->flags & ~(PW_HEAP_HUGE_PAGES | PW_HEAP_RETURN_EMPTY | PW_HEAP_CHECKED));
-    for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++) {
-        known_flags = known_flags && options->reserved[i] == 0;
-    }
-    return known_flags &&
-           (segment == 0 || (segment >= PW_SMALLEST_SEGMENT && segment <= PW_LARGEST_SEGMENT &&
-                             (segment & (segment - 1)) == 0));
-}
-
-static void forget_classes(struct pw_heap *heap) {
-    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
-        heap->classes[i].free = NULL;
-        heap->classes[i].fresh = 1;
-        heap->classes[i].last = 0;
-    }
-}
-
-// Heaps of several processes and threads do the same at the same time: their tables begin at
-// different cache sets (section 3.3, first optimization; the paper's offset is the process's number
-// alone).
-static size_t staggered(const char *mapping) {
-    size_t places = PW_PAGE / CACHE_LINE;
-    return ((size_t)pw_os_pid() * 7 + ((uintptr_t)mapping >> PW_PAGE_SHIFT) * 5) % places *
-           CACHE_LINE;
-}
 
 struct pw_heap *pw_heap_new(const struct pw_heap_options *options) {
     static const struct pw_heap_options defaults;
@@ -69,93 +12,22 @@ struct pw_heap *pw_heap_new(const struct pw_heap_options *options) {
         errno = EINVAL;
         return NULL;
     }
-    char *mapping = pw_os_map_table(MAPPING_BYTES);
-    if (!mapping) {
+    struct pw_heap_whole *heap = pw_plain_new(options);
+    if (heap && (options->flags & PW_HEAP_CHECKED) && !pw_checker_new(heap)) {
+        pw_plain_delete(heap);
+        heap = NULL;
+    }
+    if (!heap) {
         errno = ENOMEM;
-        return NULL;
     }
-    struct pw_heap_whole *heap = (struct pw_heap_whole *)(mapping + staggered(mapping));
-    heap->mapping = mapping;
-    heap->mapping_bytes = MAPPING_BYTES;
-    heap->options = *options;
-    size_t segment = options->segment_bytes ? options->segment_bytes : PW_DEFAULT_SEGMENT;
-    heap->segment_shift = (unsigned)__builtin_ctzl(segment);
-    heap->chunk_segments = (unsigned)(PW_HEAP_CHUNK >> heap->segment_shift);
-    heap->largest_small = segment / 2;
-    heap->transaction = 1;
-    heap->chunks = (struct pw_chunk **)(heap + 1);
-    heap->chunk_capacity = FIRST_CHUNKS;
-    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
-        heap->hot.classes[i].size = class_size(i);
-    }
-    forget_classes(&heap->hot);
-    if ((options->flags & PW_HEAP_CHECKED) && !pw_checker_new(heap)) {
-        pw_os_unmap(mapping, MAPPING_BYTES);
-        errno = ENOMEM;
-        return NULL;
-    }
-    return &heap->hot;
+    return heap ? &heap->hot : NULL;
 }
 
 void pw_heap_delete(struct pw_heap *heap) {
-    if (!heap) {
-        return;
+    if (heap) {
+        pw_checker_delete(pw_whole(heap));
+        pw_plain_delete(pw_whole(heap));
     }
-    struct pw_heap_whole *whole = pw_whole(heap);
-    pw_checker_delete(whole);
-    pw_giants_unmap(whole);
-    pw_chunks_unmap(whole);
-    pw_os_unmap(whole->mapping, whole->mapping_bytes);
-}
-
-// --- allocation --------------------------------------------------------------------
-
-// The class has neither a freed nor a fresh block: give it a segment, and its first block to the
-// caller.
-static void *take_segment(struct pw_heap_whole *heap, unsigned class_number) {
-    size_t size = pw_segment_size(heap);
-    while (!pw_limit_allows(heap, size)) {
-        if (!pw_limit_asks(heap, size)) {
-            return NULL;
-        }
-        // The program's function may have freed blocks of this class, or taken the segment itself.
-        void *block = pw_heap_take(&heap->hot.classes[class_number]);
-        if (block) {
-            return block;
-        }
-    }
-    bool zero;
-    char *segment = pw_segments_take(heap, 1, size, &zero);
-    if (!segment) { // a checked heap may have let go of blocks that it held back
-        return pw_heap_take(&heap->hot.classes[class_number]);
-    }
-    memset(pw_heap_class_note(segment), (int)class_number, size >> PW_HEAP_GRANULE_SHIFT);
-    struct pw_heap_class *of = &heap->hot.classes[class_number];
-    of->fresh = (uintptr_t)segment + of->size;
-    of->last = (uintptr_t)segment + size - of->size;
-    return segment;
-}
-
-static void *allocate_small(struct pw_heap_whole *heap, unsigned class_number) {
-    void *block = pw_heap_take(&heap->hot.classes[class_number]);
-    block = block ? block : take_segment(heap, class_number);
-    if (!block) {
-        errno = ENOMEM;
-    }
-    return block;
-}
-
-// A block of a plain heap. *zero: its bytes are known to be zero.
-static void *allocate(struct pw_heap_whole *heap, size_t size, bool *zero) {
-    *zero = false;
-    if (size <= heap->largest_small) {
-        return allocate_small(heap, pw_class_of(size));
-    }
-    void *block = pw_large_take(heap, size, PW_NATURAL_ALIGNMENT, zero);
-    if (!block) {
-        errno = ENOMEM;
-    }
-    return block;
 }
 
 void *pw_heap_alloc_slow(struct pw_heap *heap, size_t size) {
@@ -163,7 +35,7 @@ void *pw_heap_alloc_slow(struct pw_heap *heap, size_t size) {
         return pw_checker_alloc(pw_whole(heap), size, PW_NATURAL_ALIGNMENT, false);
     }
     bool zero;
-    return allocate(pw_whole(heap), size, &zero);
+    return pw_plain_alloc(pw_whole(heap), size, &zero);
 }
 
 void *pw_heap_alloc(struct pw_heap *heap, size_t size) {
@@ -174,7 +46,7 @@ void *pw_heap_alloc_packed(struct pw_heap *heap, size_t size) {
     if (size > PW_HEAP_PACKED_BYTES || pw_whole(heap)->checker) {
         return pw_heap_alloc_slow(heap, size);
     }
-    return allocate_small(pw_whole(heap), pw_heap_packed_table[(size + 7) >> 3]);
+    return pw_plain_alloc_small(pw_whole(heap), pw_heap_packed_table[(size + 7) >> 3]);
 }
 
 void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size) {
@@ -183,31 +55,9 @@ void *pw_heap_zalloc(struct pw_heap *heap, size_t count, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
-    if (pw_whole(heap)->checker) {
-        return pw_checker_alloc(pw_whole(heap), bytes, PW_NATURAL_ALIGNMENT, true);
-    }
-    bool zero;
-    void *block = allocate(pw_whole(heap), bytes, &zero);
-    if (block && !zero) {
-        memset(block, 0, bytes);
-    }
-    return block;
-}
-
-// Blocks of a class lie at multiples of its size from a multiple of the segment's size on: where
-// the alignment divides the class's size, every block is aligned. 0: no class will do.
-static size_t aligned_small_size(const struct pw_heap_whole *heap, size_t alignment, size_t size) {
-    size_t at_least = size > alignment ? size : alignment;
-    if (at_least > heap->largest_small) {
-        return 0;
-    }
-    for (unsigned i = pw_class_of(at_least); i < PW_HEAP_EVEN_CLASSES; i++) {
-        size_t of_class = heap->hot.classes[i].size;
-        if (of_class % alignment == 0) {
-            return of_class <= heap->largest_small ? of_class : 0;
-        }
-    }
-    return 0;
+    return pw_whole(heap)->checker
+               ? pw_checker_alloc(pw_whole(heap), bytes, PW_NATURAL_ALIGNMENT, true)
+               : pw_plain_zalloc(pw_whole(heap), bytes);
 }
 
 void *pw_heap_aligned(struct pw_heap *heap, size_t alignment, size_t size) {
@@ -215,23 +65,9 @@ void *pw_heap_aligned(struct pw_heap *heap, size_t alignment, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    struct pw_heap_whole *whole = pw_whole(heap);
-    if (whole->checker) {
-        return pw_checker_alloc(whole, size, alignment, false);
-    }
-    bool zero;
-    size_t small = aligned_small_size(whole, alignment, size);
-    if (small) {
-        return allocate(whole, small, &zero);
-    }
-    void *block = pw_large_take(whole, size, alignment, &zero);
-    if (!block) {
-        errno = ENOMEM;
-    }
-    return block;
+    return pw_whole(heap)->checker ? pw_checker_alloc(pw_whole(heap), size, alignment, false)
+                                   : pw_plain_aligned(pw_whole(heap), alignment, size);
 }
-
-// --- free and realloc -----------------------------------------------------------------
 
 void pw_heap_free_slow(struct pw_heap *heap, void *block) {
     if (!block) {
@@ -252,116 +88,54 @@ size_t pw_heap_usable_size(struct pw_heap *heap, const void *block) {
     if (!block) {
         return 0;
     }
-    if (pw_whole(heap)->checker) {
-        return pw_checker_usable_size(pw_whole(heap), block);
-    }
-    unsigned class_number = *pw_heap_class_note(block);
-    return class_number < PW_HEAP_CLASSES ? heap->classes[class_number].size
-                                          : pw_large_size(pw_whole(heap), block);
-}
-
-// May the block stay where it is? A small one while it fits, and needs more than half of it.
-static bool resize_in_place(struct pw_heap_whole *heap, void *block, size_t size) {
-    unsigned class_number = *pw_heap_class_note(block);
-    if (class_number >= PW_HEAP_CLASSES) {
-        return pw_large_resize(heap, block, size);
-    }
-    size_t usable = heap->hot.classes[class_number].size;
-    return size <= usable && (size > usable / 2 || usable <= PW_NATURAL_ALIGNMENT);
-}
-
-// A block of a plain heap for one that has grown out of its place.
-static void *allocate_growing(struct pw_heap_whole *heap, size_t size) {
-    if (size <= heap->largest_small) {
-        return allocate_small(heap, pw_class_of(size));
-    }
-    void *block = pw_large_take_growing(heap, size);
-    if (!block) {
-        errno = ENOMEM;
-    }
-    return block;
-}
-
-// A smaller place for it, or its own: a block that shrinks needs no memory. The limit's function is
-// not asked.
-static void *shrink(struct pw_heap_whole *heap, void *block, size_t size) {
-    int saved = errno;
-    heap->asks_nobody = true;
-    void *moved = pw_heap_alloc_inline(&heap->hot, size);
-    heap->asks_nobody = false;
-    if (moved) {
-        memcpy(moved, block, size);
-        pw_heap_free_inline(&heap->hot, block);
-        return moved;
-    }
-    errno = saved;
-    if (*pw_heap_class_note(block) >= PW_HEAP_CLASSES) {
-        pw_large_trim(heap, block, size);
-    }
-    return block;
+    return pw_whole(heap)->checker ? pw_checker_usable_size(pw_whole(heap), block)
+                                   : pw_plain_usable_size(pw_whole(heap), block);
 }
 
 void *pw_heap_realloc(struct pw_heap *heap, void *block, size_t size) {
     if (!block) {
         return pw_heap_alloc_inline(heap, size);
     }
-    if (pw_whole(heap)->checker) {
-        return pw_checker_realloc(pw_whole(heap), block, size);
-    }
-    if (resize_in_place(pw_whole(heap), block, size)) {
-        return block;
-    }
-    size_t usable = pw_heap_usable_size(heap, block);
-    if (size <= usable) {
-        return shrink(pw_whole(heap), block, size);
-    }
-    void *moved = pw_giant_grow(pw_whole(heap), block, size);
-    if (moved) {
-        return moved;
-    }
-    moved = allocate_growing(pw_whole(heap), size);
-    if (!moved) {
-        return NULL;
-    }
-    memcpy(moved, block, usable);
-    pw_heap_free_inline(heap, block);
-    return moved;
+    return pw_whole(heap)->checker ? pw_checker_realloc(pw_whole(heap), block, size)
+                                   : pw_plain_realloc(pw_whole(heap), block, size);
 }
 
 // --- the whole heap ------------------------------------------------------------------
+
+// Where the blocks are.
+static struct pw_heap_whole *inner_of(struct pw_heap *heap) {
+    struct pw_heap_whole *whole = pw_whole(heap);
+    return whole->checker ? pw_checker_inner(whole) : whole;
+}
 
 void pw_heap_free_all(struct pw_heap *heap) {
     struct pw_heap_whole *whole = pw_whole(heap);
     if (whole->checker) {
         pw_checker_free_all(whole);
         whole->transaction++;
-        return;
+    } else {
+        pw_plain_free_all(whole);
     }
-    forget_classes(heap);
-    if (whole->giants) {
-        pw_giants_free_all(whole);
+}
+
+size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back) {
+    struct pw_heap_whole *inner = inner_of(heap);
+    inner->resorts->let_go(inner);
+    size_t reclaimed = inner->resorts->reclaim(inner);
+    if (give_back) {
+        pw_giants_drop_idle(inner);
+        pw_chunks_unmap_free(inner);
     }
-    whole->transaction++; // and so every chunk's tables are out of date: chunk.c
-    if (whole->idle_giants) {
-        pw_giants_age(whole);
-    }
-    pw_chunks_return(whole);
-    whole->segment_bytes = 0;
-    whole->first_with_room = whole->chunks_used = 0;
-    memset(whole->no_runs, 0, sizeof whole->no_runs);
+    return reclaimed;
 }
 
 size_t pw_heap_segment_bytes(struct pw_heap *heap) {
-    struct pw_heap_whole *whole = pw_whole(heap);
-    return (whole->checker ? pw_checker_inner(whole) : whole)->segment_bytes;
+    return inner_of(heap)->segment_bytes;
 }
 
 void pw_heap_set_limit(struct pw_heap *heap, size_t limit_bytes) {
-    struct pw_heap_whole *whole = pw_whole(heap);
-    whole->options.limit_bytes = limit_bytes;
-    if (whole->checker) {
-        pw_checker_inner(whole)->options.limit_bytes = limit_bytes;
-    }
+    pw_whole(heap)->options.limit_bytes = limit_bytes;
+    inner_of(heap)->options.limit_bytes = limit_bytes;
 }
 
 bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *context) {
@@ -371,7 +145,12 @@ bool pw_heap_walk(struct pw_heap *heap, pw_heap_visitor *visit, void *context) {
 }
 
 void pw_heap_statistics_read(struct pw_heap *heap, struct pw_heap_statistics *out) {
-    struct pw_heap_whole *whole = pw_whole(heap);
-    pw_whole_statistics(whole, out);
-    out->transactions = whole->transaction - 1;
+    struct pw_heap_whole *inner = inner_of(heap);
+    inner->resorts->count_free_blocks(inner);
+    pw_plain_statistics(inner, out);
+    out->transactions = pw_whole(heap)->transaction - 1;
+}
+
+bool pw_heap_contains(struct pw_heap *heap, const void *address) {
+    return pw_plain_contains(inner_of(heap), address);
 }

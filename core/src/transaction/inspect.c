@@ -48,27 +48,22 @@ size_t pw_places_carved(const struct pw_heap_whole *heap, const struct pw_heap_c
 
 // --- statistics ---------------------------------------------------------------------
 
-static void count_free_block(struct pw_heap_whole *heap, const void *block) {
+void pw_count_free_block(struct pw_heap_whole *heap, const void *block) {
     pw_chunk_of(block)->scratch[pw_segment_of(heap, block)]++;
 }
 
-static void count_linked_blocks(struct pw_heap_whole *heap) {
-    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
-        for (void *block = heap->hot.classes[i].free; block; block = *(pw_heap_link *)block) {
-            count_free_block(heap, block);
-        }
-    }
-}
-
-// Of a checked heap links are not followed: it is there to find out that they were written over.
-void pw_count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked) {
+void pw_count_no_blocks(struct pw_heap_whole *heap) {
     for (unsigned i = 0; i < heap->chunk_count; i++) {
         memset(heap->chunks[i]->scratch, 0, sizeof heap->chunks[i]->scratch);
     }
-    if (checked) {
-        pw_checker_each_linked(checked, count_free_block);
-    } else {
-        count_linked_blocks(heap);
+}
+
+void pw_count_free_blocks(struct pw_heap_whole *heap) {
+    pw_count_no_blocks(heap);
+    for (unsigned i = 0; i < PW_HEAP_CLASSES; i++) {
+        for (void *block = heap->hot.classes[i].free; block; block = *(pw_heap_link *)block) {
+            pw_count_free_block(heap, block);
+        }
     }
 }
 
@@ -92,8 +87,7 @@ static bool add_segment(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsi
     return true;
 }
 
-void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics *out) {
-    struct pw_heap_whole *heap = whole->checker ? pw_checker_inner(whole) : whole;
+void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *out) {
     *out = (struct pw_heap_statistics){
         .segment_bytes = heap->segment_bytes,
         .peak_segment_bytes = heap->peak_segment_bytes,
@@ -102,7 +96,6 @@ void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics 
         .limit_bytes = heap->options.limit_bytes,
         .returned_bytes = heap->returned_bytes,
     };
-    pw_count_free_blocks(heap, whole->checker ? whole : NULL);
     pw_each_segment(heap, add_segment, out);
     for (struct pw_giant *giant = heap->giants; giant; giant = giant->next) {
         size_t size = pw_large_size(heap, giant->block);
@@ -180,15 +173,13 @@ bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *con
     return whole;
 }
 
-bool pw_heap_contains(struct pw_heap *heap, const void *address) {
-    struct pw_heap_whole *whole =
-        pw_whole(heap)->checker ? pw_checker_inner(pw_whole(heap)) : pw_whole(heap);
-    for (unsigned i = 0; i < whole->chunk_count; i++) {
-        if (pw_chunk_start(whole->chunks[i]) == pw_chunk_start(address)) {
+bool pw_plain_contains(const struct pw_heap_whole *heap, const void *address) {
+    for (unsigned i = 0; i < heap->chunk_count; i++) {
+        if (pw_chunk_start(heap->chunks[i]) == pw_chunk_start(address)) {
             return true;
         }
     }
-    for (const struct pw_giant *giant = whole->giants; giant; giant = giant->next) {
+    for (const struct pw_giant *giant = heap->giants; giant; giant = giant->next) {
         if ((uintptr_t)address - (uintptr_t)pw_chunk_start(giant) < giant->mapped_bytes) {
             return true;
         }

@@ -87,7 +87,7 @@ static void *take_giant(struct pw_heap_whole *heap, size_t size, size_t alignmen
     struct pw_giant *giant = idle_giant(heap, mapped_bytes, block_at);
     *zero = !giant;
     while (!giant && !(giant = map_giant(heap, mapped_bytes, block_at))) {
-        if (!pw_refused_giant(heap)) {
+        if (!heap->resorts->refused_giant(heap)) {
             return NULL;
         }
     }

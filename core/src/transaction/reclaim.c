@@ -64,11 +64,8 @@ void pw_segments_release_leaving(struct pw_heap_whole *heap) {
 }
 
 size_t pw_segments_reclaim(struct pw_heap_whole *heap) {
-    if (heap->outer) {
-        return pw_checker_reclaim(heap->outer);
-    }
     size_t before = heap->segment_bytes;
-    pw_count_free_blocks(heap, NULL);
+    pw_count_free_blocks(heap);
     if (!pw_segments_leave(heap)) {
         return 0;
     }
@@ -79,32 +76,27 @@ size_t pw_segments_reclaim(struct pw_heap_whole *heap) {
     return before - heap->segment_bytes;
 }
 
-static bool release_queue(struct pw_heap_whole *heap) {
-    return heap->outer && pw_checker_release_queue(heap->outer);
+static bool let_go_of_nothing(struct pw_heap_whole *heap) {
+    (void)heap;
+    return false;
 }
 
 bool pw_refused_chunk(struct pw_heap_whole *heap) {
-    return pw_giants_drop_idle(heap) || pw_segments_reclaim(heap) || release_queue(heap);
+    return pw_giants_drop_idle(heap) || heap->resorts->reclaim(heap) || heap->resorts->let_go(heap);
 }
 
 bool pw_refused_giant(struct pw_heap_whole *heap) {
     if (pw_giants_drop_idle(heap)) {
         return true;
     }
-    pw_segments_reclaim(heap);
-    return pw_chunks_unmap_free(heap) || release_queue(heap);
+    heap->resorts->reclaim(heap);
+    return pw_chunks_unmap_free(heap) || heap->resorts->let_go(heap);
 }
 
-size_t pw_heap_reclaim(struct pw_heap *heap, bool give_back) {
-    struct pw_heap_whole *whole = pw_whole(heap);
-    if (whole->checker) {
-        pw_checker_release_queue(whole);
-        whole = pw_checker_inner(whole);
-    }
-    size_t reclaimed = pw_segments_reclaim(whole);
-    if (give_back) {
-        pw_giants_drop_idle(whole);
-        pw_chunks_unmap_free(whole);
-    }
-    return reclaimed;
-}
+const struct pw_last_resorts pw_plain_resorts = {
+    .reclaim = pw_segments_reclaim,
+    .let_go = let_go_of_nothing,
+    .count_free_blocks = pw_count_free_blocks,
+    .refused_chunk = pw_refused_chunk,
+    .refused_giant = pw_refused_giant,
+};

@@ -4,10 +4,11 @@
 //
 //     chunk.c    4 MB ranges from the kernel and the segments they are cut into
 //     large.c    blocks of whole segments, and blocks larger than a chunk
-//     heap.c     size classes, the calls of pagewise.h, free-all
 //     inspect.c  walk and statistics: computed from the free lists when asked, never counted along
 //     reclaim.c  empty segments that leave their class
+//     plain.c    size classes, free-all
 //     checked.c  the heap with PW_HEAP_CHECKED, around a plain one
+//     heap.c     the calls of pagewise.h
 //     region.c   the bump region
 #ifndef PW_TRANSACTION_TRANSACTION_H
 #define PW_TRANSACTION_TRANSACTION_H
@@ -50,6 +51,18 @@ struct pw_giant {
 };
 
 struct pw_checker;
+struct pw_heap_whole;
+
+// What a heap does where it would fail, so that another try is worth while: a checked one does it
+// with the heap inside, by its own table.
+struct pw_last_resorts {
+    size_t (*reclaim)(struct pw_heap_whole *heap); // segments that leave their class: bytes
+    bool (*let_go)(struct pw_heap_whole *heap);    // of blocks that are held back. False: of none
+    void (*count_free_blocks)(struct pw_heap_whole *heap); // of each segment (inspect.c)
+    // The machine has no memory for another chunk, for a giant. Was something given up?
+    bool (*refused_chunk)(struct pw_heap_whole *heap);
+    bool (*refused_giant)(struct pw_heap_whole *heap);
+};
 
 // In chunks before this one there are not so many free segments side by side. Of the sizes between
 // two powers of two one is known, and serves for larger ones.
@@ -65,7 +78,8 @@ struct pw_heap_whole {
     size_t largest_small;
     uint64_t transaction; // from 1
     struct pw_heap_options options;
-    bool asks_nobody;            // at the limit
+    bool asks_nobody; // at the limit
+    const struct pw_last_resorts *resorts;
     struct pw_checker *checker;  // PW_HEAP_CHECKED
     struct pw_heap_whole *outer; // the checked heap around this one
 
@@ -101,8 +115,6 @@ static inline unsigned pw_class_of(size_t size) {
     }
     return 21 + 64 - (unsigned)__builtin_clzl((size - 1) >> 10);
 }
-
-bool pw_options_make_sense(const struct pw_heap_options *options); // heap.c
 
 static inline size_t pw_round_up(size_t size, size_t multiple) {
     return (size + multiple - 1) & ~(multiple - 1);
@@ -186,11 +198,15 @@ size_t pw_places_carved(const struct pw_heap_whole *heap, const struct pw_heap_c
 typedef bool pw_segment_visitor(struct pw_heap_whole *heap, struct pw_chunk *chunk,
                                 unsigned segment, char *start, void *context);
 bool pw_each_segment(struct pw_heap_whole *heap, pw_segment_visitor *visit, void *context);
-// Count the freed blocks of each segment, in the chunks' scratch space. `checked`: the checked heap
-// around this one, or NULL.
-void pw_count_free_blocks(struct pw_heap_whole *heap, struct pw_heap_whole *checked);
+// Count the freed blocks of each segment, in the chunks' scratch space: by the free lists; or from
+// none on, block by block.
+void pw_count_free_blocks(struct pw_heap_whole *heap);
+void pw_count_no_blocks(struct pw_heap_whole *heap);
+void pw_count_free_block(struct pw_heap_whole *heap, const void *block);
 bool pw_plain_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
-void pw_whole_statistics(struct pw_heap_whole *whole, struct pw_heap_statistics *out);
+// Free blocks were counted.
+void pw_plain_statistics(struct pw_heap_whole *heap, struct pw_heap_statistics *out);
+bool pw_plain_contains(const struct pw_heap_whole *heap, const void *address);
 
 // --- reclaim.c -----------------------------------------------------------------
 
@@ -201,10 +217,25 @@ size_t pw_segments_reclaim(struct pw_heap_whole *heap);
 bool pw_segments_leave(struct pw_heap_whole *heap);
 bool pw_segment_leaves(const struct pw_heap_whole *heap, const void *inside);
 void pw_segments_release_leaving(struct pw_heap_whole *heap);
-// The machine has no memory for another chunk, or for a giant. Is another try worth while, since
-// something was given up?
 bool pw_refused_chunk(struct pw_heap_whole *heap);
 bool pw_refused_giant(struct pw_heap_whole *heap);
+extern const struct pw_last_resorts pw_plain_resorts;
+
+// --- plain.c -------------------------------------------------------------------
+
+bool pw_options_make_sense(const struct pw_heap_options *options);
+// NULL: there is no memory. The options make sense.
+struct pw_heap_whole *pw_plain_new(const struct pw_heap_options *options);
+void pw_plain_delete(struct pw_heap_whole *heap);
+// *zero: the block's bytes are known to be zero. NULL: ENOMEM, here and below.
+void *pw_plain_alloc(struct pw_heap_whole *heap, size_t size, bool *zero);
+void *pw_plain_alloc_small(struct pw_heap_whole *heap, unsigned class_number);
+void *pw_plain_zalloc(struct pw_heap_whole *heap, size_t size);
+void *pw_plain_aligned(struct pw_heap_whole *heap, size_t alignment, size_t size);
+void pw_plain_free(struct pw_heap_whole *heap, void *block);
+size_t pw_plain_usable_size(const struct pw_heap_whole *heap, const void *block);
+void *pw_plain_realloc(struct pw_heap_whole *heap, void *block, size_t size);
+void pw_plain_free_all(struct pw_heap_whole *heap);
 
 // --- checked.c -----------------------------------------------------------------
 
@@ -216,14 +247,6 @@ void *pw_checker_realloc(struct pw_heap_whole *heap, void *block, size_t size);
 size_t pw_checker_usable_size(struct pw_heap_whole *heap, const void *block);
 void pw_checker_free_all(struct pw_heap_whole *heap);
 bool pw_checker_walk(struct pw_heap_whole *heap, pw_heap_visitor *visit, void *context);
-// Call `count` with the inner heap and each block in its free lists, from what is known beside
-// them.
-void pw_checker_each_linked(struct pw_heap_whole *heap,
-                            void (*count)(struct pw_heap_whole *inner, const void *block));
 struct pw_heap_whole *pw_checker_inner(struct pw_heap_whole *heap);
-// pw_segments_reclaim for the heap inside.
-size_t pw_checker_reclaim(struct pw_heap_whole *heap);
-// Blocks that wait in the queue go back to the heap inside. False: there were none.
-bool pw_checker_release_queue(struct pw_heap_whole *heap);
 
 #endif

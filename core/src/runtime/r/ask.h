@@ -12,15 +12,17 @@
 
 #include "pagewise.h"
 
+struct pw_process;
+
 // Where R allocates vectors, if this is R.
-void pw_relief_find_allocator(void);
+void pw_relief_find_allocator(struct pw_process *process);
 
 // R's collector is at its start, at its end. With the process's lock.
-void pw_relief_collection_began(void);
-void pw_relief_collection_ended(void);
+void pw_relief_collection_began(struct pw_process *process);
+void pw_relief_collection_ended(struct pw_process *process);
 
 // Is a request for `size` bytes from `site` to fail, for a collection to come first? Never twice in
 // a row. Looks at memory only when the program has grown since the last collection.
-PW_API bool pw_relief_comes_first(size_t size, const void *site);
+PW_API bool pw_relief_comes_first(struct pw_process *process, size_t size, const void *site);
 
 #endif

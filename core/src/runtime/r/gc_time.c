@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// With gc.time(TRUE) R's collector calls getrusage at its start and its end, which is exact. R's own
-// hook for event handlers (R_PolledEvents, R_ext/eventloop.h) is used once, at a moment when R code may
-// run, to switch that on.
+// With gc.time(TRUE) R's collector calls getrusage at its start and its end, which is exact. R's
+// own hook for event handlers (R_PolledEvents, R_ext/eventloop.h) is used once, at a moment when R
+// code may run, to switch that on.
 #include "process/state.h"
 #include "runtime/r/ask.h"
 #include "runtime/r/r.h"
@@ -11,6 +11,7 @@
 
 typedef void *r_value; // SEXP
 
+static struct pw_process *announced_to;
 static void (**polled_events)(void);
 static void (*earlier_handler)(void);
 
@@ -19,7 +20,7 @@ static void *symbol(const char *name) {
 }
 
 // gc.time(TRUE), as R code would call it.
-static void enable_gc_time(void) {
+static void enable_gc_time(struct pw_process *process) {
     r_value (*install)(const char *) = (r_value(*)(const char *))symbol("Rf_install");
     r_value (*logical)(int) = (r_value(*)(int))symbol("Rf_ScalarLogical");
     r_value (*call2)(r_value, r_value) = (r_value(*)(r_value, r_value))symbol("Rf_lang2");
@@ -36,23 +37,24 @@ static void enable_gc_time(void) {
     r_value call = protect(call2(install("gc.time"), argument));
     evaluate(call, *base, &failed);
     unprotect(2);
-    pw_process.getrusage_works = !failed;
+    process->getrusage_works = !failed;
 }
 
 static void on_polled_events(void) {
     *polled_events = earlier_handler;
-    enable_gc_time();
+    enable_gc_time(announced_to);
     if (earlier_handler) {
         earlier_handler();
     }
 }
 
-bool pw_r_find(void) {
-    pw_relief_find_allocator();
+bool pw_r_find(struct pw_process *process) {
+    announced_to = process;
+    pw_relief_find_allocator(process);
     polled_events = (void (**)(void))symbol("R_PolledEvents");
-    bool of_use = pw_process.options.zero != PW_ZERO_OFF || pw_process.options.early ||
-                  pw_process.options.relieve != PW_RELIEVE_OFF;
-    if (of_use && polled_events && pw_process.options.collect != PW_COLLECT_BURST) {
+    bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
+                  process->options.relieve != PW_RELIEVE_OFF;
+    if (of_use && polled_events && process->options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What is known of R: its modules, how its collector announces itself, and how it is asked to collect.
+// What is known of R: its modules, how its collector announces itself, and how it is asked to
+// collect.
 #ifndef PW_RUNTIME_R_R_H
 #define PW_RUNTIME_R_R_H
 
@@ -8,11 +9,13 @@
 
 #include <stdbool.h>
 
+struct pw_process;
+
 // Of a module's file: R itself, the library of a package, or neither.
 enum pw_module pw_r_module_of_path(const char *path);
 
 // Once every module is loaded: is this R? Its allocator of vectors is found then, and the collector
 // told to announce itself, where that is of use.
-bool pw_r_find(void);
+bool pw_r_find(struct pw_process *process);
 
 #endif

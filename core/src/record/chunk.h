@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// Where records are written: chunks of the spool, which a thread has for itself.
+#ifndef PW_RECORD_CHUNK_H
+#define PW_RECORD_CHUNK_H
+
+#include "record/log.h"
+
+// Recording ends in this process, for `reason`; `error`: errno, or a system call that is denied.
+void pw_log_stop(enum pw_spool_stop reason, int error);
+
+// The header says how long recording has gone on.
+void pw_log_note_time(void);
+
+// The lane goes on in another chunk. False: recording has ended.
+bool pw_log_new_chunk(struct pw_lane *lane);
+
+// Makes sure that the lane has room for `words` words. False: recording has ended.
+static inline bool pw_log_room(struct pw_lane *lane, size_t words) {
+    bool has_room = (size_t)(lane->end - lane->next) >= words;
+    return __builtin_expect(has_room, 1) || pw_log_new_chunk(lane);
+}
+void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operand,
+                  const uint64_t *words, size_t count);
+
+// A record counts when its first word is there: the others are written before it, in case the
+// program is killed in between.
+static inline void pw_log_commit(struct pw_lane *lane, uint64_t first, size_t words) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    *(volatile uint64_t *)lane->next = first;
+    lane->next += words;
+}
+
+#endif

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+//
+// Signals in the middle of malloc, whose handlers do what POSIX lets them do; and other stacks.
+#include "contract.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static unsigned char *written; // by handlers, and by nobody else
+static atomic_uint delivered;
+
+#define WRITTEN (256 * KILOBYTE)
+
+static void write_to_block(int number) {
+    (void)number;
+    unsigned at = delivered++;
+    written[at * 1031 % WRITTEN] = (unsigned char)(at + 1);
+}
+
+static void set_handler(int number, void (*handler)(int), int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    CHECK(sigaction(number, &action, NULL) == 0);
+}
+
+// A process that sends signals to its parent. A thread would make fork unsafe in handlers.
+static pid_t start_sender(int number, unsigned pause) {
+    pid_t parent = getpid(), child = fork();
+    CHECK(child >= 0);
+    while (child == 0) {
+        usleep(pause);
+        if (getppid() != parent || kill(parent, number) != 0) {
+            _exit(0);
+        }
+    }
+    return child;
+}
+
+static void allocate_for_a_while(unsigned times) {
+    struct random random = {8};
+    for (unsigned i = 0; i < times; i++) {
+        size_t size = random_size(&random);
+        void *block = got(malloc(size), size);
+        fill(block, size < 64 ? size : 64, i);
+        block = got(realloc(block, size + 100), size + 100);
+        CHECK(holds(block, size < 64 ? size : 64, i));
+        free(block);
+    }
+}
+
+static void allocate_under_signals(int number, unsigned pause, unsigned wanted) {
+    delivered = 0;
+    pid_t child = start_sender(number, pause);
+    for (time_t end = time(NULL) + 20; delivered < wanted && time(NULL) < end;) {
+        allocate_for_a_while(50);
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(delivered >= wanted);
+}
+
+static void during_malloc(void) {
+    written = got(calloc(1, WRITTEN), WRITTEN);
+    set_handler(SIGUSR2, write_to_block, SA_RESTART);
+    allocate_under_signals(SIGUSR2, 100, 200);
+    for (unsigned i = delivered < 254 ? 0 : delivered - 254; i < delivered; i++) {
+        CHECK(written[i * 1031 % WRITTEN] == (unsigned char)(i + 1));
+    }
+    free(written);
+}
+
+static void *on_another_stack(void *argument) {
+    stack_t stack = {.ss_sp = got(malloc(64 * KILOBYTE), 64 * KILOBYTE), .ss_size = 64 * KILOBYTE};
+    CHECK(sigaltstack(&stack, NULL) == 0);
+    while (!*(atomic_bool *)argument) {
+        allocate_for_a_while(50);
+    }
+    stack_t none = {.ss_flags = SS_DISABLE};
+    CHECK(sigaltstack(&none, NULL) == 0);
+    free(stack.ss_sp);
+    return NULL;
+}
+
+static void use_alternate_stack(int number) {
+    char here[16 * KILOBYTE];
+    int saved = errno;
+    fill(here, sizeof here, (uint64_t)number);
+    CHECK(holds(here, sizeof here, (uint64_t)number));
+    delivered++;
+    errno = saved;
+}
+
+static void alternate_stacks(void) {
+    atomic_bool end = false;
+    void *threads[2];
+    delivered = 0;
+    set_handler(SIGUSR1, use_alternate_stack, SA_ONSTACK | SA_RESTART);
+    for (unsigned i = 0; i < 2; i++) {
+        threads[i] = new_thread(on_another_stack, &end);
+    }
+    for (unsigned i = 0; i < 300; i++) {
+        CHECK(pthread_kill((pthread_t)threads[i % 2], SIGUSR1) == 0);
+        allocate_for_a_while(3);
+    }
+    end = true;
+    for (unsigned i = 0; i < 2; i++) {
+        join(threads[i]);
+    }
+    CHECK(delivered > 0);
+}
+
+// A child that does no more than to end.
+static void fork_and_end(int number) {
+    (void)number;
+    int saved = errno;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    if (child > 0) {
+        waitpid(child, NULL, 0);
+        delivered++;
+    }
+    errno = saved;
+}
+
+static void forks_in_handlers(void) {
+    set_handler(SIGUSR2, fork_and_end, SA_RESTART);
+    allocate_under_signals(SIGUSR2, 4000, 40);
+}
+
+// --- other stacks of one thread ------------------------------------------------------
+
+#define FIBERS 4
+#define STACK  (256 * KILOBYTE)
+
+static ucontext_t back, fibers[FIBERS];
+static void *passed_on;
+
+static void run_fiber(int which) {
+    for (unsigned i = 0; i < 50; i++) {
+        size_t size = 100 + i * 3000;
+        if (passed_on) {
+            CHECK(*(unsigned char *)passed_on == 5);
+        }
+        free(passed_on);
+        passed_on = got(malloc(size), size);
+        memset(passed_on, 5, size);
+        swapcontext(&fibers[which], which + 1 < FIBERS ? &fibers[which + 1] : &fibers[0]);
+    }
+    setcontext(&back);
+}
+
+static void contexts(void) {
+    void *stacks[FIBERS];
+    passed_on = NULL;
+    for (int i = 0; i < FIBERS; i++) {
+        stacks[i] = got(malloc(STACK), STACK);
+        CHECK(getcontext(&fibers[i]) == 0);
+        fibers[i].uc_stack.ss_sp = stacks[i];
+        fibers[i].uc_stack.ss_size = STACK;
+        fibers[i].uc_link = &back;
+        makecontext(&fibers[i], (void (*)(void))run_fiber, 1, i);
+    }
+    CHECK(swapcontext(&back, &fibers[0]) == 0);
+    free(passed_on);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        free(stacks[i]);
+    }
+}
+
+const struct promise signal_promises[] = {
+    {"during-malloc", "a handler may write to blocks in the middle of malloc", during_malloc,
+     ALONE},
+    {"alternate-stacks", "handlers on stacks that are blocks, beside threads that allocate",
+     alternate_stacks, ALONE | UNSERVED},
+    {"forks-in-handlers", "a handler may fork a child that ends at once", forks_in_handlers, ALONE},
+    {"contexts", "a thread may change its stack between two calls", contexts, 0},
+    {0},
+};

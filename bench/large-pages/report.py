@@ -9,6 +9,7 @@ from common import verdict
 from intervals import Ratio, geometric_mean, mean
 from measure import ALWAYS, CONFIGURATIONS, CONTROL, ISM, OURS, PLAIN, SLIDES, WORKLOADS
 from plotting import BLUE, GREY
+from verdicts import finished
 
 # The slides' seconds without and with ISM on their newest CPU (Xeon E5430).
 SLIDES_SECONDS = {"qr-hilbert-1000": (7.822, 5.323), "qr-hilbert-1024": (27.438, 114.259), "fft-1e7": (13.080, 12.154),
@@ -23,7 +24,7 @@ WHY_NOT = {
     "transpose-3000": "Met where large pages were to be had at a fair price, and not where the hypervisor had to find their memory (next section).",
     "scatter-2e7": "R changes the vector in place, without a page fault: page size is all there is to gain, and the next section says how much that is on this machine.",
     "gather-2e7": "What `pagewise_on()` gains here it gains by warm pages. Where the hypervisor makes fresh large pages dear it leaves them alone "
-                  "([core-design.md](../notes/core-design.md)); `ISM(TRUE)` takes them at any price.",
+                  "([the rule](../design/huge-pages.md)); `ISM(TRUE)` takes them at any price.",
     "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages on trust, and all of them are written and so copied after all; "
                  "the second `order()` of that size knows better, and is faster than plain R's. `pagewise_on(share = \"off\")` suits who orders once.",
 }
@@ -338,5 +339,5 @@ def write(store, scale, path):
               f"- library: {results.library or 'none'}"]
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".partial", "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write(finished("large-pages.md", "\n".join(lines) + "\n"))
     os.replace(path + ".partial", path)

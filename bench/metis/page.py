@@ -9,6 +9,7 @@ from common import machine, output_of
 from outcome import ENOUGH_SEEDS, METRICS, Outcome
 from papers import (EFFICIENCY, FRAGMENTATION_BEST, FRAGMENTATION_MEAN, GLOBAL_HOLES, HOLE_SIZE, HOLES, READINGS, SIGNIFICANCE)
 from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE
+from verdicts import finished
 
 PAPER_ARMS = ["no-groups", "metis", "metis-random", "metis-elsewhere", "metis-elsewhere-random"]
 MISSING = "not measured"
@@ -253,7 +254,7 @@ class Page:
         labels = {arm: arm for arm in arms if arm in ("metis", "metis-elsewhere", "components-elsewhere", "components-chunks", "deaths-elsewhere", "deaths-chunks", "ends", "starts")}
         return ["## Learned against random groups", "",
                 "Total free ratio / all holes, each over that of the layout's random control; + better and - worse by the interval of paired differences, = the same. "
-                "All but `metis` are trained on another input than tested. Layouts are explained in the [notes](../notes/metis.md).", "",
+                "All but `metis` are trained on another input than tested. Layouts are explained in the [notes](../notes/experiments/metis.md).", "",
                 *table(["layout", *self.outcomes, "better on both"], rows),
                 *pictures.both_measures(self.folder, "controls", "Learned layouts over their random controls; a point is a workload", self.outcomes, labels),
                 "The same over no groups:", "", *table(["layout", *self.outcomes], none),
@@ -405,7 +406,7 @@ def write(options, found):
     if not found:
         return "nothing is measured yet, and no page written"
     page = Page(options, found)
-    text = "\n".join(page.lines()).rstrip() + "\n"
+    text = finished("metis.md", "\n".join(page.lines()).rstrip() + "\n")
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     partial = options.results + ".partial"
     with open(partial, "w", encoding="utf-8") as file:

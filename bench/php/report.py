@@ -7,6 +7,7 @@ import common
 import paper
 import pictures
 from intervals import Ratio, geometric_mean
+from verdicts import finished
 
 LINE = 64
 BANDWIDTH = 20e9  # bytes a second that all cores share, in the model: a channel of DDR4; the paper's Xeon had two buses of 8.5e9 each
@@ -343,7 +344,7 @@ def write(path, store, sites, stack, note):
         "## Answers, growth, crashes", "",
         "Every answer is compared with those of PHP alone, word by word; words in which PHP's own answers differ among themselves (times, "
         "tokens) do not count. What `native` answers in a round belongs to these; `native again` is the control for that. "
-        "With two workers DokuWiki itself sends an article without its text now and then ([notes](../notes/php.md#what-was-measured-and-how)).", "", *correctness(results, names, configurations),
+        "With two workers DokuWiki itself sends an article without its text now and then ([notes](../notes/experiments/php.md#what-it-took-to-believe-the-figures)).", "", *correctness(results, names, configurations),
         "The longest run of one worker with the transaction heap:", "", *longest(results, names),
         "## Beside the paper", "",
         "PHP 5.2's allocator of 2009 coalesced and split; the paper's heap was 3.0 to 12.9 % faster than it on one core, and the region 4.0 to 11.6 % "
@@ -351,5 +352,5 @@ def write(path, store, sites, stack, note):
         "that anything put in its place could win, and a function call for each allocation and free is lost first. Not all of the paper's applications "
         "exist for today's PHP: six others stand for them.", ""]
     with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines))
+        file.write(finished("php.md", "\n".join(lines)))
     print(os.path.relpath(path, common.ROOT))

@@ -12,6 +12,7 @@ from intervals import Ratio, mean
 from results import STRICTEST_CPU, Results
 from swap import LIMITS, SHORT, SITUATIONS, SLOWER_DISKS, scales
 from swap import configurations as swap_configurations
+from verdicts import finished
 from workloads import (CALLS_CONFIGURATIONS, CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,7 +31,7 @@ def write(store, path, library=None):
         by_scale = {"tiny": tiny} if tiny.runs else by_scale
     page = Page(store, by_scale, folder)
     lines = page.lines()
-    _replace(path, "\n".join(lines).rstrip() + "\n")
+    _replace(path, finished("r.md", "\n".join(lines).rstrip() + "\n"))
     return page.summary()
 
 

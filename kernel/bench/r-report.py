@@ -13,8 +13,9 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
-import pagewise_statistics  # noqa: E402  (it lives with the other scripts)
+sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench")]
+import pagewise_statistics  # noqa: E402  (found by the line above)
+from verdicts import finished  # noqa: E402
 
 RUN = re.compile(r"^RUN case=(\S+) configuration=(\S+) round=(\d+) peak=(\d+) cpu=(\d+) ksmd=(\d+) status=(\d+) output=(\S+)")
 CONFIGURATIONS = ["plain", "direct", "ksm", "published", "mmapcopy"]
@@ -189,7 +190,7 @@ def main():
     runs = read(arguments.log)
     if not any(run.case == "baseline" for run in runs) or len(runs) < 2:
         sys.exit(f"{arguments.log}: no baseline and runs to report")
-    text = "\n".join(page(runs, arguments)) + "\n"
+    text = finished("mmapcopy-r.md", "\n".join(page(runs, arguments)) + "\n")
     with open(arguments.output + ".partial", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(arguments.output + ".partial", arguments.output)

@@ -8,6 +8,10 @@ import re
 import statistics
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench"))
+from verdicts import finished  # noqa: E402  (found by the line above)
+
 LINE = re.compile(r"BENCH pages=(\w+) method=([\w-]+) round=(\d+) step=(\S+) ms=([\d.]+)")
 METHODS = [
     ("mmapcopy", "mmapcopy"),
@@ -342,7 +346,7 @@ def main():
     parser.add_argument("--source", required=True)
     parser.add_argument("--output", required=True)
     options = parser.parse_args()
-    text = "\n".join(page(Logs(options.logs, options.image), options)).rstrip("\n") + "\n"
+    text = finished("mmapcopy.md", "\n".join(page(Logs(options.logs, options.image), options)).rstrip("\n") + "\n")
     with open(options.output + ".partial", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(options.output + ".partial", options.output)

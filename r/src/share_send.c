@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // When R writes a handle in place of a shared vector's data, and what becomes of a handle that
-// nobody can explain. docs/notes/sharing-between-processes.md has the reasons.
+// nobody can explain. docs/design/processes.md has the reasons.
 #include "share_view.h"
 
 // For an ALTREP vector R writes list(class, package, type) and the state. Where it finds no such

@@ -3,7 +3,7 @@
 // Shared vectors of numbers: ALTREP classes whose data are a view. R reads and writes through the
 // data pointer as it does with any vector; the kernel gives this process a page of its own when it
 // writes one. R's own copies (duplicate) become further views instead of memcpy.
-// docs/notes/sharing-between-processes.md says why ALTREP, and what it costs.
+// docs/design/processes.md says why ALTREP, and what it costs.
 #include "share_view.h"
 
 // X(R type, name of the class, ALTREP family, element type)

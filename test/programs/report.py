@@ -5,27 +5,34 @@ import glob
 import json
 import os
 import platform
+import sys
 
 from catalogue import PROGRAMS
 from place import CONFIGURATIONS, ROOT
+
+sys.path.append(os.path.join(ROOT, "bench"))
+from prose import wrapped  # noqa: E402  (found by the line above)
 
 PAGE = os.path.join(ROOT, "docs/results/programs.md")
 
 HEAD = """# Other programs under Pagewise
 
+**Verdict.** {verdict}
+
 Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same
 work plain, three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration; what it writes must
-be the same, byte by byte, but for what is [taken out](#the-programs) of it in all of them. A *crash* is a process that a signal killed, a command that
-ended with another status, or a word of Pagewise's on standard error; a *hang* is a run that was not over within the
-program's limit. Runs were made on a busy machine: the seconds compare nothing.
+be the same, byte by byte, but for what is [taken out](#the-programs) of it in all of them. Runs were made on a busy
+machine: the seconds compare nothing.
+
+- A *crash* is a process that a signal killed, a command that ended with another status, or a word of Pagewise's on
+  standard error.
+- A *hang* is a run that was not over within the program's limit.
 
 Kernel {kernel}, {machine}.
 
 | configuration | library | options |
 |---|---|---|
 {configurations}
-
-{verdict}
 
 ## Runs
 
@@ -67,8 +74,8 @@ def row(data):
 def verdict(found):
     total = {key: sum(data[key] for data in found) for key in ("runs", "differences", "crashes", "hangs")}
     programs = len({data["program"] for data in found})
-    return (f"**{programs} programs, {total['runs']} runs: {total['differences']} differences, "
-            f"{total['crashes']} crashes, {total['hangs']} hangs.**")
+    return (f"{programs} programs, {total['runs']} runs: {total['differences']} differences, "
+            f"{total['crashes']} crashes, {total['hangs']} hangs.")
 
 
 def about(program, versions, perturbed):
@@ -97,5 +104,5 @@ def write(folder):
         first = next(data for data in found if data["program"] == name)
         text += f"\n- {about(PROGRAMS[name], first['versions'], first.get('perturbed'))}"
     with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
+        file.write(wrapped(text + "\n"))
     print(f"wrote {os.path.relpath(PAGE, ROOT)}")

@@ -2,7 +2,7 @@
 //
 // general: blocks of up to 32 KB for any program. Segments (runs of pages with blocks of one size
 // class, no headers) are shared by all threads, behind a lock for each class; a thread keeps the
-// blocks that it uses most in a cache of its own, which needs no lock. docs/notes/general.md says
+// blocks that it uses most in a cache of its own, which needs no lock. docs/design/general.md says
 // what was chosen over what.
 //
 //   malloc, free  ->  cache of the thread  ->  bin of the class  ->  segments  ->  arena of the

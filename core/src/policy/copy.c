@@ -8,7 +8,7 @@
 // Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB).
 #define SMALLEST_WARM_SHARE_PAGES 256u
 // A block that is read from end to end is as fast with pages of its own, up to 8 MB and more
-// (docs/notes/core-design.md); from 16 MB on only those who write little to it are thought of.
+// (docs/design/sharing.md); from 16 MB on only those who write little to it are thought of.
 #define SMALLEST_BRIEF_SHARE_PAGES 4096u
 #define FEWEST_LIFETIMES           4u  // before that a kind is trusted
 #define MOST_LIFETIMES             64u // then older ones count half
@@ -55,7 +55,7 @@ void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_
 }
 
 // What a copy saves is pages times time. Publishing and releasing costs 4 to 5 us a page more than
-// a copy into warm pages (docs/notes/core-design.md). The mean is that of lifetimes of which some
+// a copy into warm pages (docs/design/sharing.md). The mean is that of lifetimes of which some
 // are not over: all the time lived, by the number of those that ended.
 static bool live_briefly(const struct pw_options *options, const struct pw_lifetimes *lifetimes,
                          uint64_t now) {

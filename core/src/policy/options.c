@@ -12,9 +12,9 @@
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
 #define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
-#define DEFAULT_DECAY      1u                 // seconds; see docs/notes/core-design.md
+#define DEFAULT_DECAY      1u                 // seconds; see docs/design/warm-pages.md
 #define HUGE_DECAY         10u                // large pages may be dear to get back
-#define DEFAULT_BRIEF      250u               // milliseconds; see docs/notes/core-design.md
+#define DEFAULT_BRIEF      250u               // milliseconds; see docs/design/sharing.md
 #define LONGEST_ITEM       320
 
 struct word {

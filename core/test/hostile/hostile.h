@@ -73,7 +73,7 @@ struct world {
     bool has_largest;  // blocks of several MB
     bool threads;      // of our own, besides this one
     bool headers;      // blocks have the C library's
-    bool others_may_write; // so some calls on shared blocks may be refused: core-design.md
+    bool others_may_write; // so some calls on shared blocks may be refused: design/blocks.md
     bool unhooked_allowed; // blocks may be given to the C library's own functions
     const char *doing;
     struct random random;

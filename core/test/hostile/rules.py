@@ -48,10 +48,10 @@ MUTANTS = [
            "    if (republish && copy->pages == 0) {", ["environment-part-again"], "share"),
     Mutant("destination-keeps-its-share", "a destination that shares pages gives up its share first", "block/copying.c",
            "    return covers(copy->to, copy->pages, destination) &&\n"
-           "           pw_share_drop(&pw_process.share, destination);",
-           "    return true;", ["stress-share", "stress-mixed"], "share"),
+           "           pw_share_drop(&process->share, destination);",
+           "    (void)process;\n    return true;", ["stress-share", "stress-mixed"], "share"),
     Mutant("no-mending-after-attach", "a copy that failed leaves memory, not a hole", "block/copying.c",
-           "    if (!pw_arena_blank(&pw_process.arena, copy->whole, size)) {", "    if (size == 1) {",
+           "    if (!pw_arena_blank(&process->arena, copy->whole, size)) {", "    if (size == 1) {",
            ["stress-hole-mmapcopy"], missed="its double of mmapcopy(2) does not fail"),
     Mutant("edges-not-copied", "partial pages at both ends are copied", "block/copying.c",
            "    pw_os_copy(to, from, lead);\n", "", ["stress-share"], "share"),
@@ -97,10 +97,11 @@ MUTANTS = [
            ["stress-share", "stress-mixed"], "share"),
     # That malloc_usable_size notes what it said changes nothing any more: realloc keeps all that a block can hold.
     Mutant("usable-promises-too-much", "malloc_usable_size promises what a block can hold, and realloc keeps it",
-           "block/block.c", "entered ? (extent ? capacity_of(extent) : 0)", "entered ? (extent ? held_by(extent) : 0)",
+           "block/block.c", "entered ? (extent ? capacity_of(process, extent) : 0)",
+           "entered ? (extent ? held_by(process, extent) : 0)",
            ["stress-mixed", "stress-share"], "auto"),
     Mutant("no-repair", "a block that shrank without us is made whole", "block/block.c",
-           "        !pw_arena_mend(&pw_process.arena, start + held, all - held)) {", "        all == 1) {",
+           "        !pw_arena_mend(&process->arena, start + held, all - held)) {", "        !start) {",
            ["hooks"], "got-auto"),
     Mutant("file-size-limit", "RLIMIT_FSIZE is asked before every write", "os/file.c",
            "    bool may = getrlimit(RLIMIT_FSIZE, &limit) == 0 &&\n"
@@ -108,8 +109,8 @@ MUTANTS = [
            "    bool may = getrlimit(RLIMIT_FSIZE, &limit) == 0 || end;",
            ["environment-file-size"], "share"),
     Mutant("warm-though-fixed", "fixed pages are not for another block", "block/block.c",
-           "    if (pw_process.options.pool && !extent->fixed && !is_mostly_absent(extent)) {",
-           "    if (pw_process.options.pool && !is_mostly_absent(extent)) {",
+           "    if (process->options.pool && !extent->fixed && !is_mostly_absent(process, extent)) {",
+           "    if (process->options.pool && !is_mostly_absent(process, extent)) {",
            ["environment-advice"], "share,auto"),
     Mutant("mappings-to-the-last", "the last mappings are the program's", "extent/mappings.c",
            "    return mappings->held;\n}", "    return true;\n}",
@@ -125,8 +126,8 @@ MUTANTS = [
            "    bool blank = pw_arena_blank(arena, address, size);", "    bool blank = size > 0;",
            ["stress-mixed", "stress-auto", "environment-many-copies"], "auto"),
     Mutant("unsafe-module-shares", "only modules that hand no memory to devices share pages", "runtime/runtime.c",
-           " && pw_process.options.modules == PW_MODULES_ALL) {\n        module = PW_MODULE_RUNTIME;",
-           ") {\n        module = PW_MODULE_RUNTIME;",
+           " && process->options.modules == PW_MODULES_ALL) {\n        module = PW_MODULE_RUNTIME;",
+           " && process) {\n        module = PW_MODULE_RUNTIME;",
            ["hooks", "environment-r", "runtime", "collection"],
            missed="it hands no memory to devices: only the statistics tell"),
     Mutant("second-copy-of-the-gate", "blocks of ours go to our free", "process/lock.c",
@@ -153,7 +154,7 @@ MUTANTS = [
     Mutant("openmp-at-work", "libgomp has work in a parallel region and in teams", "process/quiet.c",
            "    return runtime->level() > 0 || runtime->num_teams() > 1;", "    return runtime->level() > 99;",
            ["quiet"], missed="it has no library that is named as libgomp"),
-    Mutant("pools-run-handlers", "threads of pools block all signals that can wait", "process/quiet.c",
+    Mutant("pools-run-handlers", "threads of pools block all signals that can wait", "process/pool_threads.c",
            "    pw_os_signals_block(&for_good);\n    pw_os_cancel_restore(for_good.cancel);\n",
            "    (void)for_good;\n",
            ["quiet"], missed="it has no library that is named as a pool's"),
@@ -163,31 +164,37 @@ MUTANTS = [
     Mutant("child-of-vfork", "a child of vfork publishes nothing", "process/quiet.c",
            "pw_os_pid() == pw_process.pid && !in_pool;", "!in_pool;",
            ["quiet"], missed="a child of vfork may only call exec or _exit"),
-    Mutant("writer-by-library", "a process that loads liburing, libaio or the like publishes nothing", "process/quiet.c",
+    Mutant("writer-by-library", "a process that loads liburing, libaio or the like publishes nothing",
+           "process/quiet.c",
            "        if (found) {\n            pw_quiet_others_write();\n        }\n", "        (void)found;\n",
            ["quiet"], missed="it loads no such library"),
     Mutant("writer-by-call", "a process that asks for a ring or a context of aio publishes nothing",
            "entry/family_mappings.h",
-           "    if (number == SYS_io_setup || number == SYS_io_uring_setup) {\n        pw_quiet_others_write();\n    }\n",
-           "", ["environment-kernel-writes"], missed="it makes no rings and no contexts"),
+           "    if (number == SYS_io_setup || number == SYS_io_uring_setup || number == SYS_io_uring_enter) {\n"
+           "        pw_quiet_others_write();\n    }\n", "",
+           ["environment-kernel-writes"], missed="it makes no rings and no contexts"),
     Mutant("writer-by-clone", "a process with a child that shares its memory publishes nothing", "entry/family.h",
-           "    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {\n        pw_quiet_others_write();\n"
-           "    }\n", "    (void)flags;\n", ["environment-kernel-writes"], "share"),
+           "    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {\n"
+           "        pw_quiet_others_write();\n    }\n", "    (void)flags;\n", ["environment-kernel-writes"], "share"),
     Mutant("lost-loader", "a child of a fork beside others does not wait for the loader's lock", "process/quiet.c",
            "    quiet->loader_is_lost |= !quiet->forks_quietly;\n", "",
            ["quiet"], "share",
            missed="a thread must be in the loader at the moment of a fork, and the child must copy"),
-    Mutant("lost-loader-unnoticed", "so does one of a fork without handlers, which has not noticed yet", "process/quiet.c",
-           "(&quiet->loader_is_lost, __ATOMIC_RELAXED) || pw_process_is_new()) {",
-           "(&quiet->loader_is_lost, __ATOMIC_RELAXED)) {", ["quiet"], "share",
+    # Its number, which is not the one that we know, would do as well.
+    Mutant("lost-loader-unnoticed", "so does one of a fork without handlers, which has not noticed yet",
+           "process/quiet.c",
+           " || // to count threads is a call\n        pw_process_is_new()) {\n        return;\n    }\n"
+           "    caller->looked = true;\n    if (!is_own_process() || !threads_are_known(",
+           ") {\n        return;\n    }\n    caller->looked = true;\n    if (!threads_are_known(",
+           ["quiet"], "share",
            missed="a thread must be in the loader at the moment of a fork, and the child must copy"),
     Mutant("search-beside-threads", "zeros are searched only while nobody else can write", "runtime/collection.c",
            "    bool quiet = pw_is_quiet(caller, NULL);", "    bool quiet = caller != NULL;",
            ["collection"], "reclaim",
            missed="its threads write to pages that are not zero"),
     Mutant("leave-beside-threads", "a block leaves its snapshot only while nobody else can write", "block/mapped.c",
-           "    return !extent->altered && pw_is_quiet(caller, NULL) &&",
-           "    return !extent->altered && caller &&", ["fate"], "share",
+           "           pw_is_quiet(caller, NULL) && pw_share_leave(", "           caller && pw_share_leave(",
+           ["fate"], "share",
            missed="a block that threads write to must be on a snapshot when its pages are locked"),
 
     # --- witnesses ---
@@ -226,7 +233,8 @@ MUTANTS = [
            "           pw_snapshot_is_own", "    return pw_snapshot_is_own",
            ["snapshot"], "reclaim"),
     Mutant("child-publishes-into-parents-file", "only the process that made a file publishes into it",
-           "share/snapshot.c", "        share->files[i].inherited = true;", "        share->files[i].inherited = false;",
+           "share/snapshot.c",
+           "        share->files[i].inherited = true;", "        share->files[i].inherited = false;",
            ["stress-share", "stress-mixed", "environment-children"], "share"),
 
     # --- pages that are replaced, and what fails half-way ---
@@ -240,7 +248,8 @@ MUTANTS = [
            missed="kernels since 6.12 unmap nothing before they refuse"),
     Mutant("last-page-shared", "the last page of a block is copied, not shared", "block/copying.c",
            "    copy->pages = (uint32_t)((size - lead) / PW_PAGE);",
-           "    bool ends = to + size == pw_extent_address(arena, copy->destination) + copy->destination->data_offset +\n"
+           "    bool ends = to + size == pw_extent_address(arena, copy->destination) +\n"
+           "                                 copy->destination->data_offset +\n"
            "                                 copy->destination->user_size &&\n"
            "                from + size == pw_extent_address(arena, copy->source) + copy->source->data_offset +\n"
            "                                   copy->source->user_size;\n"
@@ -248,7 +257,7 @@ MUTANTS = [
            ["environment-grown-unhooked"], "share",
            missed="two blocks of one size must both be made longer, and then so much copied as they had"),
     Mutant("grown-tail-lost", "realloc keeps what an unhooked realloc has added", "block/block.c",
-           "    size_t capacity = extent ? capacity_of(extent) : 0;\n    char *data",
+           "    size_t capacity = extent ? capacity_of(process, extent) : 0;\n    char *data",
            "    size_t capacity = extent ? extent->user_size : 0;\n    char *data",
            ["environment-grown-unhooked"], "share,got-share"),
     Mutant("moves-without-end", "mappings that moved pages cost are bounded", "extent/mappings.c",
@@ -259,23 +268,26 @@ MUTANTS = [
     # --- what a program does to its own blocks (block/mapped.c) ---
     Mutant("change-not-marked", "a block whose mapping the program altered is not shared or kept warm",
            "block/mapped.c",
-           "        break;\n    }\n    mark(extent, range);\n    return true;", "        break;\n    }\n    return true;",
+           "        break;\n    }\n    mark(process, extent, range);\n    return true;",
+           "        break;\n    }\n    return true;",
            ["environment-advice"], "share,auto"),
     Mutant("advice-on-a-snapshot", "a block on a snapshot becomes ordinary memory before it is altered",
-           "block/mapped.c", "    if (!extent->snapshot) {\n        return true;\n    }\n    pw_fate_ends(extent);",
-           "    if (extent) {\n        return true;\n    }\n    pw_fate_ends(extent);",
+           "block/mapped.c",
+           "    if (!extent->snapshot) {\n        return true;\n    }\n    pw_fate_ends(process, extent);",
+           "    if (extent) {\n        return true;\n    }\n    pw_fate_ends(process, extent);",
            ["environment-advice"], "share"),
     Mutant("emptied-on-a-snapshot", "what is emptied on a snapshot reads zero, also from a handler", "block/mapped.c",
-           "        return pw_share_empty(&pw_process.share, range.start, range.end);\n    }\n    return range.change",
-           "        return true;\n    }\n    return range.change",
+           "        return pw_share_empty(&process->share, range.start, range.end);\n    }\n    return !of_snapshot ||",
+           "        return true;\n    }\n    return !of_snapshot ||",
            ["environment-empty-in-handler"], "share", missed="its handlers empty nothing"),
     Mutant("free-pages-altered", "free pages that a call covers are not for a block before they are mapped anew",
-           "block/mapped.c", "    if (range.change < ALTERS) {\n        return;", "    if (range.change <= MOVES) {\n        return;",
+           "block/mapped.c",
+           "    if (range.change < ALTERS) {\n        return;", "    if (range.change <= MOVES) {\n        return;",
            ["environment-advice-more", "environment-advice"], "auto",
            missed="it alters no pages of blocks that are free"),
     # What comes after MCL_FUTURE is locked by the kernel whatever we map: no program can tell whether it is shared.
     Mutant("locked-as-others", "mlockall marks every block", "block/mapped.c",
-           "    return flags & MCL_CURRENT ? change(", "    return flags & 0x100 ? change(",
+           "    return flags & MCL_CURRENT\n", "    return flags & 0x100\n",
            ["environment-advice-all-locked"], missed="the limit on locked memory leaves no room for all of it"),
 
     # --- handlers, forks and locks ---
@@ -289,8 +301,9 @@ MUTANTS = [
            "    if (!forking && !take()) {",
            ["threads", "environment-thread-ends"], missed="it cancels no threads"),
     Mutant("new-process-not-noticed", "a child notices by its memory, also after forks without handlers",
-           "process/lock.c", "    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != "
-           "pw_os_pid();", "    return pw_process.pid == 0;",
+           "process/state.c",
+           "    return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();",
+           "    return pw_process.pid == 0;",
            ["threads", "stress-share"], "share"),
     Mutant("atfork-too-late", "our handlers before a fork are registered first, to run last", "process/next.c",
            "    pw_process_watch_forks();\n    if (!next) {", "    if (!next) {",
@@ -313,32 +326,36 @@ MUTANTS = [
            "        pw_sandbox_enters();\n    }", "        (void)0;\n    }",
            ["environment-killed-later"], missed="it brings no filter into force"),
     Mutant("sealed-arena-maps", "a sealed arena makes no system calls", "block/block.c",
-           "    if (pw_process.arena.sealed) {\n        release_sealed(extent);\n        return;\n    }\n",
+           "    if (process->arena.sealed) {\n        release_sealed(process, extent);\n        return;\n    }\n",
            "    (void)release_sealed;\n",
            ["environment-killed-later"], missed="it brings no filter into force"),
 
     # --- and more of these ---
     Mutant("asked-under-our-lock", "who calls is asked before our lock is taken", "block/block.c",
-           "    struct pw_caller caller = pw_caller_at(site);\n    if (pw_collection_is_moment(size)) {\n"
-           "        pw_quiet_look(&caller);\n    }\n    free_put_off();\n    if (!pw_process_enter()) {\n"
-           "        return NULL;\n    }\n    if (!pw_process.arena.sealed) {",
-           "    free_put_off();\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
-           "    struct pw_caller caller = pw_caller_at(site);\n    pw_quiet_look(&caller);\n"
-           "    if (!pw_process.arena.sealed) {",
+           "    struct pw_caller caller = pw_caller_at(process, site);\n"
+           "    if (pw_collection_is_moment(process, size)) {\n        pw_quiet_look(&caller);\n    }\n"
+           "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
+           "    if (!process->arena.sealed) {",
+           "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
+           "    struct pw_caller caller = pw_caller_at(process, site);\n    pw_quiet_look(&caller);\n"
+           "    if (!process->arena.sealed) {",
            ["order-loader-lock"], missed="the C library tells without a lock since 2.35"),
     Mutant("unreadable-searched", "the kernel is asked what may be read before a block is searched", "share/zero.c",
            "    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,\n"
            "                     (size_t)(last - first) * PW_PAGE)) {", "    if (first > last) {",
            ["environment-advice-raw"], missed="calls of the program's own code are left out, as docs/design says"),
     Mutant("published-unasked", "the kernel is asked what a block is before it is first published", "block/copying.c",
-           "        !pw_block_is_ordinary(copy->source)\n", "        copy->source->pages == 0\n",
+           "        !pw_block_is_ordinary(process, copy->source)\n", "        copy->source->pages == 0\n",
            ["fate"], missed="calls of the program's own code are left out, as docs/design says"),
-    Mutant("moved-off-a-snapshot", "a block that cannot leave its snapshot is not moved by the program", "block/mapped.c",
-           "            return false; // their snapshot could end before they do", "            break;",
+    Mutant("moved-off-a-snapshot", "a block that cannot leave its snapshot is not moved by the program",
+           "block/mapped.c",
+           "        if (!leave_snapshot(process, extent, range.caller)) {\n            return false;",
+           "        if (!leave_snapshot(process, extent, range.caller) && range.change != MOVES) {\n"
+           "            return false;",
            ["fate"], "share",
            missed="it moves no blocks that threads write to"),
     Mutant("keeper-stays", "our thread ends before a call that is refused beside it", "entry/sandbox.c",
-           "    if (number == SYS_unshare || number == SYS_setns) {\n        pw_keeper_end();\n    }\n", "",
+           "    if (number == SYS_unshare || number == SYS_setns) {\n        pw_keeper_end(&pw_process);\n    }\n", "",
            ["environment-one-thread"], missed="it makes no namespaces"),
     # malloc's contract (core/test/contract).
     Mutant("calloc-half", "a small block of calloc is zero to its end", "block/small.h",
@@ -347,10 +364,10 @@ MUTANTS = [
            "        memcpy(moved, block, held < size ? held : size);", "        memcpy(moved, block, held / 2);",
            ["contract-general-[123]"]),
     Mutant("resize-less-a-byte", "a large block that moves keeps its last byte", "block/block.c",
-           "        pw_os_copy(moved, block, capacity < size ? capacity : size);\n        pw_block_free(block, site);\n"
-           "    } else if (size <= capacity)",
+           "        pw_os_copy(moved, block, capacity < size ? capacity : size);\n"
+           "        pw_block_free(process, block, site);\n    } else if (size <= capacity)",
            "        pw_os_copy(moved, block, (capacity < size ? capacity : size) - 1);\n"
-           "        pw_block_free(block, site);\n    } else if (size <= capacity)", ["contract-share-[123]"]),
+           "        pw_block_free(process, block, site);\n    } else if (size <= capacity)", ["contract-share-[123]"]),
     Mutant("take-over-half", "a block of the C library that becomes ours keeps its content", "entry/family.h",
            "        memcpy(moved, block, held < size ? held : size);", "        memcpy(moved, block, held / 2);",
            ["contract-share-[123]"]),
@@ -370,8 +387,8 @@ MUTANTS = [
            "    if (alignment % sizeof(void *) != 0 || alignment == 0 ||", "    if (alignment == 0 ||",
            ["contract-share-[123]"]),
     Mutant("free-sets-errno", "free keeps errno", "block/block.c",
-           "    bool keeper_is_due = pw_keeper_is_due(site);",
-           "    bool keeper_is_due = pw_keeper_is_due(site);\n    errno = EINVAL;", ["contract-share-[123]"]),
+           "    bool keeper_is_due = pw_keeper_is_due(process, site);",
+           "    bool keeper_is_due = pw_keeper_is_due(process, site);\n    errno = EINVAL;", ["contract-share-[123]"]),
     Mutant("usable-too-much", "usable bytes are the block's own", "block/small.h",
            "    return class_and_one ? pw_class_size(class_and_one - 1) : 0;",
            "    return class_and_one ? pw_class_size(class_and_one - 1) + 16 : 0;", ["contract-general-[123]"]),
@@ -383,5 +400,5 @@ MUTANTS = [
            "        if ((int32_t)(stamp - extent->stamp) > 1 << 20) {",
            ["contract-auto-[123]"]),
     Mutant("cache-not-given-back", "a thread that ends gives its blocks back", "block/small.c",
-           "    pw_cache_end(&pw_process.general);", "", ["contract-general-[123]"]),
+           "    pw_cache_end(&process->general);", "    (void)process;", ["contract-general-[123]"]),
 ]

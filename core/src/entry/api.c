@@ -8,6 +8,7 @@
 #include "block/small.h"
 #include "process/c_library.h"
 #include "process/lock.h"
+#include "process/quiet.h"
 #include "process/state.h"
 #include "runtime/collection.h"
 
@@ -178,4 +179,12 @@ size_t pw_collection_ended(void) {
 
 size_t pw_collection_noticed(void) {
     return pw_collection_notice(&pw_process);
+}
+
+void pw_quiet_thread_began(void) {
+    pw_quiet_count(&pw_process.quiet.own, 1);
+}
+
+void pw_quiet_thread_ends(void) {
+    pw_quiet_count(&pw_process.quiet.own, -1);
 }

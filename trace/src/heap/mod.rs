@@ -1,18 +1,20 @@
 //! Simulated heaps: the allocator and the collectors that the Metis paper compares with (section 6), in an
 //! address space of their own.
 //!
-//! From the bottom up: `free_space` (first fit), `object_index`, `fields` and `objects` (what is alive and what
-//! refers to what), `placement` (the interface of those that choose where an object goes), `mark_sweep` and
-//! `reference_counting` (what is dead), `simulator` (events in, metrics out).
+//! From the bottom up: `slot` and `place`, `free_space` (first fit), `object_index`, `fields` and `objects` (what is
+//! alive and what refers to what), `placement` (the interface of those that choose where an object goes), `mark_sweep`
+//! and `reference_counting` (what is dead), `simulator` (events in, metrics out).
 
 mod fields;
 pub mod free_space;
 mod mark_sweep;
 mod object_index;
 pub mod objects;
+pub mod place;
 pub mod placement;
 mod reference_counting;
 pub mod simulator;
+pub mod slot;
 
 use serde::{Deserialize, Serialize};
 

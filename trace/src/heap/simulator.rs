@@ -10,9 +10,11 @@ use crate::event::{Event, ObjectId, SiteId, ThreadId};
 use crate::metrics::{Collection, Series};
 
 use super::free_space::FreeSpace;
-use super::objects::{Objects, Slot};
-use super::placement::{GLOBAL, Placement, Request};
+use super::objects::Objects;
+use super::place::{GLOBAL, Place};
+use super::placement::{Placement, Request};
 use super::reference_counting::ReferenceCounts;
+use super::slot::Slot;
 use super::{Collector, Growth, HeapOptions, mark_sweep};
 
 /// Events that cannot have happened to a program, by what is wrong with them. They are skipped.
@@ -335,7 +337,7 @@ impl<P: Placement> Simulator<P> {
     }
 
     /// Section 5.1: once after a collection if the growth rule says so, then as often as the request needs.
-    fn place_growing(&mut self, request: &Request) -> Option<super::placement::Place> {
+    fn place_growing(&mut self, request: &Request) -> Option<Place> {
         let census = self.placement.census();
         let free = u64::from(self.global.free()) + u64::from(census.free);
         if self

@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 
 use crate::event::ThreadId;
 use crate::heap::free_space::{Direction, FreeSpace};
-use crate::heap::placement::{Census, GLOBAL, Place, Request};
+use crate::heap::place::{GLOBAL, Place};
+use crate::heap::placement::{Census, Request};
 
 use super::plan::{Plan, PlannedGroup};
 use super::{MetisOptions, Stealing};

@@ -5,7 +5,8 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::event::{SiteId, ThreadId};
-use crate::heap::objects::{Objects, Slot};
+use crate::heap::objects::Objects;
+use crate::heap::slot::Slot;
 
 use super::model::{DeadObject, Model};
 use super::plan::{Plan, PlannedGroup};

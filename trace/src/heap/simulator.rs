@@ -10,12 +10,13 @@ use crate::event::{Event, ObjectId, SiteId, ThreadId};
 use crate::metrics::{Collection, Series};
 
 use super::free_space::FreeSpace;
+use super::mark_sweep;
 use super::objects::Objects;
+use super::options::{Collector, Growth, HeapOptions};
 use super::place::{GLOBAL, Place};
 use super::placement::{Placement, Request};
 use super::reference_counting::ReferenceCounts;
 use super::slot::Slot;
-use super::{Collector, Growth, HeapOptions, mark_sweep};
 
 /// Events that cannot have happened to a program, by what is wrong with them. They are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

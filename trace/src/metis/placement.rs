@@ -9,7 +9,7 @@ use crate::heap::place::Place;
 use crate::heap::placement::{Census, NoGroups, Phase, Placement, Request};
 use crate::heap::slot::Slot;
 
-use super::MetisOptions;
+use super::options::MetisOptions;
 use super::plan::Plan;
 use super::region_groups::RegionGroups;
 use super::trainer::Trainer;

@@ -7,8 +7,8 @@ use crate::heap::free_space::{Direction, FreeSpace};
 use crate::heap::place::{GLOBAL, Place};
 use crate::heap::placement::{Census, Request};
 
+use super::options::{MetisOptions, Stealing};
 use super::plan::{Plan, PlannedGroup};
-use super::{MetisOptions, Stealing};
 
 struct Region {
     /// Granules from the start of the address space.

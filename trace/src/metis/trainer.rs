@@ -9,8 +9,8 @@ use crate::heap::objects::Objects;
 use crate::heap::slot::Slot;
 
 use super::model::{DeadObject, Model};
+use super::options::{Activation, MetisOptions, Pruning, SweepOrder};
 use super::plan::{Plan, PlannedGroup};
-use super::{Activation, MetisOptions, Pruning, SweepOrder};
 
 #[derive(Default)]
 pub struct Trainer {

@@ -104,10 +104,7 @@ final class Spool {
         U.putLong(null, at, MAGIC);
     }
 
-    /**
-     * To be called without the recorder's lock, which the filler takes once, for the state of its thread: that is told first
-     * of all that its events are not recorded.
-     */
+    /** To be called without the recorder's lock: the filler's thread runs {@code first}, which takes it once, and begins. */
     void start(Runnable first) {
         beforeFilling = first;
         filler.start();

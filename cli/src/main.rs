@@ -3,6 +3,7 @@
 mod commandline;
 mod compare;
 mod doctor;
+mod ending;
 mod failure;
 mod ksm;
 mod launch;
@@ -11,26 +12,22 @@ mod policy;
 mod report;
 mod run;
 mod statistics_block;
+mod tell;
 mod trace;
 mod trial;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
 
 use commandline::{Action, CommandLine};
+use ending::Ending;
 use failure::{EXIT_PAGEWISE, Failure};
 use launch::filter;
 use launch::signals::Interrupted;
+use tell::tell;
 use trace::replay::loader;
-
-/// How this process is to end, once everything has been cleaned up.
-pub enum Ending {
-    Exit(u8),
-    Signal(i32),
-}
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -75,9 +72,4 @@ fn act(line: &CommandLine) -> Result<Ending> {
         Action::Doctor(arguments) => doctor::doctor(arguments),
         Action::Trace { action } => trace::trace(action),
     }
-}
-
-/// One line on standard error. That it may be closed is no reason to fail.
-pub fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "pagewise: {text}");
 }

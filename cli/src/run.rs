@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::commandline::{CommonArguments, RunArguments};
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::ksm;
 use crate::launch::environment::option_value;
@@ -18,8 +19,8 @@ use crate::policy::Policy;
 use crate::report::json::{Configuration, Destination, RunReport, SCHEMA, Source};
 use crate::report::target::is_same_file;
 use crate::report::{savings, units};
+use crate::tell::tell;
 use crate::trial::{self, Setting, Streams, Trial, library_of};
-use crate::{Ending, tell};
 
 pub fn run(arguments: &RunArguments) -> Result<Ending> {
     let common = &arguments.common;

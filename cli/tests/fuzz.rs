@@ -12,7 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Bench, errors, stand_in, text};
+use common::bench::Bench;
+use common::{errors, stand_in, text};
 
 /// Of address space, as tables alone may take a quarter of a gigabyte; and of processor time.
 const LIMITS: [&str; 2] = ["--as=1073741824", "--cpu=30"];

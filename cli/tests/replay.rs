@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{Bench, errors, read_json, text};
+use common::bench::Bench;
+use common::{errors, read_json, text};
 use serde_json::Value;
 
 const MB: u64 = 1_000_000;

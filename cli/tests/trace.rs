@@ -7,8 +7,9 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
+use common::bench::Bench;
 use common::{
-    Bench, allocating_program, errors, program_without_frame_pointers, read_json, recorder, text,
+    allocating_program, errors, program_without_frame_pointers, read_json, recorder, text,
 };
 use serde_json::Value;
 

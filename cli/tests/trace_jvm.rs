@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use common::{Bench, errors, read_json, text};
+use common::bench::Bench;
+use common::{errors, read_json, text};
 use pagewise_trace::Event;
 use pagewise_trace::format::TraceReader;
 use pagewise_trace::heap::{HeapOptions, NoGroups, Simulator};

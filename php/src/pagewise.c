@@ -8,22 +8,10 @@
 
 #include <pagewise.h>
 
-struct pw_php pw_php;
-
 static const struct pw_php_mode *const modes[] = {&pw_php_transaction, &pw_php_region,
                                                   &pw_php_pass_through, &pw_php_foreign};
 
 #define MODES (sizeof modes / sizeof *modes)
-
-void pw_php_log(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(pw_php.reason, sizeof pw_php.reason, format, arguments);
-    va_end(arguments);
-    char line[sizeof pw_php.reason + 16];
-    snprintf(line, sizeof line, "pagewise: %s", pw_php.reason);
-    php_log_err(line);
-}
 
 // --- options -------------------------------------------------------------------------
 
@@ -62,16 +50,6 @@ ZEND_INI_ENTRY1("pagewise.checked", "0", PHP_INI_SYSTEM, take_flag, &pw_php.chec
 ZEND_INI_ENTRY1("pagewise.malloc", "", PHP_INI_SYSTEM, take_string, &pw_php.malloc_library)
 ZEND_INI_ENTRY1("pagewise.trust_version", "", PHP_INI_SYSTEM, take_string, &pw_php.trusted_version)
 PHP_INI_END()
-
-struct pw_heap_options pw_php_heap_options(void) {
-    return (struct pw_heap_options){
-        .segment_bytes = (size_t)pw_php.segment_size,
-        .on_limit = pw_php_on_limit,
-        .flags = (pw_php.huge_pages ? PW_HEAP_HUGE_PAGES : 0) |
-                 (pw_php.return_memory ? PW_HEAP_RETURN_EMPTY : 0) |
-                 (pw_php.checked ? PW_HEAP_CHECKED : 0),
-    };
-}
 
 // --- may we? -------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@
 //     shutdown.c      PHP's fast shutdown, which it leaves out for heaps that are not its own
 //     limit.c         memory_limit, memory_get_usage() and their like
 //     ffi.c           FFI::free(), which asks PHP's own heap whose a block is
+//     heap_options.c  what the options say to the core's heap
+//     state.c         the state of all of them
 //     transaction.c region.c pass_through.c foreign.c     one way to serve the handlers each
 //
 // PHP's heap has a place for three functions, without an argument of ours: what they need is in one
@@ -106,10 +108,13 @@ struct pw_php {
 // Hidden: reached without a table of addresses.
 extern struct pw_php pw_php __attribute__((visibility("hidden")));
 
-// --- pagewise.c ------------------------------------------------------------------
+// --- state.c ---------------------------------------------------------------------
 
 // One line to PHP's error log.
 void pw_php_log(const char *format, ...) ZEND_ATTRIBUTE_FORMAT(printf, 1, 2);
+
+// --- heap_options.c --------------------------------------------------------------
+
 // What the options say, for pw_heap_new and pw_region_new.
 struct pw_heap_options pw_php_heap_options(void);
 

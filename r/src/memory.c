@@ -2,8 +2,11 @@
 //
 // What vectors cost. Nothing here keeps a reference to a vector of the user's: R would copy it at
 // the next change of an element.
-#include "calls.h"
-#include "share_view.h"
+#include "memory.h"
+
+#include "share_map.h"
+#include "share_string.h"
+#include "share_vector.h"
 
 #include <pagewise.h>
 

@@ -2,6 +2,12 @@
 //
 // share(x): write the vectors of an object, attributes included, into one sealed memory file, and
 // build the object again with views in their place. Lists and small vectors are R's own.
+#include "share.h"
+
+#include "memory.h"
+#include "share_map.h"
+#include "share_string.h"
+#include "share_vector.h"
 #include "share_view.h"
 
 #include <stdio.h>
@@ -366,4 +372,12 @@ SEXP pagewise_shared_holders(SEXP x) {
         INTEGER(result)[i] = (int)pids[i];
     }
     return result;
+}
+
+// --- the start -----------------------------------------------------------------------------------
+
+void share_start(void) {
+    share_view_start();
+    share_vector_start();
+    share_string_start();
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "share_view.h"
+#include "share_map.h"
+
+#include "calls.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 //
 // When R writes a handle in place of a shared vector's data, and what becomes of a handle that
 // nobody can explain. docs/design/processes.md has the reasons.
-#include "share_view.h"
+#include "share_send.h"
 
 // For an ALTREP vector R writes list(class, package, type) and the state. Where it finds no such
 // class it makes a vector of that type and of length 0, and an error only for types that it cannot
@@ -49,7 +49,7 @@ SEXP pagewise_share_decide(SEXP function) {
     return R_NilValue;
 }
 
-static bool may_send_handle(void) {
+bool share_may_send_handle(void) {
     int failed = 0;
     if (!decision || !types_are_hidden) {
         return false;
@@ -60,11 +60,7 @@ static bool may_send_handle(void) {
     return !failed && TYPEOF(answer) == LGLSXP && XLENGTH(answer) == 1 && LOGICAL(answer)[0] == 1;
 }
 
-// NULL: by value.
-SEXP share_state(R_altrep_class_t class, SEXP x) {
-    if (!may_send_handle() || share_is_changed(x)) {
-        return NULL;
-    }
+SEXP share_handle(R_altrep_class_t class, const struct view *view) {
     set_type(class, NO_TYPE); // share_new() may have been left by an error
-    return view_handle(share_view_of(x));
+    return view_handle(view);
 }

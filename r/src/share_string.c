@@ -5,7 +5,10 @@
 // for each element; the codes stay shared, and a process puts a distinct string into its pool when
 // it first asks for an element that has it. Code that wants R's pointers, or writes, gets them all
 // at once.
-#include "share_view.h"
+#include "share_string.h"
+
+#include "share_map.h"
+#include "share_send.h"
 
 #include <langinfo.h>
 #include <stdlib.h>
@@ -336,7 +339,7 @@ bool share_string_is_changed(SEXP x) {
     return false;
 }
 
-SEXP share_string_copy(const struct snapshot *snapshot, const struct pw_shared_part *part) {
+static SEXP copy_of(const struct snapshot *snapshot, const struct pw_shared_part *part) {
     struct table table;
     SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)part->size));
     if (!pw_shared_read(&snapshot->shared, part, RAW(bytes))) {
@@ -399,12 +402,22 @@ static SEXP method_duplicate(SEXP x, Rboolean deep) {
 }
 
 static SEXP method_serialized_state(SEXP x) {
-    return share_state(string_class, x);
+    bool by_handle = share_may_send_handle() && !share_string_is_changed(x);
+    return by_handle ? share_handle(string_class, view_at(R_altrep_data1(x))) : NULL;
 }
 
 static SEXP method_unserialize(SEXP class, SEXP handle) {
     (void)class;
-    return share_unserialize(handle, STRSXP);
+    struct snapshot *snapshot;
+    struct pw_shared_part part;
+    bool mapped;
+    SEXP pointer = PROTECT(view_of_handle(handle, &snapshot, &part, &mapped));
+    if (part.kind != STRSXP) {
+        share_fail(PW_SHARED_FORGED, NULL);
+    }
+    SEXP x = mapped ? share_string(pointer) : copy_of(snapshot, &part);
+    UNPROTECT(1);
+    return x;
 }
 
 static Rboolean method_inspect(SEXP x, int before, int deep, int vector,

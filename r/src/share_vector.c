@@ -4,7 +4,10 @@
 // data pointer as it does with any vector; the kernel gives this process a page of its own when it
 // writes one. R's own copies (duplicate) become further views instead of memcpy.
 // docs/design/processes.md says why ALTREP, and what it costs.
-#include "share_view.h"
+#include "share_vector.h"
+
+#include "share_send.h"
+#include "share_string.h"
 
 // X(R type, name of the class, ALTREP family, element type)
 #define FAMILIES(X)                                                                                \
@@ -120,13 +123,36 @@ static SEXP method_duplicate(SEXP x, Rboolean deep) {
 }
 
 static SEXP method_serialized_state(SEXP x) {
-    return share_state(*class_of_type((SEXPTYPE)TYPEOF(x)), x);
+    bool by_handle = share_may_send_handle() && !share_is_changed(x);
+    return by_handle ? share_handle(*class_of_type((SEXPTYPE)TYPEOF(x)), view_in(x)) : NULL;
+}
+
+static SEXP copy_of(const struct snapshot *snapshot, const struct pw_shared_part *part) {
+    SEXP x = PROTECT(Rf_allocVector(part->kind, (R_xlen_t)part->length));
+    if (!pw_shared_read(&snapshot->shared, part, DATAPTR(x))) {
+        share_fail(PW_SHARED_LIMIT, NULL);
+    }
+    UNPROTECT(1);
+    return x;
+}
+
+static SEXP unserialize(SEXP handle, SEXPTYPE type) {
+    struct snapshot *snapshot;
+    struct pw_shared_part part;
+    bool mapped;
+    SEXP pointer = PROTECT(view_of_handle(handle, &snapshot, &part, &mapped));
+    if (part.kind != type || part.length != part.size / share_element_size(type)) {
+        share_fail(PW_SHARED_FORGED, NULL);
+    }
+    SEXP x = mapped ? share_vector(pointer) : copy_of(snapshot, &part);
+    UNPROTECT(1);
+    return x;
 }
 
 static SEXP method_unserialize(SEXP class, SEXP handle) {
 #define UNSERIALIZE(type, name, family, element)                                                   \
     if (class == R_SEXP(name##_class)) {                                                           \
-        return share_unserialize(handle, type);                                                    \
+        return unserialize(handle, type);                                                          \
     }
     FAMILIES(UNSERIALIZE)
 #undef UNSERIALIZE
@@ -198,33 +224,6 @@ static Rbyte raw_missing(void) {
         return result;                                                                             \
     }
 FAMILIES(SUBSET)
-
-SEXP share_unserialize(SEXP handle, SEXPTYPE type) {
-    struct snapshot *snapshot;
-    struct pw_shared_part part;
-    bool mapped;
-    SEXP pointer = PROTECT(view_of_handle(handle, &snapshot, &part, &mapped));
-    if (part.kind != type) {
-        share_fail(PW_SHARED_FORGED, NULL);
-    }
-    if (type != STRSXP && part.length != part.size / share_element_size(type)) {
-        share_fail(PW_SHARED_FORGED, NULL);
-    }
-    SEXP x;
-    if (mapped) {
-        x = type == STRSXP ? share_string(pointer) : share_vector(pointer);
-    } else if (type == STRSXP) {
-        x = share_string_copy(snapshot, &part);
-    } else {
-        x = PROTECT(Rf_allocVector(type, (R_xlen_t)part.length));
-        if (!pw_shared_read(&snapshot->shared, &part, DATAPTR(x))) {
-            share_fail(PW_SHARED_LIMIT, NULL);
-        }
-        UNPROTECT(1);
-    }
-    UNPROTECT(1);
-    return x;
-}
 
 void share_vector_start(void) {
     if (R_SEXP(real_class)) {

@@ -321,9 +321,7 @@ SEXP pagewise_shared_bytes(void) {
     return Rf_ScalarReal((double)bytes);
 }
 
-void share_start(void) {
+void share_view_start(void) {
     state.process = is_forked_child() ? 0 : getpid();
     state.private_bytes = private_bytes();
-    share_vector_start();
-    share_string_start();
 }

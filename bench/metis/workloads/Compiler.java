@@ -15,7 +15,7 @@ import javax.tools.SimpleJavaFileObject;
 import javax.tools.ToolProvider;
 
 /** javac, from sources in memory to classes in memory. */
-final class Compiler implements Main.Workload {
+final class Compiler implements Workload {
     private final JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
     private final List<Source> sources;
 

@@ -4,7 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.util.Random;
 
 /** LZW with a dictionary of nodes, block by block; what was compressed is expanded again and compared. */
-final class Compress implements Main.Workload {
+final class Compress implements Workload {
     private static final int BLOCK = 4096;
     private static final int LARGEST = 1 << 12;
 

@@ -9,12 +9,6 @@ import java.util.Map;
 public final class Main {
     private Main() {}
 
-    /** A task that is done again and again, as a server's is. */
-    interface Workload {
-        /** Does it once; returns something that depends on the result. */
-        long round(int number) throws Exception;
-    }
-
     private interface Maker {
         Workload make(boolean training) throws Exception;
     }

@@ -14,7 +14,7 @@ import java.util.Random;
 import java.util.TreeMap;
 
 /** Orders, written with Java's serialisation and read again. */
-final class Serial implements Main.Workload {
+final class Serial implements Workload {
     private final Random random;
     private final int customers;
     private final int items;

@@ -11,7 +11,7 @@ import org.sunflow.system.UI;
 import org.sunflow.system.ui.SilentInterface;
 
 /** Debian's Sunflow renders a small picture of balls on a plane, each round from a scene that it builds anew. */
-final class Sunflow implements Main.Workload {
+final class Sunflow implements Workload {
     private static final String[] SHADERS = {"matt", "mirror", "glass"};
 
     private final boolean training;

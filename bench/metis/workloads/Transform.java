@@ -10,7 +10,7 @@ import javax.xml.transform.stream.StreamResult;
 import javax.xml.transform.stream.StreamSource;
 
 /** The JDK's XSLT: catalogues become pages. */
-final class Transform implements Main.Workload {
+final class Transform implements Workload {
     private static final String HEAD = "<xsl:stylesheet version='1.0' xmlns:xsl='http://www.w3.org/1999/XSL/Transform'>"
             + "<xsl:output method='html' indent='yes'/>";
     private static final String TABLE = HEAD

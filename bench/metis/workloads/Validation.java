@@ -11,7 +11,7 @@ import javax.xml.validation.Validator;
 import org.xml.sax.SAXException;
 
 /** The JDK's schema validation: catalogues, every fifth of which is wrong. */
-final class Validation implements Main.Workload {
+final class Validation implements Workload {
     private static final String SCHEMA = "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>"
             + "<xs:simpleType name='year'><xs:restriction base='xs:integer'><xs:minInclusive value='1800'/>"
             + "<xs:maxInclusive value='2100'/></xs:restriction></xs:simpleType>"

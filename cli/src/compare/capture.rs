@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::tell;
+use crate::tell::tell;
 use crate::trial::Streams;
 
 /// Somebody may not know that input is waited for.

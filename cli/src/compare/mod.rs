@@ -15,13 +15,14 @@ use self::capture::{Input, Reference};
 use self::configuration::Series;
 use self::progress::Progress;
 use crate::commandline::CompareArguments;
+use crate::ending::Ending;
 use crate::launch::signals::{Gate, Interrupted};
 use crate::launch::supervise;
 use crate::report::json::{CompareReport, Configuration, Destination, SCHEMA, Source, publish};
 use crate::report::{style, table};
 use crate::run::{check_options, mention_killed_run, prepare, text_of};
+use crate::tell::tell;
 use crate::trial::{self, Setting};
-use crate::{Ending, tell};
 
 /// The outputs were not the same.
 const EXIT_OUTPUT_DIFFERS: u8 = 1;

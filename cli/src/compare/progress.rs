@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::configuration::Series;
-use crate::tell;
+use crate::tell::tell;
 
 pub struct Progress {
     bar: ProgressBar,

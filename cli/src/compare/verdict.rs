@@ -5,7 +5,7 @@ use crate::launch::signals;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Measured, Ratio};
 use crate::report::{savings, units};
-use crate::tell;
+use crate::tell::tell;
 use crate::trial::Trial;
 use pagewise_trace::interval::{self, Interval};
 

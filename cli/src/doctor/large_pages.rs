@@ -1,7 +1,8 @@
 //! What the ISM calls' administration pages ask for, on the Linux of today (ism-large-pages): the
 //! hugetlb pool, its groups, shared memory limits.
 
-use super::{Files, Finding, State};
+use super::files::Files;
+use super::finding::{Finding, State};
 use crate::report::units;
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
@@ -108,7 +109,8 @@ fn shared_in_all(files: &Files) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{fake, find, state_of};
+    use super::super::files::tests::fake;
+    use super::super::finding::tests::{find, state_of};
     use super::*;
 
     #[test]

@@ -2,7 +2,8 @@
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::{Files, Finding, State};
+use super::files::Files;
+use super::finding::{Finding, State};
 use crate::report::units;
 
 /// The library needs a handful, and one more for each of up to sixteen forks; programs need theirs.

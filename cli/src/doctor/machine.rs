@@ -1,6 +1,7 @@
 //! Huge pages, page merging, memory cgroups and pressure information.
 
-use super::{Files, Finding, State};
+use super::files::Files;
+use super::finding::{Finding, State};
 use crate::ksm;
 use crate::measure::cgroup;
 use crate::report::units;
@@ -114,7 +115,8 @@ fn pressure(files: &Files) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{fake, find, state_of};
+    use super::super::files::tests::fake;
+    use super::super::finding::tests::{find, state_of};
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 //! How the kernel hands out memory and mappings.
 
-use super::{Files, Finding, State};
+use super::files::Files;
+use super::finding::{Finding, State};
 use crate::report::units;
 
 /// The kernel's default; each published object costs a mapping.
@@ -51,7 +52,8 @@ fn swap(files: &Files) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{fake, find, state_of};
+    use super::super::files::tests::fake;
+    use super::super::finding::tests::{find, state_of};
     use super::*;
 
     #[test]

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::{Files, Finding, State};
+use super::files::Files;
+use super::finding::{Finding, State};
 use crate::launch::filter;
 use crate::launch::library as lookup;
 use crate::measure::page_map;
@@ -139,7 +140,7 @@ fn memory_file() -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::fake;
+    use super::super::files::tests::fake;
     use super::*;
     use crate::statistics_block::tests::bytes;
 

@@ -8,9 +8,10 @@ use std::io;
 
 use super::frame_set::FrameSet;
 use super::page_map::{self, PageMap, Region};
+use super::process_status;
 use super::process_tree::distinct_address_spaces;
+use super::reading::{Reading, Sampler};
 use super::snapshot::{self, SnapshotFiles, SnapshotMapping};
-use super::{Reading, Sampler, process_status};
 
 pub struct FrameSampler {
     frames: FrameSet,

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::curve::Curve;
 use super::process_tree::Strangers;
+use super::reading::Reading;
 use super::watch::{Baseline, PeakHunt, Watch};
-use super::{Reading, SamplerKind, sampler};
+use super::{SamplerKind, sampler};
 
 /// The first samples follow each other quickly, for the sake of short runs.
 const FIRST_PERIOD: Duration = Duration::from_millis(1);

@@ -9,6 +9,7 @@ pub mod page_map;
 pub mod process_status;
 pub mod process_tree;
 pub mod pss;
+pub mod reading;
 pub mod snapshot;
 pub mod watch;
 
@@ -16,6 +17,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 use serde::Serialize;
+
+use reading::Sampler;
 
 /// How physical memory is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -45,27 +48,6 @@ impl fmt::Display for SamplerKind {
             Self::Pss => "pss",
         })
     }
-}
-
-/// What one look at the whole tree found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Distinct frames, snapshot pages that nobody maps and huge pages from the hugetlb pool.
-    pub bytes: u64,
-    /// Of these, snapshot pages that no process maps.
-    pub unmapped_snapshot_bytes: u64,
-    /// Of these, pages from the hugetlb pool.
-    pub hugetlb_bytes: u64,
-    pub swap_bytes: u64,
-    pub page_table_bytes: u64,
-    pub processes: u32,
-    /// Processes that exist and could not be read.
-    pub unreadable: u32,
-}
-
-/// One way of reading the tree.
-pub trait Sampler: Send {
-    fn sample(&mut self, processes: &[i32]) -> Reading;
 }
 
 pub fn sampler(kind: SamplerKind) -> Box<dyn Sampler> {

@@ -10,8 +10,8 @@ use super::frames::is_refusal;
 use super::page_map::{self, PageMap, Region};
 use super::process_status::{self, kilobytes};
 use super::process_tree::distinct_address_spaces;
+use super::reading::{Reading, Sampler};
 use super::snapshot::{self, Inode, SnapshotFiles, SnapshotMapping};
-use super::{Reading, Sampler};
 
 pub struct PssSampler {
     snapshots: SnapshotFiles,

@@ -307,8 +307,8 @@ pub mod tests {
 
     use super::*;
     use crate::launch::supervise::{End, Ended, Usage};
-    use crate::measure::Reading;
     use crate::measure::meter::Measurement;
+    use crate::measure::reading::Reading;
 
     /// A run with so many samples of so much memory.
     pub fn trial(samples: u64, bytes: u64, cgroup_peak: Option<u64>) -> Trial {

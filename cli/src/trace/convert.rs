@@ -12,8 +12,9 @@ use super::analysis::{self, Analysis};
 use super::output::{Output, is_broken_pipe};
 use super::{input, pprof, record};
 use crate::commandline::{ConvertArguments, TraceForm};
+use crate::ending::Ending;
 use crate::failure::Failure;
-use crate::{Ending, tell};
+use crate::tell::tell;
 
 pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
     if arguments.file.is_dir() {

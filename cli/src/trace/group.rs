@@ -14,10 +14,11 @@ use serde_json::json;
 
 use super::{input, kinship, progress, report, stat};
 use crate::commandline::{GroupArguments, PurgeRule};
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::report::json::{Destination, publish};
 use crate::report::units;
-use crate::{Ending, tell};
+use crate::tell::tell;
 
 /// Events to learn from are held in memory, at 24 bytes each.
 const MOST_TRAINING: u64 = 100_000_000;

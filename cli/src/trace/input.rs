@@ -7,7 +7,7 @@ use pagewise_trace::format::{Error, TraceReader};
 
 use crate::failure::Failure;
 use crate::report::plain::plain;
-use crate::tell;
+use crate::tell::tell;
 
 pub fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
     let trace = TraceReader::open(path).map_err(|error| unreadable(path, &error))?;

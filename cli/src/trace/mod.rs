@@ -28,8 +28,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::Ending;
 use crate::commandline::TraceAction;
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::report::target::is_same_file;
 
@@ -66,7 +66,7 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
     let (read, written) = action.files();
     check_files(&read, &written)?;
     match action {
-        TraceAction::Record(arguments) if arguments.jvm => jvm::record(arguments),
+        TraceAction::Record(arguments) if arguments.jvm => jvm::record::record(arguments),
         TraceAction::Record(arguments) => record::record(arguments),
         TraceAction::Stat(arguments) => stat::stat(arguments),
         TraceAction::Show(arguments) => show::show(arguments),

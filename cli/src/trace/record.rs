@@ -18,6 +18,7 @@ use super::progress;
 use super::spool::Spool;
 use super::symbols::Symbols;
 use crate::commandline::RecordArguments;
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::launch::environment::preload_list;
 use crate::launch::signals::{self, Gate, Interrupted};
@@ -25,8 +26,8 @@ use crate::launch::supervise::{self, End, Ended, Running};
 use crate::launch::{executable, library, preload};
 use crate::measure::process_tree::Strangers;
 use crate::report::units;
+use crate::tell::tell;
 use crate::trial;
-use crate::{Ending, tell};
 
 const VARIABLE: &str = "PAGEWISE_RECORD";
 /// Scripts start dozens of processes of which nobody wants a trace.

@@ -7,8 +7,8 @@ use pagewise_trace::{Event, text};
 
 use super::input;
 use super::output::is_broken_pipe;
-use crate::Ending;
 use crate::commandline::ShowArguments;
+use crate::ending::Ending;
 use crate::report::plain::plain;
 
 pub fn show(arguments: &ShowArguments) -> Result<Ending> {

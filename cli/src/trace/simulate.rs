@@ -19,8 +19,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{input, kinship, progress, report};
-use crate::Ending;
 use crate::commandline::{Layouts, SimulateArguments, SimulatedCollector};
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::report::json::{Destination, publish};
 use crate::report::units;

@@ -12,8 +12,8 @@ use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
 
 use super::analysis::{self, Analysis, Moment, PageFigures, Point, SiteFigures};
 use super::input;
-use crate::Ending;
 use crate::commandline::StatArguments;
+use crate::ending::Ending;
 use crate::report::json::{Destination, publish};
 use crate::report::plain::plain;
 use crate::report::units;

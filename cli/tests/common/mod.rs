@@ -1,14 +1,12 @@
 //! What the tests of the whole command share.
 #![allow(dead_code, clippy::unwrap_used)]
 
-mod bench;
+pub mod bench;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-#[allow(unused_imports, reason = "not by every file of tests")]
-pub use bench::Bench;
 use serde_json::Value;
 
 pub fn is_root() -> bool {

@@ -1,7 +1,10 @@
 //! Whether to group at all: layouts are tried within the training trace, on blocks that they have not learned from, and a profile
 //! that predicts no gain switches itself off.
 
-use super::{Arm, ExperimentOptions, TraceInput, learn_layout, run_arm};
+use super::arm::Arm;
+use super::lesson::learn_layout;
+use super::options::{ExperimentOptions, TraceInput};
+use super::runs::run_arm;
 use crate::event::Event;
 use crate::grouping::Grouping;
 use crate::heap::Stopped;

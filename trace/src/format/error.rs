@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("this is not a trace: {0}")]
     Foreign(&'static str),
-    #[error("the trace has format version {0}, and only version {known} can be read", known = super::MAJOR)]
+    #[error("the trace has format version {0}, and only version {known} can be read", known = super::limits::MAJOR)]
     Version(u16),
     #[error("the trace is damaged at byte {offset}: {what}")]
     Damaged { offset: u64, what: String },

@@ -2,9 +2,9 @@
 
 use super::block::MAX_PAYLOAD;
 use super::error::{Error, Result};
+use super::limits::{MAX_RECORDS, MAX_THREADS};
 use super::manners::{Manner, Manners};
 use super::varint::{self, Cursor, unzigzag, zigzag};
-use super::{MAX_RECORDS, MAX_THREADS};
 use crate::event::{Event, ObjectId, SiteId, ThreadId};
 
 const ALLOCATE: u8 = 0;

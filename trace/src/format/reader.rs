@@ -9,10 +9,10 @@ use super::block::{HEADER, Header, Kind, Unpacker, WITH_ADDRESSES};
 use super::error::{Error, Result};
 use super::events::{Batch, Decoder};
 use super::index::{self, Entry};
+use super::limits::{FILE_HEADER, MAGIC, MAJOR};
 use super::manners::{self, Manner};
 use super::properties::Properties;
 use super::tables::SiteTable;
-use super::{FILE_HEADER, MAGIC, MAJOR};
 use crate::event::ObjectId;
 
 /// Events of a batch: 128 KiB, which stay in the processor's second cache while they are used.

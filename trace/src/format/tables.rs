@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::MAX_RECORDS;
 use super::block::{Kind, MAX_PAYLOAD};
 use super::error::{Error, Result};
+use super::limits::MAX_RECORDS;
 use super::properties::{expect_end, put_text, text};
 use super::varint::{self, Cursor};
 use crate::event::SiteId;

@@ -6,10 +6,10 @@ use super::block::{Codec, Description, Kind, MAX_EVENTS, Packer, WITH_ADDRESSES}
 use super::error::{Error, Result};
 use super::events::{Encoder, Occurrence};
 use super::index::{self, Entry};
+use super::limits::{FILE_HEADER, MAGIC, MAJOR, MINOR};
 use super::manners;
 use super::properties::Properties;
 use super::tables::{SiteTable, Written};
-use super::{FILE_HEADER, MAGIC, MAJOR, MINOR};
 use crate::event::{Event, ObjectId};
 
 /// How a trace is stored.

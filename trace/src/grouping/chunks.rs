@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::ThreadId;
 use crate::heap::free_space::{Direction, FreeSpace};
-use crate::heap::placement::{GLOBAL, Phase, Place, Placement, Request};
+use crate::heap::place::{GLOBAL, Place};
+use crate::heap::placement::{Phase, Placement, Request};
 use crate::metis::Plan;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 //! from the other. Holes that survivors leave between them stay at one end.
 
 use crate::heap::free_space::{Direction, FreeSpace};
-use crate::heap::placement::{GLOBAL, Phase, Place, Placement, Request};
+use crate::heap::place::{GLOBAL, Place};
+use crate::heap::placement::{Phase, Placement, Request};
 use crate::metis::Plan;
 
 pub struct Ends {

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::SiteId;
 use crate::heap::free_space::{Direction, FreeSpace};
-use crate::heap::objects::{Objects, Slot};
-use crate::heap::placement::{GLOBAL, NoGroups, Phase, Place, Placement, Request};
+use crate::heap::objects::Objects;
+use crate::heap::place::{GLOBAL, Place};
+use crate::heap::placement::{NoGroups, Phase, Placement, Request};
+use crate::heap::slot::Slot;
 use crate::interval::{Interval, of_mean};
 use crate::metis::Plan;
 

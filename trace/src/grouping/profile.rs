@@ -5,8 +5,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::SiteId;
 use crate::heap::free_space::FreeSpace;
-use crate::heap::objects::{Objects, Slot};
-use crate::heap::placement::{NoGroups, Phase, Place, Placement, Request};
+use crate::heap::objects::Objects;
+use crate::heap::place::Place;
+use crate::heap::placement::{NoGroups, Phase, Placement, Request};
+use crate::heap::slot::Slot;
 
 /// Of a component's sites no more than this are paired: the pairs grow with the square.
 const SITES_PAIRED: usize = 64;

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::objects::Slot;
+use super::slot::Slot;
 
 const MOST_LISTED: usize = 16;
 const NONE: Slot = Slot::MAX;

@@ -1,6 +1,7 @@
 //! Which objects are dead, by marking from the roots.
 
-use super::objects::{Color, Objects, Slot};
+use super::objects::{Color, Objects};
+use super::slot::Slot;
 
 /// Paints all that is reachable black.
 pub fn mark(objects: &mut Objects, held: &[Slot]) {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::event::ObjectId;
 
-use super::objects::Slot;
+use super::slot::Slot;
 
 const PAGE: u64 = 4096;
 /// Below this many survivors a page costs more than hash map entries.

@@ -6,10 +6,8 @@ use crate::event::{ObjectId, SiteId, ThreadId};
 
 use super::fields::Fields;
 use super::object_index::ObjectIndex;
-use super::placement::Place;
-
-/// Index of an object in the table; used again after its death.
-pub type Slot = u32;
+use super::place::Place;
+use super::slot::Slot;
 
 /// What a collector thinks of an object: see `mark_sweep` and `reference_counting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,17 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::event::{SiteId, ThreadId};
 
 use super::free_space::{Direction, FreeSpace};
-use super::objects::{Objects, Slot};
-
-/// Region 0 is the global heap.
-pub const GLOBAL: u32 = 0;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    pub region: u32,
-    /// Granules from the start of the simulated address space.
-    pub start: u32,
-}
+use super::objects::Objects;
+use super::place::{GLOBAL, Place};
+use super::slot::Slot;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Request {

@@ -4,7 +4,8 @@
 
 use crate::event::ObjectId;
 
-use super::objects::{Color, Objects, Slot};
+use super::objects::{Color, Objects};
+use super::slot::Slot;
 
 #[derive(Default)]
 pub struct ReferenceCounts {

@@ -10,10 +10,13 @@ use crate::event::{Event, ObjectId, SiteId, ThreadId};
 use crate::metrics::{Collection, Series};
 
 use super::free_space::FreeSpace;
-use super::objects::{Objects, Slot};
-use super::placement::{GLOBAL, Placement, Request};
+use super::mark_sweep;
+use super::objects::Objects;
+use super::options::{Collector, Growth, HeapOptions};
+use super::place::{GLOBAL, Place};
+use super::placement::{Placement, Request};
 use super::reference_counting::ReferenceCounts;
-use super::{Collector, Growth, HeapOptions, mark_sweep};
+use super::slot::Slot;
 
 /// Events that cannot have happened to a program, by what is wrong with them. They are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -335,7 +338,7 @@ impl<P: Placement> Simulator<P> {
     }
 
     /// Section 5.1: once after a collection if the growth rule says so, then as often as the request needs.
-    fn place_growing(&mut self, request: &Request) -> Option<super::placement::Place> {
+    fn place_growing(&mut self, request: &Request) -> Option<Place> {
         let census = self.placement.census();
         let free = u64::from(self.global.free()) + u64::from(census.free);
         if self

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::SiteId;
 
-use super::{MetisOptions, RegionSize};
+use super::options::{MetisOptions, RegionSize};
 
 pub type GroupId = u32;
 

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::ThreadId;
 use crate::heap::free_space::FreeSpace;
-use crate::heap::objects::{Objects, Slot};
-use crate::heap::placement::{Census, NoGroups, Phase, Place, Placement, Request};
+use crate::heap::objects::Objects;
+use crate::heap::place::Place;
+use crate::heap::placement::{Census, NoGroups, Phase, Placement, Request};
+use crate::heap::slot::Slot;
 
-use super::MetisOptions;
+use super::options::MetisOptions;
 use super::plan::Plan;
 use super::region_groups::RegionGroups;
 use super::trainer::Trainer;

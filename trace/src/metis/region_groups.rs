@@ -4,10 +4,11 @@ use rustc_hash::FxHashMap;
 
 use crate::event::ThreadId;
 use crate::heap::free_space::{Direction, FreeSpace};
-use crate::heap::placement::{Census, GLOBAL, Place, Request};
+use crate::heap::place::{GLOBAL, Place};
+use crate::heap::placement::{Census, Request};
 
+use super::options::{MetisOptions, Stealing};
 use super::plan::{Plan, PlannedGroup};
-use super::{MetisOptions, Stealing};
 
 struct Region {
     /// Granules from the start of the address space.

@@ -5,11 +5,12 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::event::{SiteId, ThreadId};
-use crate::heap::objects::{Objects, Slot};
+use crate::heap::objects::Objects;
+use crate::heap::slot::Slot;
 
 use super::model::{DeadObject, Model};
+use super::options::{Activation, MetisOptions, Pruning, SweepOrder};
 use super::plan::{Plan, PlannedGroup};
-use super::{Activation, MetisOptions, Pruning, SweepOrder};
 
 #[derive(Default)]
 pub struct Trainer {

@@ -25,10 +25,11 @@ use self::driver::{Plan, Replay};
 use self::program::{Needs, Program, each_operation};
 use super::{input, output::Output, progress};
 use crate::commandline::ReplayArguments;
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::report::json::{Destination, publish};
 use crate::report::units;
-use crate::{Ending, tell};
+use crate::tell::tell;
 
 /// Of the memory that is available, a replay may have this part.
 const SHARE_OF_MEMORY: f64 = 0.9;

@@ -52,7 +52,7 @@ public final class Agent {
             Spool spool = new Spool(path, process.pid(), command, System.currentTimeMillis() * 1_000_000);
             Sites sites = new Sites(spool);
             Recorder.prepare(instrumentation, new Shapes(), spool, sites);
-            spool.start();
+            spool.start(() -> Recorder.busy(1));
             Instrumenter instrumenter = new Instrumenter(sites, "pagewise/recorder/Recorder", from, jumps);
             instrumentation.addTransformer(new Transformer(instrumenter, spool), true);
             Recorder.busy(1);
@@ -122,7 +122,7 @@ public final class Agent {
         }
 
         private void count(Spool.Count what) {
-            synchronized (Recorder.lock()) {
+            synchronized (Spool.LOCK) {
                 spool.count(what);
             }
         }

@@ -20,15 +20,13 @@ public final class Recorder {
     private static final long THREAD_ID = U.objectFieldOffset(Thread.class, "tid");
     /** Bits, one for each reference: 512 MB of addresses, of which the system backs what is touched. */
     private static final long BITMAP = 1L << 29;
-    static final int MOST_FIELDS = 1 << 20;
-    static final int MOST_SITES = 1 << 21;
     private static final int EVENTS_PER_TIME = 1 << 12;
     /** Slots that a method's frame cannot pass: it has at most 65,535 variables, and as many places of its stack. */
     private static final int DEEP_FRAME = 1 << 17;
     private static final int UNRESOLVED = 0;
     private static final int UNKNOWN_FIELD = -1;
 
-    private static final Object LOCK = new Object();
+    private static final Object LOCK = Spool.LOCK;
     /** The program is being recorded; before `from` it is not. */
     private static volatile boolean recording;
     /** More than one thread has been recorded. */
@@ -64,9 +62,9 @@ public final class Recorder {
         sites = at;
         seen = U.allocateMemory(BITMAP);
         pinned = U.allocateMemory(BITMAP);
-        siteSizes = new int[MOST_SITES];
-        fieldOffsets = new int[MOST_FIELDS];
-        statics = new int[MOST_FIELDS];
+        siteSizes = new int[Sites.MOST_SITES];
+        fieldOffsets = new int[Sites.MOST_FIELDS];
+        statics = new int[Sites.MOST_FIELDS];
         fieldOwners = sites.fieldOwners;
         fieldNames = sites.fieldNames;
         // Once, so that no class is loaded for it while the lock is held.
@@ -81,10 +79,6 @@ public final class Recorder {
     /** Instrumented at the entry of the method that recording shall start with, or called by the agent. */
     public static void start() {
         recording = true;
-    }
-
-    static Object lock() {
-        return LOCK;
     }
 
     // ---- Frames

@@ -7,12 +7,14 @@ import jdk.internal.misc.Unsafe;
 
 /** Numbers for the places that allocate and for the fields that code names. */
 class Sites {
+    static final int MOST_FIELDS = 1 << 20;
+    static final int MOST_SITES = 1 << 21;
     private static final Unsafe U = Unsafe.getUnsafe();
 
     /** By the numbers of fields: what code calls them. */
-    final String[] fieldOwners = new String[Recorder.MOST_FIELDS];
+    final String[] fieldOwners = new String[MOST_FIELDS];
 
-    final String[] fieldNames = new String[Recorder.MOST_FIELDS];
+    final String[] fieldNames = new String[MOST_FIELDS];
     private final Map<String, Integer> fields = new ConcurrentHashMap<>();
     private final Map<Class<?>, Integer> unseen = new ConcurrentHashMap<>();
     private final Spool spool;
@@ -23,7 +25,7 @@ class Sites {
     private int nextSite;
 
     Sites(Spool spool) {
-        this(spool, Recorder.MOST_SITES);
+        this(spool, MOST_SITES);
     }
 
     Sites(Spool spool, int most) {
@@ -34,7 +36,7 @@ class Sites {
     /** A place in a method. Its index among the method's instructions tells it from others on the line. */
     int site(String method, String file, int line, int index, String type) {
         String text = method + '\t' + (file == null ? "" : file) + '\t' + line + '\t' + index + '\t' + type;
-        synchronized (Recorder.lock()) {
+        synchronized (Spool.LOCK) {
             if (nextSite >= others) {
                 throw new TooMany();
             }
@@ -67,7 +69,7 @@ class Sites {
             if (known != null) {
                 return known;
             }
-            if (nextField >= Recorder.MOST_FIELDS) {
+            if (nextField >= MOST_FIELDS) {
                 throw new TooMany();
             }
             fieldOwners[nextField] = owner.replace('/', '.');

@@ -51,6 +51,9 @@ final class Spool {
     /** Longest text of a site. */
     static final int LONGEST_TEXT = 4000;
 
+    /** The recorder's lock: records are reserved under it. */
+    static final Object LOCK = new Object();
+
     private static final Unsafe U = Unsafe.getUnsafe();
     private static final long BUFFER_ADDRESS = U.objectFieldOffset(java.nio.Buffer.class, "address");
 
@@ -68,6 +71,8 @@ final class Spool {
     private boolean stopped;
 
     private final Thread filler;
+    /** What the filler's thread does first. */
+    private Runnable beforeFilling;
     /** Held while a window is filled. Nobody takes another lock within. */
     private final Object filling = new Object();
     /** The window that records go into. */
@@ -99,8 +104,9 @@ final class Spool {
         U.putLong(null, at, MAGIC);
     }
 
-    /** To be called without the recorder's lock, which the filler takes once, for the state of its thread. */
-    void start() {
+    /** To be called without the recorder's lock: the filler's thread runs {@code first}, which takes it once, and begins. */
+    void start(Runnable first) {
+        beforeFilling = first;
         filler.start();
         isFilled(1);
     }
@@ -162,7 +168,7 @@ final class Spool {
 
     /** One window ahead. Others wait for it in any monitor: it takes none, and its events are not recorded. */
     private void fillAhead() {
-        Recorder.busy(1);
+        beforeFilling.run();
         try {
             for (int next = 1; next < mapped; next++) {
                 while (current < next - 1) {

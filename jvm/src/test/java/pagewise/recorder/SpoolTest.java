@@ -34,7 +34,7 @@ class SpoolTest {
     @Test
     void goesOnFromWindowToWindow() throws IOException {
         Spool spool = spool();
-        spool.start();
+        spool.start(() -> {});
         int records = 3 * Spool.WINDOW / (4 * WORDS);
         for (int i = 0; i < records; i++) {
             long at = spool.reserve(WORDS);
@@ -66,7 +66,7 @@ class SpoolTest {
     void takesNoMoreRoomThanItNeeds() throws IOException {
         Spool spool = spool();
         assertEquals(Spool.HEADER + Spool.WINDOW, Files.size(path()));
-        spool.start();
+        spool.start(() -> {});
         assertEquals(Spool.HEADER + 2 * Spool.WINDOW, Files.size(path()));
     }
 

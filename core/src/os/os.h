@@ -13,6 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// Of a guess that is read without the lock which guards it, and found out again under it.
+#define PW_UNLOCKED __attribute__((no_sanitize("thread")))
+
 #define PW_PAGE_SHIFT 12
 #define PW_PAGE       ((size_t)1 << PW_PAGE_SHIFT)
 #define PW_HUGE_PAGE  ((size_t)2 << 20)

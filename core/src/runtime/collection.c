@@ -87,7 +87,7 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     pw_process_leave();
 }
 
-static bool is_time_to_look(struct pw_process *process, uint64_t fresh) {
+PW_UNLOCKED static bool is_time_to_look(struct pw_process *process, uint64_t fresh) {
     return process->arena.fresh_pages - process->fresh_then + fresh >= PW_ARENA_LOOK_PAGES;
 }
 
@@ -111,16 +111,16 @@ void pw_collection_block_freed(struct pw_process *process) {
     process->freed_since++;
 }
 
-static bool guesses(struct pw_process *process) {
+PW_UNLOCKED static bool guesses(struct pw_process *process) {
     return process->options.collect == PW_COLLECT_BURST ||
            (process->options.collect == PW_COLLECT_AUTO && !process->getrusage_works);
 }
 
-static bool seems_ended(struct pw_process *process) {
+PW_UNLOCKED static bool seems_ended(struct pw_process *process) {
     return guesses(process) && process->freed_since >= BURST_BLOCKS;
 }
 
-bool pw_collection_is_moment(struct pw_process *process, size_t size) {
+PW_UNLOCKED bool pw_collection_is_moment(struct pw_process *process, size_t size) {
     return seems_ended(process) || is_time_to_look(process, pw_peak_fresh_pages(process, size));
 }
 

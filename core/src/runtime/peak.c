@@ -2,7 +2,7 @@
 #include "runtime/peak.h"
 #include "process/state.h"
 
-uint64_t pw_peak_fresh_pages(struct pw_process *process, size_t size) {
+PW_UNLOCKED uint64_t pw_peak_fresh_pages(struct pw_process *process, size_t size) {
     uint64_t pages = pw_pages_for(size), warm = process->arena.warm_pages;
     return pages > warm ? pages - warm : 0;
 }

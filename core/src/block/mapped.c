@@ -38,6 +38,9 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define RANGES     16u // of process_madvise, read at a time
@@ -47,7 +50,7 @@ enum change {
     HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
     EMPTIES,    // the pages read zero afterwards
     ALTERS,     // what is mapped differs from other memory until it is mapped anew
-    WATCHES,    // the same, and the program is told of faults, of which a snapshot has its own
+    NEEDS_OWN,  // the same, and works on no snapshot: not at all, or on the other pages alone
     REPLACES,   // other pages, or none, take their place
     MOVES,      // the same, and these go elsewhere
 };
@@ -122,7 +125,7 @@ static bool change_block(struct pw_process *process, struct pw_extent *extent, s
     case EMPTIES:
         return empty(process, extent, range);
     case MOVES: // their snapshot could end before they do
-    case WATCHES:
+    case NEEDS_OWN:
         if (!leave_snapshot(process, extent, range.caller)) {
             return false;
         }
@@ -228,7 +231,7 @@ static bool change_without_lock(struct pw_process *process, struct pw_extent *ex
     if (range.change == EMPTIES && of_snapshot) {
         return pw_share_empty(&process->share, range.start, range.end);
     }
-    return !of_snapshot || (range.change != MOVES && range.change != WATCHES);
+    return !of_snapshot || (range.change != MOVES && range.change != NEEDS_OWN);
 }
 
 static struct pw_mapping_call change(struct pw_process *process, long address, long size,
@@ -289,6 +292,9 @@ static enum change change_by_advice(long advice) {
         return NO_CHANGE; // or back to what other memory is like
     case MADV_HUGEPAGE:
         return HUGE_PAGES;
+    case MADV_WIPEONFORK:
+    case MADV_GUARD_INSTALL:
+        return NEEDS_OWN;
     case MADV_DONTNEED:
     case MADV_DONTNEED_LOCKED:
     case MADV_FREE:
@@ -347,7 +353,7 @@ static struct pw_mapping_call register_faults(struct pw_process *process, const 
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change(process, (long)wanted.range.start, (long)wanted.range.len, WATCHES, site);
+    return change(process, (long)wanted.range.start, (long)wanted.range.len, NEEDS_OWN, site);
 }
 
 static struct pw_mapping_call attach_segment(struct pw_process *process, const long arguments[6],

@@ -266,6 +266,29 @@ static void run_beside_thread(const struct call *call, call_function *by, int va
     say_next_blocks();
 }
 
+// A block that shares half of its pages cannot be wiped in children: then not in part either.
+static void wipe_half_shared(const struct call *call, call_function *by, int variant) {
+    static unsigned char own[PAGE];
+    unsigned char *block = new_block(7), *copy = new_block(0);
+    pthread_t thread;
+    memcpy(copy + SIZE / 2, block + SIZE / 2, SIZE / 2);
+    memcpy(copy + SIZE / 2, block + SIZE / 2, SIZE / 2);
+    CHECK(pthread_create(&thread, NULL, turn, own) == 0);
+    while (turns == 0) {}
+    bool wiped = make_call(call, by, block + SIZE / 4, SIZE / 2) != -1;
+    pid_t child = fork();
+    if (child == 0) {
+        unsigned char *expected = new_block(7);
+        memset(expected + SIZE / 4, 0, wiped ? SIZE / 2 : 0);
+        CHECK(memcmp(block, expected, SIZE) == 0);
+        _exit(0);
+    }
+    wait_well(child);
+    stop = true;
+    CHECK(pthread_join(thread, NULL) == 0);
+    printf("  as it was said, %d\n", variant);
+}
+
 static int case_advice_threads(char **arguments) {
     static const char *const names[] = {"empty", "free",  "lock",     "dont-fork", "no-access",
                                         "move",  "unmap", "map-over", "register",  NULL};
@@ -273,6 +296,9 @@ static int case_advice_threads(char **arguments) {
         if (is_one_of(calls[i].name, names)) {
             run_alone(&calls[i], function_named(arguments[0]), 0, run_beside_thread);
             run_alone(&calls[i], function_named(arguments[0]), 1, run_beside_thread);
+        }
+        if (!strcmp(calls[i].name, "wipe-on-fork")) {
+            run_alone(&calls[i], function_named(arguments[0]), 0, wipe_half_shared);
         }
     }
     return 0;

@@ -97,7 +97,7 @@ static bool call_pages(long number, const struct block *block, size_t from, size
 }
 
 bool refused_where_others_write(void) {
-    bool refused = world.others_may_write && (errno == EINVAL || errno == ENOMEM);
+    bool refused = world.others_may_write && errno == ENOMEM;
     report->refused += refused;
     return refused;
 }

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 CORE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+` ?)*)\|")
+ROW = re.compile(r"^\| `(\w+)` \| (all above but )?((?:`\w+` ?)*)\|")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 NAMED = re.compile(r"`(pw_\w+|[\w/]+\.(?:c|h|hpp))`")
 IDENTIFIER = re.compile(r"\bpw_\w+")
@@ -35,7 +35,8 @@ def read_table(path):
         for line in file:
             match = ROW.match(line)
             if match:
-                table[match[1]] = set(re.findall(r"`(\w+)`", match[2]))
+                named = set(re.findall(r"`(\w+)`", match[3]))
+                table[match[1]] = set(table) - named if match[2] else named
     return table
 
 
@@ -187,6 +188,7 @@ PLANTED = [
     ("share/zero.c", '#include "huge/huge.h"'),  # across
     ("policy/copy.c", '#  include "process/state.h"'),
     ("extent/arena.c", '#include "../share/share.h"'),  # round the side
+    ("process/quiet.c", '#include "record/log.h"'),  # the one that is left out
     ("process/quiet.c", "void pw_planted(void) {\n    pw_block_reject(0);\n}"),  # without an include
     ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
     ("block/fate.c", "int pw_planted(void) {\n    return pw_process.pid;\n}"),

@@ -2,6 +2,7 @@
 #include "block/mapped.h"
 #include "block/block.h"
 #include "block/fate.h"
+#include "os/numbers.h"
 #include "process/lock.h"
 #include "process/quiet.h"
 #include "process/state.h"
@@ -13,34 +14,6 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-
-// What older headers do not have. Numbers from 424 on are the same everywhere.
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
-#ifndef SYS_set_mempolicy_home_node
-#define SYS_set_mempolicy_home_node 450
-#endif
-#ifndef SYS_mseal
-#define SYS_mseal 462
-#endif
-#ifndef MADV_COLD
-#define MADV_COLD    20
-#define MADV_PAGEOUT 21
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define RANGES     16u // of process_madvise, read at a time

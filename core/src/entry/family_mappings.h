@@ -10,6 +10,7 @@
 
 #include "block/mapped.h"
 #include "entry/sandbox.h"
+#include "os/numbers.h"
 #include "process/quiet.h"
 #include "process/state.h"
 
@@ -22,22 +23,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#ifndef SYS_io_uring_setup
-#define SYS_io_uring_setup 425
-#endif
-#ifndef SYS_io_uring_enter
-#define SYS_io_uring_enter 426
-#endif
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
-#ifndef SYS_set_mempolicy_home_node
-#define SYS_set_mempolicy_home_node 450
-#endif
-#ifndef SYS_mseal
-#define SYS_mseal 462
-#endif
 
 // The C library's functions. Those that it does not have stay NULL, and no program calls them.
 #define MAPPING_CALLS(X)                                                                           \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "os/fault.h"
+#include "os/numbers.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
@@ -23,9 +24,6 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
 #endif

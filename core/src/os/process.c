@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "os/fault.h"
+#include "os/numbers.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -16,10 +17,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 
 uint32_t *pw_os_fork_marker(void) {
     int saved = errno;

@@ -376,6 +376,9 @@ static void beside_a_thread_only_what_is_published_is_shared(void **state) {
 }
 
 int main(int count, char **arguments) {
+#ifdef __SANITIZE_THREAD__
+    return SKIPPED; // TSan has a thread of its own
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_all_is_quiet),
         cmocka_unit_test(a_thread_of_the_programs_may_write),

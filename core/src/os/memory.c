@@ -294,9 +294,9 @@ bool pw_os_discard(void *address, size_t size) {
 }
 
 void pw_os_split_huge(void *address, size_t size) {
-    // MADV_FREE splits a huge page of which it is given a part (mm/madvise.c), and no other advice
-    // to anonymous memory does so at once.
-    advise(address, size, MADV_FREE, PW_OS_FAULT(PW_SITE_DISCARD));
+    // The kernel splits a huge page of which a part is called cold (mm/madvise.c). So it does for
+    // MADV_FREE, which also leaves pages to be dropped that the child of a fork still reads.
+    advise(address, size, MADV_COLD, PW_OS_FAULT(PW_SITE_DISCARD));
 }
 
 bool pw_os_advise_huge(void *address, size_t size) {

@@ -84,7 +84,7 @@ bool pw_os_move(void *from, size_t size, void *to);
 bool pw_os_discard(void *address, size_t size);
 
 // Before pages are dropped that may be parts of huge ones: have the kernel split those, or it keeps
-// the dropped parts until it runs short of memory. Contents of the range are lost at any time.
+// the dropped parts until it runs short of memory. Contents stay. Before Linux 5.4 it does nothing.
 void pw_os_split_huge(void *address, size_t size);
 
 // Make pages that may only be read writable, or read-only again.

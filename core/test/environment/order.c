@@ -80,6 +80,75 @@ static int case_fork_streams(char **arguments) {
     return 0;
 }
 
+static atomic_int flushing, forking; // thread ids
+
+static void wait_till_asleep(atomic_int *thread) {
+    char path[64], line[256];
+    for (int seen = 0; seen < 3;) {
+        usleep(2000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", *thread);
+        int file = open(path, O_RDONLY | O_CLOEXEC); // a stream would need the lock of all of them
+        ssize_t size = file < 0 ? 0 : read(file, line, sizeof line - 1);
+        close(file);
+        line[size > 0 ? size : 0] = 0;
+        char *state = strrchr(line, ')');
+        seen = state && state[2] == 'S' ? seen + 1 : 0;
+    }
+}
+
+static void *flush_once(void *unused) {
+    flushing = gettid();
+    fflush(NULL);
+    return unused;
+}
+
+static void *fork_once(void *unused) {
+    forking = gettid();
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    wait_well(child);
+    return unused;
+}
+
+// The circle of the case before, each step made certain: this thread has a stream, a second one all
+// streams and waits for that one, a third one forks; then this one allocates.
+static int case_fork_stream_held(char **arguments) {
+    pthread_t flusher, forker;
+    expect_end_within(60);
+    void *block = malloc(MEGABYTE);
+    FILE *stream = fopen(arguments[0], "r");
+    CHECK(block && stream);
+    flockfile(stream);
+    CHECK(pthread_create(&flusher, NULL, flush_once, NULL) == 0);
+    wait_till_asleep(&flushing);
+    CHECK(pthread_create(&forker, NULL, fork_once, NULL) == 0);
+    wait_till_asleep(&forking);
+    for (size_t size = 16; size < 3 * MEGABYTE; size += size / 2) { // more than a thread keeps
+        void **list = NULL;
+        for (size_t count = 0; count < 500 && count * size < 8 * MEGABYTE; count++) {
+            void **larger = malloc(size);
+            CHECK(larger);
+            *larger = list;
+            list = larger;
+        }
+        while (list) {
+            void **next = *list;
+            free(list);
+            list = next;
+        }
+    }
+    block = realloc(block, 2 * MEGABYTE);
+    free(block);
+    funlockfile(stream);
+    pthread_join(flusher, NULL);
+    pthread_join(forker, NULL);
+    fclose(stream);
+    puts("done");
+    return 0;
+}
+
 // With a library that joins a thread which allocates, before each fork (order_library.c).
 static int case_fork_handlers(char **arguments) {
     int forks = atoi(arguments[0]);
@@ -438,6 +507,7 @@ static const struct {
     int (*function)(char **arguments);
 } cases[] = {
     {"fork-streams", case_fork_streams},
+    {"fork-stream-held", case_fork_stream_held},
     {"fork-handlers", case_fork_handlers},
     {"loader-lock", case_loader_lock},
     {"usable-after-shrink", case_usable_after_shrink},

@@ -77,6 +77,11 @@ def fork_streams(bench):
     bench.both([bench.program, "fork-streams", lines], counters=())
 
 
+def fork_stream_held(bench):
+    lines = bench.file("lines", "x\n")
+    bench.both([bench.program, "fork-stream-held", lines], counters=())
+
+
 def fork_handlers(bench):
     """The handler of a library that is initialized first waits for a thread that allocates."""
     bench.both([bench.with_library, "fork-handlers", "60"])
@@ -240,6 +245,7 @@ def start_elsewhere(bench):
 
 CASES = {
     "fork-streams": fork_streams,
+    "fork-stream-held": fork_stream_held,
     "fork-handlers": fork_handlers,
     "loader-lock": loader_lock,
     "usable-after-shrink": usable_after_shrink,

@@ -31,6 +31,17 @@
         }                                                                                          \
     } while (0)
 
+#define CHECK_EQUAL(found, wanted)                                                                 \
+    do {                                                                                           \
+        unsigned long long is = (found), should = (wanted);                                        \
+        if (is != should) {                                                                        \
+            fprintf(stderr, "%s:%d: %s is %llu and not %llu\n", __FILE__, __LINE__, #found, is,    \
+                    should);                                                                       \
+            fflush(stderr);                                                                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
 // xorshift64*: the same numbers from the same seed everywhere.
 struct random {
     uint64_t state;

@@ -115,6 +115,10 @@ static void a_sole_owners_pages_are_given_back_all_the_same(void **state) {
     pw_copy(copy, source, size);
     assert_int_equal(PW_READ(&pw_process.stats, copies_shared), shared + 1);
     pw_free(source);
+    if (PW_READ(&pw_process.stats, copies_by_mmapcopy)) {
+        pw_free(copy);
+        skip(); // there is no snapshot
+    }
     pthread_t thread;
     pthread_mutex_lock(&door);
     assert_int_equal(pthread_create(&thread, NULL, wait_at_the_door, NULL), 0);

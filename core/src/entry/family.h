@@ -187,6 +187,10 @@ FAMILY_API void *FAMILY(memalign)(size_t alignment, size_t size) {
 }
 
 FAMILY_API void *FAMILY(aligned_alloc)(size_t alignment, size_t size) {
+    if (UNLIKELY(__builtin_popcountl(alignment) != 1) && pw_c_refuses_odd_alignments()) {
+        errno = EINVAL;
+        return NULL;
+    }
     return allocate_aligned(alignment, size, SITE);
 }
 

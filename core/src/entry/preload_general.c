@@ -93,6 +93,10 @@ PW_API void *memalign(size_t alignment, size_t size) {
 }
 
 PW_API void *aligned_alloc(size_t alignment, size_t size) {
+    if (PW_UNLIKELY(__builtin_popcountl(alignment) != 1) && pw_c_refuses_odd_alignments()) {
+        errno = EINVAL;
+        return NULL;
+    }
     return memalign(alignment, size);
 }
 

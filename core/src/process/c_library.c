@@ -5,7 +5,9 @@
 #include "process/state.h"
 
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <link.h>
+#include <stdio.h>
 
 extern void *__tls_get_addr(void *index); // of the dynamic loader
 
@@ -182,4 +184,10 @@ bool pw_process_relieve(void) {
     bool relieved = pw_mappings_relieve(&pw_process.arena);
     pw_process_leave();
     return relieved;
+}
+
+bool pw_c_refuses_odd_alignments(void) {
+    int major = 0, minor = 0;
+    return sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 &&
+           (major > 2 || (major == 2 && minor >= 38));
 }

@@ -76,6 +76,9 @@ static inline void *pw_c_memalign(size_t alignment, size_t size) {
     return block || !pw_process_relieve() ? block : pw_behind.allocate_aligned(alignment, size);
 }
 
+// Does aligned_alloc refuse, with EINVAL, what is no power of two (glibc 2.38, as C17 asks)?
+PW_API bool pw_c_refuses_odd_alignments(void);
+
 static inline void pw_c_free(void *block) {
     pw_behind.release(block);
 }

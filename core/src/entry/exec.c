@@ -49,16 +49,16 @@ __attribute__((constructor)) static void find_all(void) {
     FIND(posix_spawnp);
 }
 
-#define FIND_LATE(name)                                                                            \
+#define FIND_LATE(name, missing)                                                                   \
     do {                                                                                           \
         if (!next.name) {                                                                          \
             FIND(name);                                                                            \
         }                                                                                          \
         if (!next.name) {                                                                          \
-            errno = ENOSYS;                                                                        \
-            return -1;                                                                             \
+            return missing;                                                                        \
         }                                                                                          \
     } while (0)
+#define MISSING (errno = ENOSYS, -1)
 
 // --- the environment -------------------------------------------------------------
 
@@ -91,7 +91,7 @@ static size_t count_of(strings list) {
 // --- exec ------------------------------------------------------------------------
 
 PW_API int execve(const char *path, char *const arguments[], char *const environment[]) {
-    FIND_LATE(execve);
+    FIND_LATE(execve, MISSING);
     START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
                next.execve(path, arguments, environment));
 }
@@ -101,7 +101,7 @@ PW_API int execv(const char *path, char *const arguments[]) {
 }
 
 PW_API int execvpe(const char *name, char *const arguments[], char *const environment[]) {
-    FIND_LATE(execvpe);
+    FIND_LATE(execvpe, MISSING);
     START_WITH(pw_children_named_cannot(name, environment),
                next.execvpe(name, arguments, environment));
 }
@@ -111,13 +111,13 @@ PW_API int execvp(const char *name, char *const arguments[]) {
 }
 
 PW_API int fexecve(int fd, char *const arguments[], char *const environment[]) {
-    FIND_LATE(fexecve);
+    FIND_LATE(fexecve, MISSING);
     START_WITH(pw_children_file_cannot(fd, environment), next.fexecve(fd, arguments, environment));
 }
 
 PW_API int execveat(int folder, const char *path, char *const arguments[],
                     char *const environment[], int flags) {
-    FIND_LATE(execveat);
+    FIND_LATE(execveat, MISSING);
     START_WITH(pw_children_cannot(folder, path, environment),
                next.execveat(folder, path, arguments, environment, flags));
 }
@@ -164,22 +164,11 @@ PW_API int execle(const char *path, const char *first, ...) {
 
 // --- spawn -----------------------------------------------------------------------
 
-#undef FIND_LATE
-#define FIND_LATE(name)                                                                            \
-    do {                                                                                           \
-        if (!next.name) {                                                                          \
-            FIND(name);                                                                            \
-        }                                                                                          \
-        if (!next.name) {                                                                          \
-            return ENOSYS;                                                                         \
-        }                                                                                          \
-    } while (0)
-
 PW_API int posix_spawn(pid_t *restrict child, const char *restrict path,
                        const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *restrict attributes,
                        char *const arguments[restrict], char *const environment[restrict]) {
-    FIND_LATE(posix_spawn);
+    FIND_LATE(posix_spawn, ENOSYS);
     START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
                next.posix_spawn(child, path, actions, attributes, arguments, environment));
 }
@@ -188,7 +177,7 @@ PW_API int posix_spawnp(pid_t *restrict child, const char *restrict name,
                         const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *restrict attributes,
                         char *const arguments[restrict], char *const environment[restrict]) {
-    FIND_LATE(posix_spawnp);
+    FIND_LATE(posix_spawnp, ENOSYS);
     START_WITH(pw_children_named_cannot(name, environment),
                next.posix_spawnp(child, name, actions, attributes, arguments, environment));
 }

@@ -133,7 +133,17 @@ static void with_limit(__rlimit_resource_t resource, const char *name, size_t li
     try_things(2);
 }
 
+// Below the limit the kernel refuses to make pages writable again, to any program.
+static void undo_all_marks(void) {
+    for (size_t i = 0; i < PLACES; i++) {
+        if (world.blocks[i].data) {
+            mark_undo(&world.blocks[i]);
+        }
+    }
+}
+
 static void limit_data(void) {
+    undo_all_marks();
     size_t now = mapped(true),
            more = random_below(&world.random, random_chance(&world.random, 2) ? 8 * MB : 256 * KB);
     with_limit(RLIMIT_DATA, "DATA", random_chance(&world.random, 3) ? now - more : now + more);

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
 //
-// Signals in the middle of memcpy, memmove, memset and of a collector's look at the time, which may
-// be left by a jump, or for a handler that copies, stores to the source, or forks.
+// Signals in the middle of memcpy, memmove, memset, of a collector's look at the time and of the
+// malloc family. They may be left by a jump (but not malloc), or for a handler that copies, stores
+// to the source, empties pages of another block, or forks.
 #include "hostile.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum work { COPIES, FILLS, COLLECTIONS };
-enum deed { JUMP, STORE, COPY, COPY_AND_JUMP, FORK, DEEDS };
+enum work { COPIES, FILLS, COLLECTIONS, ALLOCATIONS };
+enum deed { JUMP, STORE, COPY, COPY_AND_JUMP, FORK, EMPTY, DEEDS };
 
 static sigjmp_buf back;
 static volatile sig_atomic_t armed, happened;
@@ -25,6 +28,9 @@ static struct {
     struct block *other_from, *other_to; // of the handler's; NULL: none
     size_t size, at;
     unsigned char value;
+    struct block *emptied; // whole pages of it
+    size_t empty_from, empty_size;
+    int empty_error; // 0: they are zeros now
 } plan;
 
 static void copy_in_handler(void) {
@@ -69,6 +75,10 @@ static void on_alarm(int number) {
         if (plan.deed == COPY || plan.deed == COPY_AND_JUMP) {
             copy_in_handler();
         }
+        if (plan.deed == EMPTY) {
+            void *pages = plan.emptied->data + plan.empty_from;
+            plan.empty_error = madvise(pages, plan.empty_size, MADV_DONTNEED) ? errno : 0;
+        }
         if (plan.deed == FORK) {
             fork_in_handler();
         }
@@ -86,6 +96,27 @@ static struct block *some_plain(size_t smallest, const struct block *other) {
     return usable ? block : NULL;
 }
 
+// As some_plain: a block that a handler may empty. NULL: not found.
+static struct block *some_other(void) {
+    struct block *block = some_plain(2 * PAGE, plan.from);
+    bool usable = block && block != plan.to && block != plan.other_from && block != plan.other_to;
+    return usable && some_pages(block, &plan.empty_from, &plan.empty_size) ? block : NULL;
+}
+
+static void allocate_and_free(void) {
+    size_t size = 32 * KB + random_below(&world.random, 512 * KB);
+    unsigned char *block = malloc(size);
+    if (!block) {
+        fail("no memory for %zu bytes", size);
+    }
+    block[0] = block[size - 1] = 99;
+    unsigned char *larger = realloc(block, 2 * size);
+    if (!larger || larger[0] != 99 || larger[size - 1] != 99) {
+        fail("a block of %zu bytes at %p was made longer and is wrong", size, (void *)larger);
+    }
+    free(larger);
+}
+
 // Until the signal comes.
 static void repeat(enum work work) {
     struct rusage usage;
@@ -96,19 +127,36 @@ static void repeat(enum work work) {
             memset(plan.to->data, 0, plan.size);
         } else if (work == COLLECTIONS) {
             getrusage(RUSAGE_SELF, &usage);
+        } else if (work == ALLOCATIONS) {
+            allocate_and_free();
         } else {
             move(plan.to->data, plan.from->data, plan.size);
         }
     }
 }
 
+static void settle_emptied(void) {
+    if (plan.deed != EMPTY || !happened) {
+        return;
+    }
+    errno = plan.empty_error;
+    if (!plan.empty_error) {
+        plain_fill(plan.emptied->shadow + plan.empty_from, 0, plan.empty_size);
+    } else if (!refused_where_others_write()) {
+        fail("a handler could not empty %zu+%zu of %zu bytes at %p (errno %d)", plan.empty_from,
+             plan.empty_size, plan.emptied->size, (void *)plan.emptied->data, errno);
+    }
+    check(plan.emptied);
+}
+
 static void settle_mixture(enum work work) {
     struct block *from = plan.from, *to = plan.to;
     bool fills = work == FILLS;
+    settle_emptied();
     if (plan.deed == STORE && happened) {
         from->shadow[plan.at] = plan.value;
     }
-    if (work == COLLECTIONS) {
+    if (work == COLLECTIONS || work == ALLOCATIONS) {
         check(from);
         check(to);
         return;
@@ -134,8 +182,9 @@ static void interrupt(void) {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, before;
     struct itimerval delay = {.it_value.tv_usec = 20 + (long)random_below(&world.random, 400)};
     struct itimerval none = {0};
-    static const enum work works[] = {COPIES, COPIES, COPIES, FILLS, COLLECTIONS};
-    volatile enum work work = works[random_below(&world.random, 5)];
+    static const enum work works[] = {COPIES,      COPIES,      COPIES,     FILLS,
+                                      COLLECTIONS, ALLOCATIONS, ALLOCATIONS};
+    volatile enum work work = works[random_below(&world.random, world.may_allocate ? 7 : 5)];
     plan.from = some_plain(64 * KB, NULL);
     plan.to = plan.from ? some_plain(64 * KB, plan.from) : NULL;
     if (!plan.to) {
@@ -156,6 +205,13 @@ static void interrupt(void) {
         plan.other_from == plan.to || plan.other_to == plan.to) {
         plan.other_from = NULL;
     }
+    plan.emptied = some_other();
+    if (plan.deed == EMPTY && !plan.emptied) {
+        plan.deed = STORE;
+    }
+    if (work == ALLOCATIONS && (plan.deed == JUMP || plan.deed == COPY_AND_JUMP)) {
+        plan.deed = COPY; // malloc may not be left
+    }
     say("copies of %zu bytes from %p to %p are interrupted for deed %d", plan.size,
         (void *)plan.from->data, (void *)plan.to->data, (int)plan.deed);
     sigaction(SIGALRM, &action, &before);
@@ -171,6 +227,6 @@ static void interrupt(void) {
 }
 
 const struct operation signal_operations[] = {
-    {"signal", interrupt, 600, IN_CHILDREN},
+    {"signal", interrupt, 800, IN_CHILDREN},
     {0},
 };

@@ -507,7 +507,60 @@ void threads_after_fork(void) {
     world.threads = false;
 }
 
+// --- cancelled -----------------------------------------------------------------------------
+
+static _Atomic int is_in_vain; // the cancelled thread got no memory
+
+// Cancelled where it asks for that and nowhere else: malloc and memcpy are no cancellation points.
+static void *run_till_cancelled(void *argument) {
+    struct random random = random_of(world.seed, (uintptr_t)argument);
+    unsigned char *held = NULL;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    for (;;) {
+        size_t size = 64 * KB + random_below(&random, 256 * KB);
+        unsigned char *first = malloc(size), *second = malloc(size);
+        is_in_vain |= !first || !second;
+        if (is_in_vain) {
+            return NULL;
+        }
+        memset(first, 7, size);
+        memcpy(second, first, size);
+        free(first);
+        free(held);
+        held = realloc(second, size / 2);
+        free(held);
+        held = NULL;
+        pthread_testcancel();
+    }
+}
+
+static void cancel_thread(void) {
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    uintptr_t argument = (uintptr_t)random_below(&world.random, 1 << 20);
+    int problem = pthread_create(&thread, NULL, run_till_cancelled, (void *)argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (problem) {
+        fail("no thread: errno %d", problem);
+    }
+    for (uint64_t i = random_below(&world.random, 5); i > 0; i--) {
+        struct block *from = some_block_of(64 * KB);
+        if (from && !from->raced) {
+            copy_to_another(from);
+        }
+    }
+    void *result;
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    if (result != PTHREAD_CANCELED || is_in_vain) {
+        fail("a cancelled thread ended otherwise");
+    }
+}
+
 const struct operation thread_operations[] = {
+    {"cancel", cancel_thread, 60, 0},
     {"race", race_begin, 250, WITH_THREADS},
     {"race-vm", race_begin_process, 60, WITH_THREADS},
     {0},

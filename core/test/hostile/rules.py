@@ -18,6 +18,10 @@ class Mutant(NamedTuple):
     missed: str = ""  # why the generator does not find it
 
 
+def in_parts(test):
+    return [f"{test}-{part}" for part in (1, 2, 3)]
+
+
 MUTANTS = [
     Mutant("witness-not-asked", "punch only while nobody else has our memory", "share/snapshot.c",
            "        bool cleared = pw_witness_cleared(share, snapshot->born, snapshot->released);",
@@ -361,46 +365,46 @@ MUTANTS = [
            ["environment-one-thread"], missed="it makes no namespaces"),
     # malloc's contract (core/test/contract).
     Mutant("calloc-half", "a small block of calloc is zero to its end", "block/small.h",
-           "? memset(block, 0, size) : NULL;", "? memset(block, 0, size / 2) : NULL;", ["contract-general-[123]"]),
+           "? memset(block, 0, size) : NULL;", "? memset(block, 0, size / 2) : NULL;", in_parts("contract-general")),
     Mutant("realloc-half", "a small block that moves keeps its content", "block/small.h",
            "        memcpy(moved, block, held < size ? held : size);", "        memcpy(moved, block, held / 2);",
-           ["contract-general-[123]"]),
+           in_parts("contract-general")),
     Mutant("resize-less-a-byte", "a large block that moves keeps its last byte", "block/block.c",
            "        pw_os_copy(moved, block, capacity < size ? capacity : size);\n"
            "        pw_block_free(process, block, site);\n    } else if (size <= capacity)",
            "        pw_os_copy(moved, block, (capacity < size ? capacity : size) - 1);\n"
-           "        pw_block_free(process, block, site);\n    } else if (size <= capacity)", ["contract-share-[123]"]),
+           "        pw_block_free(process, block, site);\n    } else if (size <= capacity)", in_parts("contract-share")),
     Mutant("take-over-half", "a block of the C library that becomes ours keeps its content", "entry/family.h",
            "        memcpy(moved, block, held < size ? held : size);", "        memcpy(moved, block, held / 2);",
-           ["contract-share-[123]"]),
+           in_parts("contract-share")),
     Mutant("any-class-aligned", "small blocks are aligned as asked", "block/small.c",
            "pw_class_size(class_number) % alignment != 0", "pw_class_size(class_number) % PW_CLASS_GRAIN != 0",
-           ["contract-general-[123]"]),
+           in_parts("contract-general")),
     Mutant("any-offset-aligned", "large blocks are aligned as asked", "block/block.c",
            "    return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);", "    return CHUNK_HEADER;",
-           ["contract-share-[123]"]),
+           in_parts("contract-share")),
     Mutant("refused-without-errno", "an overflow sets ENOMEM", "entry/preload_general.c",
-           "    errno = ENOMEM;", "", ["contract-general-[123]"]),
+           "    errno = ENOMEM;", "", in_parts("contract-general")),
     Mutant("overflow-served", "reallocarray refuses a product that overflows", "entry/family.h",
            "    if (__builtin_mul_overflow(count, size, &total)) {\n        errno = ENOMEM;",
            "    if (__builtin_mul_overflow(count, size, &total) && !block) {\n        errno = ENOMEM;",
-           ["contract-share-[123]"]),
+           in_parts("contract-share")),
     Mutant("any-alignment-taken", "posix_memalign takes multiples of a pointer's size", "entry/family.h",
            "    if (alignment % sizeof(void *) != 0 || alignment == 0 ||", "    if (alignment == 0 ||",
-           ["contract-share-[123]"]),
+           in_parts("contract-share")),
     Mutant("free-sets-errno", "free keeps errno", "block/block.c",
            "    bool keeper_is_due = pw_keeper_is_due(process, site);",
-           "    bool keeper_is_due = pw_keeper_is_due(process, site);\n    errno = EINVAL;", ["contract-share-[123]"]),
+           "    bool keeper_is_due = pw_keeper_is_due(process, site);\n    errno = EINVAL;", in_parts("contract-share")),
     Mutant("usable-too-much", "usable bytes are the block's own", "block/small.h",
            "    return class_and_one ? pw_class_size(class_and_one - 1) : 0;",
-           "    return class_and_one ? pw_class_size(class_and_one - 1) + 16 : 0;", ["contract-general-[123]"]),
+           "    return class_and_one ? pw_class_size(class_and_one - 1) + 16 : 0;", in_parts("contract-general")),
     Mutant("resized-to-nothing", "realloc(block, 0) frees and returns NULL", "block/small.h",
            "    if (PW_UNLIKELY(size == 0)) {", "    if (PW_UNLIKELY(size == 0 && !block)) {",
-           ["contract-general-[123]"]),
+           in_parts("contract-general")),
     Mutant("never-given-back", "what lies idle is given back", "extent/arena.c",
            "        if ((int32_t)(stamp - extent->stamp) > 0) {",
            "        if ((int32_t)(stamp - extent->stamp) > 1 << 20) {",
-           ["contract-auto-[123]"]),
+           in_parts("contract-auto")),
     Mutant("cache-not-given-back", "a thread that ends gives its blocks back", "block/small.c",
-           "    pw_cache_end(&process->general);", "    (void)process;", ["contract-general-[123]"]),
+           "    pw_cache_end(&process->general);", "    (void)process;", in_parts("contract-general")),
 ]

@@ -16,6 +16,15 @@ GREY, BLUE, ORANGE, GREEN, PURPLE, RED = "#9a9a9a", "#0072b2", "#e69f00", "#009e
 WITHOUT = "(No picture: matplotlib is not installed.)"
 
 
+def in_two_columns(count, height):
+    """(figure, its axes), so many small pictures of this height; an odd place stays empty."""
+    rows = (count + 1) // 2
+    figure, axes = plt.subplots(rows, 2, figsize=(9, height * rows), squeeze=False)
+    for place in axes.flat[count:]:
+        place.axis("off")
+    return figure, axes
+
+
 def save(figure, folder, name, title):
     """Writes folder/name.svg; returns the block of a page in the folder above that shows it."""
     os.makedirs(folder, exist_ok=True)

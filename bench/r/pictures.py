@@ -2,7 +2,7 @@
 
 import math
 
-from plotting import BLUE, GREEN, GREY, ORANGE, RED, WITHOUT, matplotlib, plt, save
+from plotting import BLUE, GREEN, GREY, ORANGE, RED, WITHOUT, in_two_columns, matplotlib, plt, save
 
 TOLD = {"peak": "peak", "wall": "time"}
 COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
@@ -78,10 +78,7 @@ def over_time(folder, scale, curves):
     """curves: (name, plain's record, auto's record)."""
     if not matplotlib:
         return WITHOUT
-    rows = (len(curves) + 1) // 2
-    figure, axes = plt.subplots(rows, 2, figsize=(9, 2.4 * rows), squeeze=False)
-    for place in axes.flat[len(curves):]:
-        place.axis("off")
+    figure, axes = in_two_columns(len(curves), 2.4)
     for place, (name, plain, treated) in zip(axes.flat, curves):
         for label, colour, curve in (("plain R", GREY, plain), ("Pagewise (auto)", BLUE, treated)):
             step, points = curve["step_seconds"], curve["peak_mb"]

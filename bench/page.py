@@ -33,6 +33,7 @@ NUMBER = re.compile(r"-?\d*\.\d+|-?\d[\d,]*")
 UNIT = r"(?: ?(?:%|[kMG]?B|[KM]iB|[mu]?s|k|x|times))?"
 ONLY_NUMBER = re.compile(rf"[-+]?[\d,]*\.?\d+{UNIT}(?: [\[(][^\])]*[\])])?")
 CELL_END = re.compile(r"(?<!\\)\|")
+WORD = re.compile(rf"({'|'.join(WORDS)})(?:$|\**;)")  # behind it there may be why
 RULE = re.compile(r"\|[\s:|-]+\|?$")
 
 
@@ -185,7 +186,8 @@ class Tables:
         found, before = [], ""
         for where, _, cells in self.rows:
             name = re.sub(r"^the same(?=,)", before.partition(",")[0], cells[0])
-            found += [(name, cell) for cell in cells[1:] if where.startswith(section) and cell in WORDS]
+            told = [match[1] for cell in cells[1:] if (match := WORD.match(cell))]
+            found += [(name, word) for word in told if where.startswith(section)]
             before = name
         return found
 

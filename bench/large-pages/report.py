@@ -25,8 +25,8 @@ WHY_NOT = {
     "scatter-2e7": "R changes the vector in place, without a page fault: page size is all there is to gain, and the next section says how much that is on this machine.",
     "gather-2e7": "What `pagewise_on()` gains here it gains by warm pages. Where the hypervisor makes fresh large pages dear it leaves them alone "
                   "([the rule](../design/huge-pages.md)); `ISM(TRUE)` takes them at any price.",
-    "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages on trust, and all of them are written and so copied after all; "
-                 "the second `order()` of that size knows better, and is faster than plain R's. `pagewise_on(share = \"off\")` suits who orders once.",
+    "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages, and all of them are written and so copied after all. "
+                 "From the second `order()` of that size on they are not shared, and it is faster than plain R's. For a single one there is `pagewise_on(share = \"off\")`.",
 }
 MOST = 1.03  # of CPU and of memory, everywhere
 MOST_MILLISECONDS = 50  # until a session is switched on
@@ -206,7 +206,7 @@ def ceiling(results):
     return [
         "## What page size can give to random access here",
         "`bench/large-pages/ceiling.c` does the same loops in C on memory that was touched before: no allocation, no page fault, nothing but the translation of "
-        "addresses differs. Milliseconds a pass, means of the sittings' medians:",
+        "addresses differs. Milliseconds a pass, means of the sessions' medians:",
         table(["", "4 KB pages", "2 MB pages", "times faster"],
                [[f"{kind} 2e7", f"{of[kind + '_small_ms']:.0f}", f"{of[kind + '_huge_ms']:.0f}", f"{gain:.2f}"]
                 for kind, gain in (("gather", gather), ("scatter", scatter))]),
@@ -333,5 +333,5 @@ def where(results):
     loads = sorted(run["load"] for run in results.runs)
     when = sorted(run["when"][:10] for run in results.runs)
     return [*(told[-1] if told else {}).items(),
-            ("measured", f"{when[0]} to {when[-1]}, {len(results.runs)} runs in {len(told)} sittings, load before a run {loads[len(loads) // 2]:.1f} in the median"),
+            ("measured", f"{when[0]} to {when[-1]}, {len(results.runs)} runs in {len(told)} sessions, load before a run {loads[len(loads) // 2]:.1f} in the median"),
             ("library", results.library or "none")]

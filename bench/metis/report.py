@@ -290,20 +290,20 @@ class Report:
         texts = [
             f"**Sites do tell when objects die**, on {count_of(informative, len(foresights))} workloads: of the {figure(of('entropy'), 2)} bits that the time of birth leaves open, "
             f"{figure(of('entropy_by_site'), 2)} are left when the site is known, and {figure(shuffled, 2)} when it is a shuffled one. (That shuffled sites tell anything is the bias of small classes.)",
-            f"**But what dies together mostly does so without being told**: {figure(of('surviving'), 2)} of the bytes outlive a collection, and {figure(of('together'), 2)} "
+            f"**But most objects die together in any case**: {figure(of('surviving'), 2)} of the bytes outlive a collection, and {figure(of('together'), 2)} "
             f"die with most of what was born with them. Groups can only sort the rest; knowing the sites sorts {figure(of('together_by_site'), 2)}.",
-            f"**And one input foretells another in part**: sites whose objects mostly survived in training hold {figure(of('foretold'), 2)} of the bytes that survive, and of the bytes at such "
+            f"**One input foretells another in part**: sites whose objects mostly survived in training hold {figure(of('foretold'), 2)} of the bytes that survive, and of the bytes at such "
             f"sites {figure(of('foretold_rightly'), 2)} survive. The same site makes both kinds."]
         if free:
             gain = [ratio for ratio in free if ratio < 1]
             both = lambda arm: (f"{figure(mean(worth(arm, 'total_free_ratio')), 2)} of no groups' total free ratio and {figure(mean(worth(arm, 'all_holes')), 2)} of their holes "  # noqa: E731
                                 "in the mean")
             texts.append(
-                f"**What knowledge would be worth**: with every survivor known in advance and put at the heap's start, total free ratio is {figure(min(free), 2)} to {figure(max(free), 2)} of that of no "
+                f"**What perfect knowledge would gain**: with every survivor known in advance and put at the heap's start, total free ratio is {figure(min(free), 2)} to {figure(max(free), 2)} of that of no "
                 f"groups, below it on {count_of(len(gain), len(free))} workloads, and all holes {figure(min(holes), 2)} to {figure(max(holes), 2)}: {both('known-survivors')}. The same layout by learned sites, `starts`, "
                 f"has {both('starts')}; the other way round, `ends`, has {both('ends')}, and less of both than no groups on "
-                f"{count_of(sum(a < 1 and b < 1 for a, b in zip(worth('ends', 'total_free_ratio'), worth('ends', 'all_holes'))), len(free))}. A survivor that its site did not foretell lies among the short-lived and holds their hole open; a site is too coarse a key for it. "
-                "Neither region groups nor chunks come near: what they reserve is free and out of reach.")
+                f"{count_of(sum(a < 1 and b < 1 for a, b in zip(worth('ends', 'total_free_ratio'), worth('ends', 'all_holes'))), len(free))}. A survivor that its site did not foretell lies among short-lived objects and splits their hole. Sites are too coarse to foretell it. "
+                "Neither region groups nor chunks come near: what they reserve is free, and other objects cannot use it.")
         if reserved:
             texts.append(
                 f"**Why significance is small**: with the paper's grouping there are {figure(mean(one['regions'] for one in reserved), 1)} region groups at a time, of {figure(mean(one['bytes'] for one in reserved), 0)} bytes each: "
@@ -324,7 +324,7 @@ class Report:
             return ""
         _, holes, free, everywhere, random, meaning, arm = min(found)
         return (f" The reading that comes nearest to the paper's holes is \"{meaning}\" ({arm}): {percent(holes)} in the global heap, {percent(random)} with random groups, "
-                f"but {percent(everywhere)} of all holes and {percent(free)} of the total free ratio. The paper's figure can be had by moving holes to where they are not counted.")
+                f"but {percent(everywhere)} of all holes and {percent(free)} of the total free ratio. The paper's figure is reached by moving holes to where they are not counted.")
 
     def _most_significant(self):
         found = [(mean(outcome.mean(arm, "region_group_significance") for outcome in outcomes), meaning, arm)

@@ -132,7 +132,7 @@ class Claims:
         return (f"{len(measured)} of {len(WORKLOADS)} benchmarks are measured. A target is *met* when the whole interval is at or below it, and *missed* when the whole "
                 f"interval is above it. CPU time must meet it twice: as measured, and where the first touch of a page costs {cost_model.STRICTEST} us, as on a fast bare "
                 "machine (the column before the verdict; with the least and with the greatest of the costs that were measured here). A target that is no further from 1 than "
-                f"the A/A interval reaches is not met by an interval that reaches as far. Both words need {rounds} rounds or more ({SPEED_UP_ROUNDS} for the speed-up). Means "
+                f"the A/A interval reaches is not met by an interval that reaches as far. Either verdict needs {rounds} rounds or more ({SPEED_UP_ROUNDS} for the speed-up). Means "
                 f"and the worst case need {len(names)} benchmarks at least. Everything else is *undecided*, also what would be met where a run failed or had another output.")
 
     def chosen(self):

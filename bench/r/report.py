@@ -140,8 +140,8 @@ class Report:
                      "", f"{100 * (1 - papers.DLS_MEANS['average']):.1f}", "", ""])
         picture = pictures.figure_9(self.folder, scale, bars)
         return ["### Memory (DLS table 3, figure 9)",
-                "MB of physical memory of the whole process tree, DLS's of what R's allocator had; gain in percent, DLS's from its printed MB (its own last digit may be another); "
-                "zero pages are those that the content check found.",
+                "MB of physical memory: of the whole process tree here, of what R's allocator had in DLS. Gains are in percent; DLS's are taken from the MB that it prints, and its own "
+                "last digit may be another. Zero pages are those that the content check found.",
                 table(["benchmark", "plain peak", "auto peak", "gain %", "DLS peak", "DLS %", "plain average", "auto average", "gain %", "DLS average", "DLS %",
                         "zero pages found", "DLS"], rows), picture]
 
@@ -168,7 +168,7 @@ class Report:
                      *(interval(of(TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH)])
         bare = [f"CPU {cost_model.at(bare)}" for bare in cost_model.BARE_TOUCH]
         return ["### Time (DLS table 4)",
-                "Seconds of wall time, loss in percent and DLS's beside it, from its printed seconds; CPU time as ratios, measured and by the cost model.",
+                "Seconds of wall time. Losses are in percent; DLS's are taken from the seconds that it prints. CPU time is a ratio, as measured and by the cost model.",
                 table(["benchmark", "plain s", "auto s", "loss %", "DLS s", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows),
                 *self._least_time(results)]
 
@@ -179,7 +179,7 @@ class Report:
             return []
         modelled = listed(f"{part:.3f} where a fault costs {bare:.2f} us" for part, bare in zip(least[1:], cost_model.BARE_TOUCH))
         return [f"Plain R spends {least[0]:.3f} of its CPU time outside the kernel, in the geometric mean, and would spend {modelled}. "
-                "Nobody who saves page faults alone gets below these; what is saved besides is copying and filling in R's own code."]
+                "Saving page faults alone cannot get below these. What is saved besides is copying and filling in R's own code."]
 
     # Above the baseline
 
@@ -245,7 +245,7 @@ class Report:
         time.append(["SAC, its own, without ksmd", *(papers.SAC_TIME.get(one, "-") for one in shown)])
         time.append(["SAC, ksmd in %", *(f"{100 * papers.SAC_KSMD[one]:.1f}" if one in papers.SAC_KSMD else "-" for one in shown)])
         singles = "; ".join(f"{workload} under {one} {value}" for (workload, one), value in papers.SAC_SINGLE.items())
-        return ["### Five ways (SAC figures 1 and 2)",
+        return ["### All configurations (SAC figures 1 and 2)",
                 "`direct` is SAC's orig+alloc. Beside `share` stand the figures of its mmcp, which needs another kernel. "
                 f"Single values in its text: {singles}.",
                 "Average memory to plain R (figure 1):", table(["benchmark", *shown], memory),
@@ -394,8 +394,8 @@ class Report:
                              f"{mean([r['swap_bytes'] for r in runs]) / 1e6:.0f}"])
         return ["### What was counted",
                 "Means of a run; plain R's are those beside `auto`. A configuration with another number of rounds was run at other times too, "
-                "and its seconds compare with plain R's only as the ratios above, which are of pairs. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
-                "(snapshots written, private copies); system calls, counted once under strace (under ksm there are those of direct); MB in swap.",
+                "and its seconds compare with plain R's only as the ratios above, which are of pairs. There are page faults, those that were filled as huge pages, and major ones. There are the MB that the kernel zeroed "
+                "(faults times page size) and copied (snapshots written, private copies). System calls were counted once under strace; under ksm they are those of direct.",
                 table(["benchmark", "configuration", "rounds", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
                         "system calls", "swap MB"], rows)]
 
@@ -412,9 +412,9 @@ class Report:
             rows.append([name, megabytes(peak), megabytes(average), megabytes(value("lazy_zero_bytes")), megabytes(kept),
                          megabytes(value("zero_reclaimed_bytes")), megabytes(value("purged_bytes") + value("decayed_bytes"))])
         return ["### Where each saved byte came from",
-                "MB. What `auto` saves at the peak and on average, and what its mechanisms moved in the course of a run: zero filling that touched no "
-                "page, copies that shared their pages (less what was written later), all-zero pages given back, warm pages returned to the kernel. "
-                "These four are sums over the run and need not add up to what is saved at one moment. What they leave unexplained is holes: memory that the C library's heap "
+                "MB: what `auto` saves at the peak and on average, and what its mechanisms moved in the course of a run. These are zero filling that touched no "
+                "page, copies that shared their pages (less what was written later), all-zero pages given back, and warm pages returned to the kernel. "
+                "The four are sums over the run and need not add up to what is saved at one moment. What they do not explain is holes: memory that the C library's heap "
                 "keeps between vectors of 8 to 128 KB that live on, and that Pagewise, which gives each vector pages of its own, gives back.",
                 table(["benchmark", "saved at the peak", "saved on average", "lazy zero", "shared copies", "zero reclaim", "returned earlier"], rows)]
 

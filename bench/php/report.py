@@ -40,7 +40,7 @@ def of_ratio(found):
 
 
 def targets(results, names):
-    """The figures that must be shown: what, bar, measured, verdict; the application with the worst verdict counts."""
+    """The targets: what, at most, measured, verdict; the application with the worst verdict counts."""
     rows = []
     for what, configuration, against, field, bar in (
             ("CPU per request against PHP's own, worst application", "transaction", "native", "cpu_seconds", 1.03),

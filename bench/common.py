@@ -1,7 +1,6 @@
-"""What the benchmark harnesses share: the environment of a run, the machine, and the verdict on a bar."""
+"""What the benchmark harnesses share: the environment of a run, and the machine."""
 
 import hashlib
-import math
 import os
 import platform
 import socket
@@ -69,23 +68,13 @@ def machine():
     ]
 
 
+def told(*names):
+    """These facts of the machine in a line."""
+    return "; ".join(f"{what}: {value}" for what, value in machine() if what in names)
+
+
 # Debian 12's, as scripts/ensure-packages installs them.
 PEERS = "jemalloc 5.3.0, mimalloc 2.0.9, tcmalloc of gperftools 2.10, glibc 2.36: Debian 12's, with their default settings where nothing else is said"
-
-
-def verdict(measured, control, bar):
-    """met, missed or undecided. A bar closer to 1 than the A/A interval reaches cannot be met by proof."""
-    if measured["low"] > bar:
-        return "missed"
-    # A bar tighter than what plain against plain shows: the machine cannot tell.
-    noise = max(abs(control["low"] - 1), abs(control["high"] - 1)) if control else math.inf
-    if not math.isfinite(noise):
-        noise = math.inf
-    if measured["high"] <= bar:
-        if 1 - noise < bar < 1 + noise and measured["high"] > 1 - noise:
-            return "undecided"
-        return "met"
-    return "undecided"
 
 
 def digest(*parts):

@@ -1,13 +1,11 @@
 """Markdown with its prose in lines of at most 120 characters. Tables, code, headings and addresses stay as they are.
 
-    prose.py FILE.md ...    wraps files in place
-
 A paragraph or item is touched only where a line of it is too long. Lines are not broken within code, and never so that a
 word would begin a list, a heading or a table.
 """
 
 import re
-import sys
+from collections.abc import Callable
 
 WIDTH = 120
 FENCE = re.compile(r"^\s*(```|~~~)")
@@ -18,8 +16,9 @@ MARK = re.compile(r"^([-*+]|\d+[.)]|#+|>.*|\|.*|=+|-+)$")
 TOKEN = re.compile(r"(?:`[^`]+`|\S)+")
 
 
-def words(text):
-    found = []
+def words(text: str) -> list[str]:
+    """What a line may be broken between."""
+    found: list[str] = []
     for token in TOKEN.findall(text):
         if found and MARK.match(token):
             found[-1] += " " + token
@@ -28,7 +27,7 @@ def words(text):
     return found
 
 
-def filled(text, first, rest):
+def filled(text: str, first: str, rest: str) -> list[str]:
     """The text in lines, the first behind `first`, the others behind `rest`."""
     lines, line, fresh = [], first, True
     for word in words(text):
@@ -40,23 +39,30 @@ def filled(text, first, rest):
     return [*lines, line]
 
 
-def narrowed(lines):
+def narrowed(lines: list[str]) -> list[str]:
     """A paragraph's or an item's lines, filled anew where one is too long."""
     return joined(lines, filled) if any(len(line) > WIDTH for line in lines) else lines
 
 
-def joined(lines, fill=lambda text, first, rest: [first + text]):
+def in_one_line(text: str, first: str, _rest: str) -> list[str]:
+    """As filled(), without an end."""
+    return [first + text]
+
+
+def joined(lines: list[str], fill: Callable[[str, str, str], list[str]] = in_one_line) -> list[str]:
+    """A paragraph's or an item's lines as one text, and that in lines as `fill` makes them."""
     item = ITEM.match(lines[0])
-    first = item[0] if item else re.match(r"\s*", lines[0])[0]
+    first = item[0] if item else lines[0][:len(lines[0]) - len(lines[0].lstrip())]
     text = " ".join([lines[0][len(first):], *(line.strip() for line in lines[1:])])
     return fill(text, first, " " * len(first))
 
 
-def changed(markdown, change):
+def changed(markdown: str, change: Callable[[list[str]], list[str]]) -> str:
     """The text with the lines of each paragraph and each item changed."""
-    out, paragraph = [], []
+    out: list[str] = []
+    paragraph: list[str] = []
 
-    def end():
+    def end() -> None:
         out.extend(change(paragraph[:]) if paragraph else [])
         paragraph.clear()
 
@@ -85,22 +91,11 @@ def changed(markdown, change):
     return "\n".join(out)
 
 
-def wrapped(markdown):
+def wrapped(markdown: str) -> str:
+    """The text with its prose in lines that fit."""
     return changed(markdown, narrowed)
 
 
-def unwrapped(markdown):
+def unwrapped(markdown: str) -> str:
     """Each paragraph and each item in one line, to look for sentences in it."""
     return changed(markdown, joined)
-
-
-def main():
-    for path in sys.argv[1:]:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(wrapped(text))
-
-
-if __name__ == "__main__":
-    main()

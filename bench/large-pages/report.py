@@ -5,11 +5,11 @@ import os
 
 import cost_model
 import plotting
-from common import verdict
-from intervals import Ratio, geometric_mean, mean
+import verdicts
+from intervals import MET, MISSED, UNDECIDED, Ratio, geometric_mean, mean, verdict
 from measure import ALWAYS, CONFIGURATIONS, CONTROL, ISM, OURS, PLAIN, SLIDES, WORKLOADS
+from page import Page, facts, interval, said, span, table
 from plotting import BLUE, GREY
-from verdicts import finished
 
 # The slides' seconds without and with ISM on their newest CPU (Xeon E5430).
 SLIDES_SECONDS = {"qr-hilbert-1000": (7.822, 5.323), "qr-hilbert-1024": (27.438, 114.259), "fft-1e7": (13.080, 12.154),
@@ -25,8 +25,8 @@ WHY_NOT = {
     "scatter-2e7": "R changes the vector in place, without a page fault: page size is all there is to gain, and the next section says how much that is on this machine.",
     "gather-2e7": "What `pagewise_on()` gains here it gains by warm pages. Where the hypervisor makes fresh large pages dear it leaves them alone "
                   "([the rule](../design/huge-pages.md)); `ISM(TRUE)` takes them at any price.",
-    "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages on trust, and all of them are written and so copied after all; "
-                 "the second `order()` of that size knows better, and is faster than plain R's. `pagewise_on(share = \"off\")` suits who orders once.",
+    "order-1e7": "R copies the vector and sorts the copy in place. The first copy of its size shares its pages, and all of them are written and so copied after all. "
+                 "From the second `order()` of that size on they are not shared, and it is faster than plain R's. For a single one there is `pagewise_on(share = \"off\")`.",
 }
 MOST = 1.03  # of CPU and of memory, everywhere
 MOST_MILLISECONDS = 50  # until a session is switched on
@@ -78,7 +78,7 @@ class Results:
 
     def modelled(self, bare):
         """CPU of a run where the first touch of a page costs `bare` microseconds."""
-        return lambda run: cost_model.modelled_cpu(run, self.store.sessions[run["session"]].get("costs"), bare)
+        return lambda run: cost_model.modelled_cpu(run, cost_model.costs_of(self.store, run), bare)
 
     def of_sessions(self, field):
         """What the sittings with these runs found of the machine, each."""
@@ -108,40 +108,32 @@ def faults(run):
 
 
 def cell(found):
-    if not found:
-        return "-"
-    if found["rounds"] < 2:
-        return f"{found['mean']:.2f} (one round)"
-    return f"{found['mean']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+    return interval(found, 2, missing="-")
 
 
 def show(value, form):
     return "-" if value is None else format(value, form)
 
 
-def table(heading, rows):
-    return ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading), *("| " + " | ".join(row) + " |" for row in rows), ""]
-
-
-def bars(results):
+def targets(results):
     """Those of `ours`; where page size is what is asked about, of `ism` as well, which asks for large pages by name."""
     rows = []
     for workload in results.workloads:
         limit = 1 / BARS[workload] if workload in BARS else MOST
-        rows.append(bar(results, workload, OURS, cpu, "CPU", limit))
+        rows.append(target(results, workload, OURS, cpu, "CPU", limit))
         if workload in BARS:
-            rows.append(bar(results, workload, ISM, cpu, "CPU, with `ISM(TRUE)`", limit))
-        rows.append(bar(results, workload, OURS, peak, "peak memory", MOST))
+            rows.append(target(results, workload, ISM, cpu, "CPU, with `ISM(TRUE)`", limit))
+        rows.append(target(results, workload, OURS, peak, "peak memory", MOST))
     return table(["workload", "at most", "measured", "", "A/A", "verdict"], [row for row in rows if row])
 
 
-def bar(results, workload, configuration, field, words, limit):
+def target(results, workload, configuration, field, words, limit):
     found, control = (results.interval(workload, one, field) for one in (configuration, CONTROL))
     if not found:
         return None
-    said = verdict(found, control, limit) if found["rounds"] >= ENOUGH_ROUNDS else "undecided"
+    word = verdict(found, control, limit) if found["rounds"] >= ENOUGH_ROUNDS else UNDECIDED
     faster = times_faster(found["mean"]) + " times faster" if limit < 1 else ""
-    return [f"{workload}, {words}", f"{limit:.2f}", cell(found), faster, cell(control), f"**{said}**"]
+    return [f"{workload}, {words}", f"{limit:.2f}", cell(found), faster, cell(control), said(word)]
 
 
 def times_faster(ratio):
@@ -149,7 +141,7 @@ def times_faster(ratio):
 
 
 def prices(results):
-    """The bars that ask for speed, by whether a run got large pages, and without what the kernel took to make them."""
+    """The targets that ask for speed, by whether a run got large pages, and without what the kernel took to make them."""
     rows = []
     for workload in (w for w in results.workloads if w in BARS):
         pairs, ism = results.pairs(workload, OURS), results.pairs(workload, ISM)
@@ -159,39 +151,40 @@ def prices(results):
                      mean_and_count([({"cpu_seconds": a["cpu_seconds"] - a["system_seconds"]}, b) for a, b in ism])])
     if not rows:
         return []
-    return ["## What the speeds hang on", "",
-            "Times faster than plain R, mean (least to most; rounds). `pagewise_on()` takes large pages while they are cheap, and 4 KB pages when the hypervisor has "
-            "to find their memory first; `ISM(TRUE)` takes large pages at any price, the last column leaves out the system time of its runs, as if pages cost nothing to get.", "",
-            *table(["workload", "bar", "ours, mostly large pages", "ours, mostly 4 KB pages", "`ISM(TRUE)`", "`ISM(TRUE)`, user time alone"], rows)]
+    return ["## What the speeds hang on",
+            "Times faster than plain R, mean (least to most; rounds). `pagewise_on()` takes large pages while they are cheap, and 4 KB pages when the hypervisor "
+            "has to find their memory first. `ISM(TRUE)` takes large pages at any price. The last column leaves out the system time of its runs, as if pages cost "
+            "nothing to get.",
+            table(["workload", "target", "ours, mostly large pages", "ours, mostly 4 KB pages", "`ISM(TRUE)`", "`ISM(TRUE)`, user time alone"], rows)]
 
 
 def mean_and_count(pairs):
     if not pairs:
         return "-"
     found = [cpu(b) / cpu(a) for a, b in pairs]
-    return f"{mean(found):.2f} ({min(found):.2f} to {max(found):.2f}; {len(found)})"
+    return span(mean(found), found, more=f"; {len(found)}")
 
 
 def explanations(results):
-    """Why a bar is not reached, for those of which it is known."""
-    lines = []
+    """Why a target is not reached, for those of which it is known."""
+    blocks = []
     for workload, why in WHY_NOT.items():
         found = results.interval(workload, OURS, cpu)
         if found and found["mean"] > (1 / BARS[workload] if workload in BARS else MOST):
-            lines += [f"*{workload}*: {why}", ""]
-    return lines
+            blocks.append(f"*{workload}*: {why}")
+    return blocks
 
 
 def interactive(results):
-    """The bar in milliseconds: the median over all sittings, beside the load."""
+    """The target in milliseconds: the median over all sittings, beside the load."""
     found = results.of_sessions("interactive")
     if not found:
-        return []
+        return None
     took = sorted(one for sitting in found for one in sitting["milliseconds"])
     middle = took[len(took) // 2]
     loads = ", ".join(f"{sitting['load']:.1f}" for sitting in found)
-    return [f"`library(pagewise); pagewise_on()` takes {middle:.0f} ms of wall time in the median of {len(took)} fresh R sessions ({took[0]:.0f} to {took[-1]:.0f} ms; "
-            f"load {loads}); the bar is {MOST_MILLISECONDS} ms: **{'met' if middle < MOST_MILLISECONDS else 'missed'}**.", ""]
+    return (f"`library(pagewise); pagewise_on()` takes {middle:.0f} ms of wall time in the median of {len(took)} fresh R sessions ({took[0]:.0f} to {took[-1]:.0f} ms; "
+            f"load {loads}). The target is {MOST_MILLISECONDS} ms: {said(MET if middle < MOST_MILLISECONDS else MISSED)}.")
 
 
 def ratios(results, value):
@@ -211,14 +204,14 @@ def ceiling(results):
     of = {name: mean([one[name] for one in found]) for name in found[0]}
     gather, scatter = (of[f"{kind}_small_ms"] / of[f"{kind}_huge_ms"] for kind in ("gather", "scatter"))
     return [
-        "## What page size can give to random access here", "",
+        "## What page size can give to random access here",
         "`bench/large-pages/ceiling.c` does the same loops in C on memory that was touched before: no allocation, no page fault, nothing but the translation of "
-        "addresses differs. Milliseconds a pass, means of the sittings' medians:", "",
-        *table(["", "4 KB pages", "2 MB pages", "times faster"],
+        "addresses differs. Milliseconds a pass, means of the sessions' medians:",
+        table(["", "4 KB pages", "2 MB pages", "times faster"],
                [[f"{kind} 2e7", f"{of[kind + '_small_ms']:.0f}", f"{of[kind + '_huge_ms']:.0f}", f"{gain:.2f}"]
                 for kind, gain in (("gather", gather), ("scatter", scatter))]),
         "R's gather also makes its result anew each time, where warm pages save page faults; R's scatter changes a vector in place, so that page size is all "
-        "there is to gain.", "",
+        "there is to gain.",
     ]
 
 
@@ -236,11 +229,11 @@ def slides(results):
             same = "yes" if trend(found["mean"]) == trend(seconds[1] / seconds[0]) else "**no**"
         rows.append([workload, then, was, now, cell(found), same])
     return [
-        *table(["workload", "slides: without, with ISM (s)", "slides' ratio", "here: plain, ISM (s)", "here: ratio", "reproduces"], rows),
+        table(["workload", "slides: without, with ISM (s)", "slides' ratio", "here: plain, ISM (s)", "here: ratio", "reproduces"], rows),
         "*Reproduces*: both gain a twentieth or more, both lose as much, or neither. As typed in the slides, `sort(1:1e8)` makes no vector since R 3.5, and so no segment: here "
-        "it sorts `1:1e8 + 0L`. Its segments are printed by `Rscript bench/large-pages/workload.R sort-1e8 ism 1`, before and after `gc()`.", "",
-        "`qr(hilbert(1000))` by CPU, seconds without and with ISM:", "",
-        *table(["CPU", "without", "with"], [
+        "it sorts `1:1e8 + 0L`. Its segments are printed by `Rscript bench/large-pages/workload.R sort-1e8 ism 1`, before and after `gc()`.",
+        "`qr(hilbert(1000))` by CPU, seconds without and with ISM:",
+        table(["CPU", "without", "with"], [
             *([f"{name} (slides)", f"{a:.2f}", f"{b:.2f}"] for name, a, b in CPU_OF_SLIDES),
             [f"this machine ({_processor(results)})", *(show(results.mean("qr-hilbert-1000", c, cpu), ".2f") for c in (PLAIN, ISM))],
         ]),
@@ -259,7 +252,7 @@ def _processor(results):
 def model(results):
     costs = results.of_sessions("costs")
     here = {name: mean([one[name] for one in costs]) for name in ("touch_us", "huge_us")} if costs else {}
-    said = (f"Here the first touch of a 4 KB page costs {here['touch_us']:.2f} us, and {here['huge_us']:.2f} us within a fresh huge page. " if here else "")
+    here_costs = (f"Here the first touch of a 4 KB page costs {here['touch_us']:.2f} us, and {here['huge_us']:.2f} us within a fresh huge page. " if here else "")
     rows = []
     for workload in results.workloads:
         before, after = (results.mean(workload, c, faults) for c in (PLAIN, OURS))
@@ -267,9 +260,9 @@ def model(results):
         if found[0]:
             rows.append([workload, show(before, ",.0f"), show(after, ",.0f"), *map(cell, found)])
     return [
-        "A page fault costs several times as much on a virtual machine as on a bare one. " + said + "The R evaluation's cost model "
-        "([bench-r.md](../reference/bench-r.md)) takes from each run what only the virtual machine charges; CPU of `ours` to plain R:", "",
-        *table(["workload", "faults, plain", "faults, ours", "as measured", *(f"at {bare:.2f} us a touch" for bare in cost_model.BARE_TOUCH)], rows),
+        "A page fault costs several times as much on a virtual machine as on a bare one. " + here_costs + "The R evaluation's cost model "
+        "([bench-r.md](../reference/bench-r.md)) takes from each run what only the virtual machine charges; CPU of `ours` to plain R:",
+        table(["workload", "faults, plain", "faults, ours", "as measured", *map(cost_model.at, cost_model.BARE_TOUCH)], rows),
     ]
 
 
@@ -288,7 +281,7 @@ def no_longer(results):
         lines.append(f"**No longer reproduces either**: the loss at sizes that are a power of two ({', '.join(differs['loss'])}), which came from cache sets that large pages lined up.")
     if differs["even"]:
         lines.append(f"Neither gained nor lost there, and does here: {', '.join(differs['even'])}.")
-    return [line for text in lines for line in (text, "")]
+    return lines
 
 
 def plot(results, path):
@@ -297,7 +290,7 @@ def plot(results, path):
     rows = [(w, results.interval(w, OURS, cpu), results.interval(w, ISM, cpu)) for w in results.workloads]
     rows = [row for row in rows if row[1]]
     if not rows:
-        return []
+        return None
     figure, axes = plotting.plt.subplots(figsize=(9, 3.5))
     for shift, index, label, colour in ((-.2, 1, "ours", BLUE), (.2, 2, "ISM", GREY)):
         shown = [(at, row[index]) for at, row in enumerate(rows) if row[index]]
@@ -317,27 +310,28 @@ def write(store, scale, path):
     if not results.workloads:
         raise Nothing(f"nothing was measured yet at scale {scale:g}")
     least = min((len(results.pairs(w, OURS)) for w in results.workloads), default=0)
-    lines = [
-        "# Large pages: the slides' tables, and where pages matter today", "",
-        "Written by `make bench-large-pages`; the workloads are in `bench/large-pages/workload.R`. *ours* is `pagewise_on()` and *ism* "
-        "is `ISM(TRUE)`, inside a session; *hugetlb=1* and *=2* are glibc's tunable `glibc.malloc.hugetlb`; "
-        f"*{ALWAYS}* is transparent huge pages for every program. Ratios are to plain R in the same rounds, with 95 % "
-        "intervals over paired rounds (of fewer than ten, Student's t, which is wide); below 1 is better. CPU time is of the measured part, memory the peak of the whole process in physical pages. *A/A* is plain R to plain R.", "",
-    ]
+    page = Page("Large pages: the slides' tables, and where pages matter today", verdicts.of_large_pages)
     if scale != 1:
-        lines += [f"**A trial: sizes are divided by {scale:g}. The figures say nothing about the bars.**", ""]
-    if least < ENOUGH_ROUNDS:
-        lines += [f"**{least} rounds where there are fewest: with fewer than {ENOUGH_ROUNDS} a bar is undecided.**", ""]
-    lines += ["## Must be shown", "", *bars(results), *explanations(results), *interactive(results), *prices(results), *ceiling(results), "## CPU time, to plain R", "", *ratios(results, cpu), *plot(results, path),
-              "## Peak of physical memory, to plain R", "", *ratios(results, peak), "## The slides, then and now", "", *slides(results),
-              *no_longer(results), "## On a bare machine", "", *model(results), "## Machine", ""]
-    facts = results.of_sessions("facts")
-    lines += [f"- {name}: {value}" for name, value in (facts[-1] if facts else {}).items()]
+        page.is_provisional(f"A trial: sizes are divided by {scale:g}.")
+    page.add(
+        "Written by `make bench-large-pages`; the workloads are in `bench/large-pages/workload.R`. *ours* is `pagewise_on()` and *ism* is `ISM(TRUE)`, inside a "
+        f"session. *hugetlb=1* and *=2* are glibc's tunable `glibc.malloc.hugetlb`. *{ALWAYS}* is transparent huge pages for every program. Ratios are to plain R "
+        "in the same rounds, with 95 % intervals over paired rounds (of fewer than ten, Student's t, which is wide); below 1 is better. CPU time is of the "
+        "measured part, memory the peak of the whole process in physical pages. *A/A* is plain R to plain R.",
+        f"**{least} rounds where there are fewest: with fewer than {ENOUGH_ROUNDS} a target is undecided.**" if least < ENOUGH_ROUNDS else None)
+    page.section("Targets", targets(results), *explanations(results), interactive(results), *prices(results), *ceiling(results))
+    page.section("CPU time, to plain R", ratios(results, cpu), plot(results, path))
+    page.section("Peak of physical memory, to plain R", ratios(results, peak))
+    page.section("The slides, then and now", *slides(results), *no_longer(results))
+    page.section("On a bare machine", *model(results))
+    page.section("Machine", facts(where(results)))
+    page.write(path)
+
+
+def where(results):
+    told = results.of_sessions("facts")
     loads = sorted(run["load"] for run in results.runs)
     when = sorted(run["when"][:10] for run in results.runs)
-    lines += [f"- measured: {when[0]} to {when[-1]}, {len(results.runs)} runs in {len(facts)} sittings, load before a run {loads[len(loads) // 2]:.1f} in the median",
-              f"- library: {results.library or 'none'}"]
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path + ".partial", "w", encoding="utf-8") as file:
-        file.write(finished("large-pages.md", "\n".join(lines) + "\n"))
-    os.replace(path + ".partial", path)
+    return [*(told[-1] if told else {}).items(),
+            ("measured", f"{when[0]} to {when[-1]}, {len(results.runs)} runs in {len(told)} sessions, load before a run {loads[len(loads) // 2]:.1f} in the median"),
+            ("library", results.library or "none")]

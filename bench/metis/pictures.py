@@ -1,6 +1,6 @@
 """Figures 5 to 10 of the paper from our figures."""
 
-from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, matplotlib, plt, save
+from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, in_two_columns, matplotlib, plt, save
 
 SHOWN = {"no-groups": ("no groups", GREY), "metis": ("Metis", BLUE), "metis-random": ("random groups", ORANGE),
          "metis-elsewhere": ("Metis, trained elsewhere", GREEN), "metis-elsewhere-random": ("random, of those sizes", RED)}
@@ -28,10 +28,7 @@ def over_time(folder, name, title, outcomes, metric, arms, top=1.0):
     """One small picture a workload: the metric of the first seed's collections."""
     if not matplotlib:
         return WITHOUT
-    rows = (len(outcomes) + 1) // 2
-    figure, axes = plt.subplots(rows, 2, figsize=(9, 1.7 * rows), squeeze=False)
-    for place in axes.flat[len(outcomes):]:
-        place.axis("off")
+    figure, axes = in_two_columns(len(outcomes), 1.7)
     for place, (workload, outcome) in zip(axes.flat, outcomes.items()):
         for arm in arms:
             _curve(place, outcome, arm, metric)

@@ -12,7 +12,7 @@ def bars(folder, name, title, label, names, series, base=None):
     if not matplotlib:
         return WITHOUT
     if not series:
-        return []
+        return None
     figure, place = plt.subplots(figsize=(9, 2.6))
     width = 0.85 / len(series)
     for number, (configuration, values) in enumerate(series.items()):
@@ -32,7 +32,7 @@ def breakdown(folder, name, title, names, parts):
     if not matplotlib:
         return WITHOUT
     if not parts:
-        return []
+        return None
     figure, place = plt.subplots(figsize=(9, 2.6))
     width = 0.85 / len(parts)
     for number, (configuration, values) in enumerate(parts.items()):
@@ -54,7 +54,7 @@ def curves(folder, name, title, cores, lines):
     if not matplotlib:
         return WITHOUT
     if not lines:
-        return []
+        return None
     figure, place = plt.subplots(figsize=(5, 2.8))
     for configuration, values in lines.items():
         place.plot(cores, values, color=COLOURS.get(configuration), linewidth=1.2, label=f"{configuration}, model")

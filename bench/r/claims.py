@@ -1,14 +1,13 @@
-"""What must be shown of one scale: each bar beside what was measured, what the cost model makes of it, and one verdict."""
+"""The targets of one scale: each beside what was measured, what the cost model makes of it, and one verdict."""
 
 import math
 import typing
 
 import cost_model
-from common import verdict
-from results import ENOUGH_ROUNDS, MODEL_BOUNDS, STRICTEST_CPU
+from intervals import MET, SEVERITY, UNDECIDED, at_least, verdict
+from results import ENOUGH_ROUNDS, MODEL_BOUNDS
 from workloads import CONTROL, PLAIN, TREATED, WORKLOADS
 
-MET, UNDECIDED, MISSED = SEVERITY = ("met", "undecided", "missed")
 MISSING = "not measured yet"
 WORST_CPU = 1.03
 SPEED_UP, SPEED_UP_ROUNDS = 5.2, 3
@@ -117,10 +116,9 @@ class Claims:
             return MISSING
         if speed["rounds"] < SPEED_UP_ROUNDS or not math.isfinite(ENOUGH_ROUNDS[self.scale]):
             return UNDECIDED
-        if speed["high"] < SPEED_UP:
-            return MISSED
+        found = at_least(speed["low"], speed["high"], SPEED_UP)
         is_in_doubt = any(configuration in (PLAIN, TREATED) for configuration, _ in troubles)
-        return MET if speed["low"] >= SPEED_UP and not is_in_doubt else UNDECIDED
+        return UNDECIDED if found == MET and is_in_doubt else found
 
     def _on_every(self, measure):
         known = [ratio.value for name in WORKLOADS if (ratio := self.results.ratio(name, TREATED, measure, "ksm"))]
@@ -131,11 +129,11 @@ class Claims:
     def rules(self):
         measured = [name for name in WORKLOADS if self.results.ratio(name, TREATED, "peak")]
         rounds, names = ENOUGH_ROUNDS[self.scale], AT_LEAST[self.scale]
-        return (f"{len(measured)} of {len(WORKLOADS)} benchmarks measured. *met*: the whole interval is at or below the bar, as measured and where the first touch of a page costs "
-                f"{cost_model.STRICTEST} us, as on a fast bare machine (the column before the verdict; with the least and with the greatest of the costs that were measured here), and not where the bar is no further from 1 "
-                "than the A/A interval reaches and the measured one reaches into that as well. *missed*: one of the two is above the bar with its whole interval. "
-                f"Both with {rounds} rounds or more ({SPEED_UP_ROUNDS} for the speed-up) and, for means and the worst case, over {len(names)} benchmarks at least. Everything else is *undecided*, "
-                "also what would be met where a run failed or had another output.")
+        return (f"{len(measured)} of {len(WORKLOADS)} benchmarks are measured. A target is *met* when the whole interval is at or below it, and *missed* when the whole "
+                f"interval is above it. CPU time must meet it twice: as measured, and where the first touch of a page costs {cost_model.STRICTEST} us, as on a fast bare "
+                "machine (the column before the verdict; with the least and with the greatest of the costs that were measured here). A target that is no further from 1 than "
+                f"the A/A interval reaches is not met by an interval that reaches as far. Either verdict needs {rounds} rounds or more ({SPEED_UP_ROUNDS} for the speed-up). Means "
+                f"and the worst case need {len(names)} benchmarks at least. Everything else is *undecided*, also what would be met where a run failed or had another output.")
 
     def chosen(self):
         """Where the means are not over all: which, and what they are without the one that gains most."""

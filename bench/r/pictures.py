@@ -2,7 +2,7 @@
 
 import math
 
-from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, matplotlib, plt, save
+from plotting import BLUE, GREEN, GREY, ORANGE, RED, WITHOUT, in_two_columns, matplotlib, plt, save
 
 TOLD = {"peak": "peak", "wall": "time"}
 COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
@@ -26,7 +26,7 @@ def figure_9(folder, scale, bars):
     if not matplotlib:
         return WITHOUT
     if not any(bar[1] for bar in bars):
-        return []
+        return None
     figure, axes = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
     names = [bar[0] for bar in bars]
     for row, (title, ours, paper) in enumerate((("peak", 1, 3), ("average", 2, 4))):
@@ -46,9 +46,9 @@ def _marks(axes, names, shown, told):
 
 
 def sac(folder, scale, names, shown, bars, paper):
-    """bars: {(name, configuration): (memory, CPU with ksmd, ksmd)}; paper: what it says of figure 1, and of figure 2."""
+    """bars: {(name, configuration): (memory, CPU with ksmd, ksmd)}; paper: what it says of figure 1, and of figure 2. Two blocks."""
     if not matplotlib:
-        return WITHOUT
+        return [WITHOUT]
     if not bars:
         return []
     of = lambda index: [(one, COLOURS[one], [bars.get((name, one), (None,) * 3)[index] for name in names])  # noqa: E731
@@ -71,17 +71,14 @@ def sac(folder, scale, names, shown, bars, paper):
     _marks(axes, names, shown, paper[1])
     axes.set_ylabel("CPU time, % of plain R\n(hatched: ksmd)")
     axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-    return first + save(figure, folder, f"sac-2-{scale}", "CPU time relative to plain R")
+    return [first, save(figure, folder, f"sac-2-{scale}", "CPU time relative to plain R")]
 
 
 def over_time(folder, scale, curves):
     """curves: (name, plain's record, auto's record)."""
     if not matplotlib:
         return WITHOUT
-    rows = (len(curves) + 1) // 2
-    figure, axes = plt.subplots(rows, 2, figsize=(9, 2.4 * rows), squeeze=False)
-    for place in axes.flat[len(curves):]:
-        place.axis("off")
+    figure, axes = in_two_columns(len(curves), 2.4)
     for place, (name, plain, treated) in zip(axes.flat, curves):
         for label, colour, curve in (("plain R", GREY, plain), ("Pagewise (auto)", BLUE, treated)):
             step, points = curve["step_seconds"], curve["peak_mb"]
@@ -102,7 +99,7 @@ def thresholds(folder, scale, points, paper):
     if not matplotlib:
         return WITHOUT
     if not points:
-        return []
+        return None
     figure, axes = plt.subplots(figsize=(5, 2.8))
     sizes = list(dict.fromkeys(size for _, size, _ in points))
     for policy in dict.fromkeys(policy for policy, _, _ in points):

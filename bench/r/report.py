@@ -1,18 +1,19 @@
 """docs/results/r.md from the stored records. What was not measured says so."""
 
 import collections
-import math
 import os
 
 import cost_model
+import page
 import papers
 import pictures
+import verdicts
 from claims import AT_LEAST, BEST, MISSING, Claims
-from intervals import Ratio, mean
+from intervals import WORDS, Ratio, mean
+from page import items, listed, said, table
 from results import STRICTEST_CPU, Results
 from swap import LIMITS, SHORT, SITUATIONS, SLOWER_DISKS, scales
 from swap import configurations as swap_configurations
-from verdicts import finished
 from workloads import (CALLS_CONFIGURATIONS, CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,96 +30,68 @@ def write(store, path, library=None):
     if not by_scale["small"].runs and not by_scale["full"].runs:
         tiny = Results(store, "tiny", library=library)
         by_scale = {"tiny": tiny} if tiny.runs else by_scale
-    page = Page(store, by_scale, folder)
-    lines = page.lines()
-    _replace(path, finished("r.md", "\n".join(lines).rstrip() + "\n"))
-    return page.summary()
-
-
-def _replace(path, text):
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = path + ".partial"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
-
-
-def number(value, digits=3):
-    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    report = Report(store, by_scale, folder)
+    report.page().write(path)
+    return report.summary()
 
 
 def interval(found, digits=3):
-    if found is None:
-        return MISSING
-    if not math.isfinite(found["mean"]):
-        return "not above the baseline"
-    if found["rounds"] < 2:
-        return f"{number(found['mean'], digits)} (one round)"
-    return f"{found['mean']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
+    return page.interval(found, digits, MISSING)
 
 
 def megabytes(value):
-    return MISSING if value is None else f"{value / 1e6:.0f}"
+    return page.megabytes(value, missing=MISSING)
 
 
 def _to_measure(command):
     return f"{MISSING[0].upper() + MISSING[1:]}: `{command}`."
 
 
-def table(heading, rows):
-    return ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading),
-            *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
+class Report:
+    """The page and its pictures."""
 
-
-class Page:
     def __init__(self, store, by_scale, folder):
         self.store, self.by_scale, self.folder = store, by_scale, folder
         self.verdicts = []
 
     def summary(self):
-        return ", ".join(f"{self.verdicts.count(word)} {word}" for word in ("met", "missed", "undecided", MISSING))
+        return ", ".join(f"{self.verdicts.count(word)} {word}" for word in (*WORDS, MISSING))
 
-    def lines(self):
-        out = [
-            "# R: the two papers' evaluations, reproduced", "",
-            "Written by `make bench-r`; how it is measured is in [../reference/bench-r.md](../reference/bench-r.md), the programs are in `bench/r/workloads/`. "
-            "*DLS* is page-sharing-dls14, *SAC* is mmapcopy-sac16. Ratios are to plain R in the same rounds, with 95 % "
-            "intervals over paired rounds, each on one processor (of fewer than ten, Student's t, which is wide); below 1 is better. *A/A* is plain R to plain R: what differs there is noise.", "",
-            f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.", "",
-        ]
+    def page(self):
+        made = page.Page("R: the two papers' evaluations, reproduced", verdicts.of_r)
+        made.add(
+            "Written by `make bench-r`. How it is measured is in [../reference/bench-r.md](../reference/bench-r.md); the programs are in `bench/r/workloads/`. "
+            "*DLS* is page-sharing-dls14, *SAC* is mmapcopy-sac16. Ratios are to plain R in the same rounds, with 95 % intervals over paired rounds, each on one "
+            "processor (of fewer than ten, Student's t, which is wide); below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
+            f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.")
         for scale, results in self.by_scale.items():
-            out += self._claims(scale, results)
+            made.section(f"Targets, scale {scale}", *self._targets(scale, results))
         for scale, results in self.by_scale.items():
-            out += [f"## Scale: {scale}", ""]
-            if not results.runs:
-                out += [_to_measure(f"make bench-r SCALE={scale}"), ""]
-                continue
-            out += self._left_to_measure(scale, results)
-            out += self._memory(scale, results) + self._time(scale, results) + self._means(results)
-            out += self._sac(scale, results) + self._over_time(scale, results) + self._thresholds(scale, results)
-            out += self._short_memory(scale, results) + self._counts(results) + self._savings(results)
-            out += self._no_help(results)
-        return out + self._where()
+            made.section(f"Scale: {scale}", *(self._scale(scale, results) if results.runs else [_to_measure(f"make bench-r SCALE={scale}")]))
+        made.section("Where and when", *self._where())
+        return made
+
+    def _scale(self, scale, results):
+        parts = [self._left_to_measure(scale, results), self._memory(scale, results), self._time(scale, results), self._means(results),
+                 self._sac(scale, results), self._over_time(scale, results), self._thresholds(scale, results),
+                 self._short_memory(scale, results), self._counts(results), self._savings(results), self._no_help(results)]
+        return [block for part in parts for block in part]
 
     @staticmethod
     def _left_to_measure(scale, results):
         workloads = [name for name in WORKLOADS if name not in results.workloads]
         configurations = [name for name in CONFIGURATIONS if name not in results.configurations]
-        lines = []
-        for what, variable, names in (("Benchmarks", "WORKLOADS", workloads), ("Configurations", "CONFIGURATIONS", configurations)):
-            if names:
-                lines += [f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`).", ""]
-        return lines
+        return [f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`)."
+                for what, variable, names in (("Benchmarks", "WORKLOADS", workloads), ("Configurations", "CONFIGURATIONS", configurations)) if names]
 
-    # Must be shown
+    # Targets
 
-    def _claims(self, scale, results):
+    def _targets(self, scale, results):
         claims = Claims(scale, results, self._speed_up(BEST, scale), self._swap_troubles(BEST, scale))
         self.verdicts += claims.verdicts()
         rows = [[row.title, row.paper, row.bar, row.aim, interval(row.measured.found, row.digits), interval(row.measured.control) if row.measured.control else "-",
-                 self._at_bare_costs(row), f"**{row.said}**"] for row in claims.rows]
-        return [f"## Must be shown, scale {scale}", "", claims.rules(), "", *self._chosen_benchmarks(claims),
-                *table(["figure", "papers", "must be at most", "aim", "measured", "A/A", "at a bare machine's costs", "verdict"], rows)]
+                 self._at_bare_costs(row), said(row.said)] for row in claims.rows]
+        return [claims.rules(), self._chosen_benchmarks(claims), table(["figure", "papers", "must be at most", "aim", "measured", "A/A", "at a bare machine's costs", "verdict"], rows)]
 
     @staticmethod
     def _at_bare_costs(row):
@@ -132,10 +105,10 @@ class Page:
     def _chosen_benchmarks(self, claims):
         figures = "; ".join(f"{title} {interval(found)}" for title, found in claims.chosen())
         if not figures:
-            return []
+            return None
         names = AT_LEAST[claims.scale]
-        return [f"The benchmarks are {', '.join(names)}: which were to be run at this scale was settled before any was. "
-                f"{BEST}, which saves most, is among them; without it, geometric means: {figures}.{self._beside_the_rest(claims.scale, names)}", ""]
+        return (f"The benchmarks are {', '.join(names)}: which were to be run at this scale was settled before any was. "
+                f"{BEST}, which saves most, is among them; without it, geometric means: {figures}.{self._beside_the_rest(claims.scale, names)}")
 
     def _beside_the_rest(self, here, names):
         """How the chosen ones do where all were run: whether the choice flatters."""
@@ -166,11 +139,11 @@ class Page:
         rows.append(["**geometric mean**", "", "", self._gain(means[0]), "", f"{100 * (1 - papers.DLS_MEANS['peak']):.1f}", "", "", self._gain(means[1]),
                      "", f"{100 * (1 - papers.DLS_MEANS['average']):.1f}", "", ""])
         picture = pictures.figure_9(self.folder, scale, bars)
-        return ["### Memory (DLS table 3, figure 9)", "",
-                "MB of physical memory of the whole process tree, DLS's of what R's allocator had; gain in percent, DLS's from its printed MB (its own last digit may be another); "
-                "zero pages are those that the content check found.", "",
-                *table(["benchmark", "plain peak", "auto peak", "gain %", "DLS peak", "DLS %", "plain average", "auto average", "gain %", "DLS average", "DLS %",
-                        "zero pages found", "DLS"], rows), *picture]
+        return ["### Memory (DLS table 3, figure 9)",
+                "MB of physical memory: of the whole process tree here, of what R's allocator had in DLS. Gains are in percent; DLS's are taken from the MB that it prints, and its own "
+                "last digit may be another. Zero pages are those that the content check found.",
+                table(["benchmark", "plain peak", "auto peak", "gain %", "DLS peak", "DLS %", "plain average", "auto average", "gain %", "DLS average", "DLS %",
+                        "zero pages found", "DLS"], rows), picture]
 
     @staticmethod
     def _gain(ratio):
@@ -192,11 +165,11 @@ class Page:
         wall = of(TREATED, "wall")
         rows.append(["**geometric mean**", "", "", MISSING if wall is None else f"{100 * (wall['mean'] - 1):+.1f}",
                      "", f"{100 * (papers.DLS_MEANS['time'] - 1):+.1f}", interval(of(TREATED, "cpu")), interval(of(CONTROL, "cpu")),
-                     *(interval(of(TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH), "", ""])
-        bare = [f"CPU where a fault costs {bare:.2f} us" for bare in cost_model.BARE_TOUCH]
-        return ["### Time (DLS table 4)", "",
-                "Seconds of wall time, loss in percent and DLS's beside it, from its printed seconds; CPU time as ratios, measured and by the cost model.", "",
-                *table(["benchmark", "plain s", "auto s", "loss %", "DLS s", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows),
+                     *(interval(of(TREATED, f"cpu at {bare:.2f}")) for bare in cost_model.BARE_TOUCH)])
+        bare = [f"CPU {cost_model.at(bare)}" for bare in cost_model.BARE_TOUCH]
+        return ["### Time (DLS table 4)",
+                "Seconds of wall time. Losses are in percent; DLS's are taken from the seconds that it prints. CPU time is a ratio, as measured and by the cost model.",
+                table(["benchmark", "plain s", "auto s", "loss %", "DLS s", "DLS %", "CPU", "CPU, A/A", *bare, "content checks", "DLS"], rows),
                 *self._least_time(results)]
 
     @staticmethod
@@ -204,9 +177,9 @@ class Page:
         least = [results.outside_the_kernel(), *(results.outside_the_kernel(bare) for bare in cost_model.BARE_TOUCH)]
         if None in least:
             return []
-        modelled = _and(f"{part:.3f} where a fault costs {bare:.2f} us" for part, bare in zip(least[1:], cost_model.BARE_TOUCH))
+        modelled = listed(f"{part:.3f} where a fault costs {bare:.2f} us" for part, bare in zip(least[1:], cost_model.BARE_TOUCH))
         return [f"Plain R spends {least[0]:.3f} of its CPU time outside the kernel, in the geometric mean, and would spend {modelled}. "
-                "Nobody who saves page faults alone gets below these; what is saved besides is copying and filling in R's own code.", ""]
+                "Saving page faults alone cannot get below these. What is saved besides is copying and filling in R's own code."]
 
     # Above the baseline
 
@@ -225,12 +198,12 @@ class Page:
                 cells = [results.geometric_mean(one, measure, without=OURS if without else ()) for measure in
                          ("peak", "peak above", "average", "average above", "cpu", STRICTEST_CPU)]
                 means.append([one, f"{title} ({cells[0][1]})", *(interval(cell[0]) for cell in cells)])
-        return ["### Whole tree, and above the baseline", "",
-                "The baseline is the same R with the same packages loaded and no data, in MB; *data* says how many times that plain R's peak is above it.", "",
-                *table(["benchmark", "baseline", "data", "peak", "peak above", "average", "average above"], rows),
-                "Geometric means over the benchmarks measured (their number in brackets):", "",
-                *table(["configuration", "benchmarks", "peak", "peak above", "average", "average above", "CPU",
-                        f"CPU at {cost_model.STRICTEST} us"], means),
+        return ["### Whole tree, and above the baseline",
+                "The baseline is the same R with the same packages loaded and no data, in MB; *data* says how many times that plain R's peak is above it.",
+                table(["benchmark", "baseline", "data", "peak", "peak above", "average", "average above"], rows),
+                "Geometric means over the benchmarks measured (their number in brackets):",
+                table(["configuration", "benchmarks", "peak", "peak above", "average", "average above", "CPU",
+                        f"CPU {cost_model.at(cost_model.STRICTEST)}"], means),
                 *self._by_make(results)]
 
     @staticmethod
@@ -243,8 +216,8 @@ class Page:
             counts = {len(own.pairs(name, TREATED)) for name in own.workloads} - {0}
             rows.append([make, f"{_span(counts)} of {cells[0][1]} benchmarks",
                          *(interval(cell[0]) for cell in cells)])
-        return ["The same of `auto`, by whose processors the rounds were on:", "",
-                *table(["processors", "rounds", "peak above", "average above", "CPU", "A/A, CPU", f"CPU at {cost_model.STRICTEST} us"], rows)] if rows else []
+        return ["The same of `auto`, by whose processors the rounds were on:",
+                table(["processors", "rounds", "peak above", "average above", "CPU", "A/A, CPU", f"CPU {cost_model.at(cost_model.STRICTEST)}"], rows)] if rows else []
 
     # SAC'16, figures 1 and 2
 
@@ -272,11 +245,11 @@ class Page:
         time.append(["SAC, its own, without ksmd", *(papers.SAC_TIME.get(one, "-") for one in shown)])
         time.append(["SAC, ksmd in %", *(f"{100 * papers.SAC_KSMD[one]:.1f}" if one in papers.SAC_KSMD else "-" for one in shown)])
         singles = "; ".join(f"{workload} under {one} {value}" for (workload, one), value in papers.SAC_SINGLE.items())
-        return ["### Five ways (SAC figures 1 and 2)", "",
+        return ["### All configurations (SAC figures 1 and 2)",
                 "`direct` is SAC's orig+alloc. Beside `share` stand the figures of its mmcp, which needs another kernel. "
-                f"Single values in its text: {singles}.", "",
-                "Average memory to plain R (figure 1):", "", *table(["benchmark", *shown], memory),
-                "CPU time to plain R, ksmd's included (figure 2):", "", *table(["benchmark", *shown], time),
+                f"Single values in its text: {singles}.",
+                "Average memory to plain R (figure 1):", table(["benchmark", *shown], memory),
+                "CPU time to plain R, ksmd's included (figure 2):", table(["benchmark", *shown], time),
                 *pictures.sac(self.folder, scale, [*results.workloads, SAC_MEAN], shown, bars, self._sac_of_the_paper())]
 
     @staticmethod
@@ -295,7 +268,7 @@ class Page:
         chosen = sorted(chosen, key=lambda curve: FIGURE_10.index(curve[0]))
         chosen += [curve for curve in curves if curve not in chosen][:max(0, FIGURE_10_FIRST - len(chosen))]
         if not chosen:
-            return ["### Memory over time (DLS figure 10)", "", MISSING, ""]
+            return ["### Memory over time (DLS figure 10)", MISSING]
         rows = []
         for name, plain, treated, mark in chosen:
             paper = papers.DLS[name]
@@ -304,11 +277,11 @@ class Page:
                          *(f"{one['step_seconds'] * len(one['peak_mb']):.1f}" for one in (plain, treated)), _from_to(*paper[:2]), _from_to(*paper[2:4])])
         marks = {"†": f" †: of library {', '.join(sorted({curve[2]['library'] for curve in chosen if '†' in curve[3]}))}.",
                  "*": " *: the two are of different rounds, perhaps days; their seconds do not compare."}
-        return ["### Memory over time (DLS figure 10)", "",
+        return ["### Memory over time (DLS figure 10)",
                 "One run of each, by the same sampler; each point is the highest memory within 1/240 of the run. MB and seconds; DLS's are those of its table 3."
-                + "".join(text for mark, text in marks.items() if any(mark in curve[3] for curve in chosen)), "",
-                *table(["benchmark", "plain peak", "auto peak", "plain average", "auto average", "plain s", "auto s", "DLS peak", "DLS average"], rows),
-                *pictures.over_time(self.folder, scale, [curve[:3] for curve in chosen])]
+                + "".join(text for mark, text in marks.items() if any(mark in curve[3] for curve in chosen)),
+                table(["benchmark", "plain peak", "auto peak", "plain average", "auto average", "plain s", "auto s", "DLS peak", "DLS average"], rows),
+                pictures.over_time(self.folder, scale, [curve[:3] for curve in chosen])]
 
     def _thresholds(self, scale, results):
         rows, points = [], {}
@@ -323,11 +296,11 @@ class Page:
             rows.append(row + [papers.DLS_FIGURE_11_TEXT.get(size, "-")])
         title = f"### The size threshold, {SWEEP_WORKLOAD} (DLS figure 11)"
         if not points:
-            return [title, "", _to_measure(f"make bench-r PART=figure11 SCALE={scale}"), ""]
+            return [title, _to_measure(f"make bench-r PART=figure11 SCALE={scale}")]
         heading = [f"{policy}: {measure}" for policy in SWEEP_POLICIES for measure in ("peak", "CPU", "wall")]
-        return [title, "",
-                *table(["threshold", *heading, "DLS, as far as its text says"], rows),
-                *pictures.thresholds(self.folder, scale, points, papers.DLS_FIGURE_11)]
+        return [title,
+                table(["threshold", *heading, "DLS, as far as its text says"], rows),
+                pictures.thresholds(self.folder, scale, points, papers.DLS_FIGURE_11)]
 
     # Table 5
 
@@ -376,14 +349,14 @@ class Page:
         parts = ", ".join(f"{share:.2f} for {name}" for name, share in LIMITS.items())
         title = "### Too little memory (DLS table 5)"
         if not any(newest_of(self.store, workload, own) for workload, own in scales(scale)):
-            return [title, "", _to_measure(f"make bench-r PART=table5 SCALE={scale}"), ""]
-        return [title, "",
+            return [title, _to_measure(f"make bench-r PART=table5 SCALE={scale}")]
+        return [title,
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
-                f"({parts}), with this machine's disk, and with its reads and its writes held to {_and(f'{rate / 1e6:.0f}' for rate in SLOWER_DISKS.values())} MB a second, "
+                f"({parts}), with this machine's disk, and with its reads and its writes held to {listed(f'{rate / 1e6:.0f}' for rate in SLOWER_DISKS.values())} MB a second, "
                 "as a hard disk's in large requests, and in requests of the eight pages that Linux reads ahead "
                 "([reference](../reference/bench-r.md#too-little-memory)). *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
-                "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short (where collections are cheap it asks all the same).", "",
-                *table(["benchmark", "memory", "limit MB", "configuration", "rounds", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
+                "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short (where collections are cheap it asks all the same).",
+                table(["benchmark", "memory", "limit MB", "configuration", "rounds", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
                         "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows),
                 *self._price_of_swapping(scale)]
 
@@ -397,9 +370,9 @@ class Page:
             own_prices = [("at least " if any("stopped_after_seconds" in run for run in short) else "") + interval(price, 2)
                           + (f" with {memory.removeprefix('short, ')}" if memory in SLOWER_DISKS else "") for memory, short, price in found if price]
             if own_prices:
-                prices.append(f"{_and(own_prices)} for {workload} (DLS {theirs:.1f})")
+                prices.append(f"{listed(own_prices)} for {workload} (DLS {theirs:.1f})")
         return [f"Plain R takes longer with too little memory than with enough by a factor of {'; '.join(prices)}. That is the price of its swapping, on such a disk, "
-                "and about what a program that does not swap can win.", ""] if prices else []
+                "and about what a program that does not swap can win."] if prices else []
 
     # What was counted
 
@@ -419,11 +392,11 @@ class Page:
                              f"{of('zeroed_bytes') / 1e6:.0f}", f"{of('copied_bytes') / 1e6:.0f}",
                              calls[-1]["all"] if calls else MISSING if one in CALLS_CONFIGURATIONS else "-",
                              f"{mean([r['swap_bytes'] for r in runs]) / 1e6:.0f}"])
-        return ["### What was counted", "",
+        return ["### What was counted",
                 "Means of a run; plain R's are those beside `auto`. A configuration with another number of rounds was run at other times too, "
-                "and its seconds compare with plain R's only as the ratios above, which are of pairs. Page faults, of these filled as huge pages, major ones; MB that the kernel zeroed (faults times page size) and copied "
-                "(snapshots written, private copies); system calls, counted once under strace (under ksm there are those of direct); MB in swap.", "",
-                *table(["benchmark", "configuration", "rounds", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
+                "and its seconds compare with plain R's only as the ratios above, which are of pairs. There are page faults, those that were filled as huge pages, and major ones. There are the MB that the kernel zeroed "
+                "(faults times page size) and copied (snapshots written, private copies). System calls were counted once under strace; under ksm they are those of direct.",
+                table(["benchmark", "configuration", "rounds", "CPU s", "in the kernel s", "faults", "huge", "major", "zeroed MB", "copied MB",
                         "system calls", "swap MB"], rows)]
 
     def _savings(self, results):
@@ -438,12 +411,12 @@ class Page:
             average = results.mean_of(name, PLAIN, lambda r: r["average_bytes"]) - results.mean_of(name, TREATED, lambda r: r["average_bytes"])
             rows.append([name, megabytes(peak), megabytes(average), megabytes(value("lazy_zero_bytes")), megabytes(kept),
                          megabytes(value("zero_reclaimed_bytes")), megabytes(value("purged_bytes") + value("decayed_bytes"))])
-        return ["### Where each saved byte came from", "",
-                "MB. What `auto` saves at the peak and on average, and what its mechanisms moved in the course of a run: zero filling that touched no "
-                "page, copies that shared their pages (less what was written later), all-zero pages given back, warm pages returned to the kernel. "
-                "These four are sums over the run and need not add up to what is saved at one moment. What they leave unexplained is holes: memory that the C library's heap "
-                "keeps between vectors of 8 to 128 KB that live on, and that Pagewise, which gives each vector pages of its own, gives back.", "",
-                *table(["benchmark", "saved at the peak", "saved on average", "lazy zero", "shared copies", "zero reclaim", "returned earlier"], rows)]
+        return ["### Where each saved byte came from",
+                "MB: what `auto` saves at the peak and on average, and what its mechanisms moved in the course of a run. These are zero filling that touched no "
+                "page, copies that shared their pages (less what was written later), all-zero pages given back, and warm pages returned to the kernel. "
+                "The four are sums over the run and need not add up to what is saved at one moment. What they do not explain is holes: memory that the C library's heap "
+                "keeps between vectors of 8 to 128 KB that live on, and that Pagewise, which gives each vector pages of its own, gives back.",
+                table(["benchmark", "saved at the peak", "saved on average", "lazy zero", "shared copies", "zero reclaim", "returned earlier"], rows)]
 
     def _no_help(self, results):
         facts = []
@@ -451,27 +424,27 @@ class Page:
                                     ("CPU time is higher", "cpu", 1.0), ("CPU time would be higher on a bare machine", STRICTEST_CPU, 1.0)):
             names = [f"{name} ({ratio.value:.2f})" for name in WORKLOADS
                      if (ratio := results.ratio(name, TREATED, measure)) and ratio.value > bar]
-            facts.append(f"- {title}: {', '.join(names) or 'nowhere'}.")
+            facts.append(f"{title}: {', '.join(names) or 'nowhere'}.")
         for title, what in (("whose output differed from the others'", "output"), ("that failed", "failed")):
             of = lambda troubles, what=what: ", ".join(one for one, kind in troubles if kind == what)  # noqa: E731
             found = [f"{name} ({names})" for name in WORKLOADS if (names := of(results.troubles(name)))]
             found += [f"{name} (table 5: {names})" for name, _ in scales(results.scale) if (names := of(self._swap_troubles(name, results.scale)))]
-            facts.append(f"- Runs {title}, and which count in no figure: {'; '.join(found) or 'none'}.")
+            facts.append(f"Runs {title}, and which count in no figure: {'; '.join(found) or 'none'}.")
         falls = collections.defaultdict(dict)
         for name in WORKLOADS:
             runs = results.of(name, TREATED)
             for field in sorted({field for run in runs for field in (run.get("statistics") or {}) if field.startswith("fallback_")}):
                 falls[field][name] = results.statistic(name, TREATED, field)
         told = [f"`{field}`: " + ", ".join(f"{name} {count:.1f}" for name, count in counts.items()) for field, counts in falls.items()]
-        facts.append(f"- Fall-backs taken under auto, in the mean of a run: {'; '.join(told) or 'none'}.")
+        facts.append(f"Fall-backs taken under auto, in the mean of a run: {'; '.join(told) or 'none'}.")
         with open(os.path.join(HERE, "limits.md"), encoding="utf-8") as file:
-            text = file.read().rstrip().splitlines()
-        return ["### Where Pagewise does not help", "", *facts, "", *text, ""]
+            text = file.read().rstrip()
+        return ["### Where Pagewise does not help", items(facts), text]
 
     # Where
 
     def _where(self):
-        out = ["## Where and when", ""]
+        out = []
         for scale, results in self.by_scale.items():
             if not results.runs:
                 continue
@@ -502,7 +475,7 @@ class Page:
                                  f"{', '.join(sorted({run['sampler'] for run in results.runs}))}")]
             if results.outdated:
                 rows.append(("left out", f"{results.outdated} runs of earlier versions of the workloads"))
-            out += [f"Scale {scale}:", "", *table(["", ""], rows)]
+            out += [f"Scale {scale}:", table(["", ""], rows)]
         return out
 
     def _where_besides(self, scale, results):
@@ -518,11 +491,6 @@ class Page:
 
 def _span(counts):
     return " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else "no"
-
-
-def _and(texts):
-    *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _from_to(plain, treated):

@@ -7,7 +7,7 @@ import math
 import cost_model
 import workloads
 from intervals import Ratio, geometric_mean, mean
-from workloads import BASELINE, CONFIGURATIONS, CONTROL, OURS, PLAIN, TREATED, WORKLOADS, uses_library
+from workloads import BASELINE, CONFIGURATIONS, CONTROL, PLAIN, TREATED, WORKLOADS, uses_library
 
 # Measures of a run that a ratio can be taken of. "above": less the memory of the same R without data.
 MEASURES = {
@@ -97,7 +97,7 @@ class Results:
         return mean([record["peak_bytes"] for record in runs]) if runs else None
 
     def _costs(self, record):
-        return self.store.sessions.get(record["session"], {}).get("costs")
+        return cost_model.costs_of(self.store, record)
 
     def _costs_by(self, bound):
         """A function that tells what pages cost in a record's sitting; with a bound, in the one of all where they cost that."""

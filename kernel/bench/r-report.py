@@ -4,10 +4,8 @@
 
 import argparse
 import base64
-import math
 import os
 import re
-import statistics
 import sys
 import tempfile
 
@@ -15,7 +13,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench")]
 import pagewise_statistics  # noqa: E402  (found by the line above)
-from verdicts import finished  # noqa: E402
+import verdicts  # noqa: E402
+from intervals import at_most, geometric  # noqa: E402
+from intervals import mean as mean_of  # noqa: E402
+from page import Page, figure, said, table  # noqa: E402
 
 RUN = re.compile(r"^RUN case=(\S+) configuration=(\S+) round=(\d+) peak=(\d+) cpu=(\d+) ksmd=(\d+) status=(\d+) output=(\S+)")
 CONFIGURATIONS = ["plain", "direct", "ksm", "published", "mmapcopy"]
@@ -69,48 +70,47 @@ def doctor(path):
 
 def mean(runs, case, configuration, value):
     values = [value(run) for run in runs if (run.case, run.configuration) == (case, configuration) and not run.failed]
-    return statistics.fmean(values) if values else None
-
-
-def geometric(values):
-    return math.exp(statistics.fmean(math.log(value) for value in values)) if values else None
+    return mean_of(values) if values else None
 
 
 def ratios(runs, cases, value, above, below):
     found = [(mean(runs, case, above, value), mean(runs, case, below, value)) for case in cases]
-    return geometric([one / other for one, other in found if one and other and one > 0 and other > 0])
+    known = [one / other for one, other in found if one and other and one > 0 and other > 0]
+    return geometric(known) if known else None
 
 
-def cell(value, digits=1):
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def table(runs, value, digits):
-    yield "| case | " + " | ".join(CONFIGURATIONS) + " | mmapcopy / published |"
-    yield "|---|" + "---:|" * (len(CONFIGURATIONS) + 1)
+def cases(runs, value, digits):
+    rows = []
     for case, title in CASES.items():
         values = [mean(runs, case, configuration, value) for configuration in CONFIGURATIONS]
         if not any(value is not None for value in values):
             continue
         published, call = values[-2:]
         ratio = call / published if published and call is not None and published > 0 else None
-        yield f"| {case}: {title} | " + " | ".join(cell(value, digits) for value in values) + f" | {cell(ratio, 2)} |"
-
-
-def verdict(ratio, bar=NO_WORSE):
-    return "not measured" if ratio is None else f"{ratio:.3f} ({'met' if ratio <= bar else 'missed'})"
+        rows.append([f"{case}: {title}", *(figure(value, digits) for value in values), figure(ratio, 2)])
+    return table(["case", *CONFIGURATIONS, "mmapcopy / published"], rows)
 
 
 def counters(runs):
-    yield "| case | copies shared, published | snapshots written | copies shared, mmapcopy | of these by the call | failed calls |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    rows = []
     for case in CASES:
-        published = [run.counts for run in runs if (run.case, run.configuration) == (case, "published")]
-        call = [run.counts for run in runs if (run.case, run.configuration) == (case, "mmapcopy")]
+        published, call = ([run.counts for run in runs if (run.case, run.configuration) == (case, one)] for one in ("published", "mmapcopy"))
         if published and call:
-            cells = [published[-1].get("copies_shared"), published[-1].get("publishes"), call[-1].get("copies_shared"),
-                     call[-1].get("copies_by_mmapcopy"), call[-1].get("fallback_mmapcopy")]
-            yield f"| {case} | " + " | ".join(str(value) for value in cells) + " |"
+            rows.append([case, *(published[-1].get(name, "-") for name in ("copies_shared", "publishes")),
+                         *(call[-1].get(name, "-") for name in ("copies_shared", "copies_by_mmapcopy", "fallback_mmapcopy"))])
+    return table(["case", "copies shared, published", "snapshots written", "copies shared, mmapcopy", "of these by the call", "failed calls"], rows)
+
+
+def targets(runs, of_values):
+    """Each figure over the cases that keep copies and over all, with a verdict each."""
+    rows = []
+    for title, value in of_values:
+        row = [title]
+        for names in (SHARING, CASES):
+            ratio = ratios(runs, names, value, "mmapcopy", "published")
+            row += [figure(ratio), "not measured" if ratio is None else said(at_most(ratio, ratio, NO_WORSE))]
+        rows.append(row)
+    return table(["", "the four cases that keep copies", "", "all", ""], rows)
 
 
 def wrong_outputs(runs):
@@ -119,7 +119,17 @@ def wrong_outputs(runs):
                    if run.failed or run.output != next(r.output for r in runs if r.case == run.case)})
 
 
-def page(runs, arguments):
+WAYS = [
+    ("plain", "R alone"),
+    ("direct", "`policy=direct`: each large vector mapped by itself, the papers' control"),
+    ("ksm", "the same, and the kernel merges equal pages (100 pages every 20 ms); ksmd's time is counted"),
+    ("published", "Pagewise as on a stock kernel: `policy=auto,mmapcopy=off`"),
+    ("mmapcopy", "Pagewise as it is on this kernel: `policy=auto`"),
+]
+
+
+def written(runs, source, doctor_said):
+    """The page of these runs."""
     base = mean(runs, "baseline", "plain", lambda run: run.peak)
     rounds = max((sum((run.case, run.configuration) == (case, "plain") for run in runs) for case in CASES), default=0)
 
@@ -130,55 +140,25 @@ def page(runs, arguments):
         return run.cpu + run.ksmd
 
     wrong = wrong_outputs(runs)
-    said = doctor(arguments.log)
-    yield "# R on a kernel with mmapcopy(2)"
-    yield ""
-    yield f"Written by `make bench-kernel-r` (`kernel/run bench-r`): R in a virtual machine, {arguments.source} with the series of kernel/patches, {rounds} run(s) of"
-    yield "each. What the call itself costs, beside fork and memcpy, is in [mmapcopy.md](mmapcopy.md)."
-    yield ""
-    yield "**The machine's processor is emulated in software, and its time is the number of instructions it executed** (one a"
-    yield "nanosecond; `-icount`): figures hardly depend on what else the host did, and know nothing of caches, TLBs and memory"
-    yield "bandwidth. A copy of memory, which real processors make fast, costs as much as its instructions, and so does a page"
-    yield "fault. Only columns of one table are to be compared. Sizes are small, so that a pass takes minutes: R itself is"
-    yield "taken off the memory table (the peak of an R that does nothing)."
-    yield ""
-    yield "| configuration | what it is |"
-    yield "|---|---|"
-    yield "| plain | R alone |"
-    yield "| direct | `policy=direct`: each large vector mapped by itself, the papers' control |"
-    yield "| ksm | the same, and the kernel merges equal pages (100 pages every 20 ms); ksmd's time is counted |"
-    yield "| published | Pagewise as on a stock kernel: `policy=auto,mmapcopy=off` |"
-    yield "| mmapcopy | Pagewise as it is on this kernel: `policy=auto` |"
-    yield ""
-    yield "Memory is the highest charge of a control group that holds the one process: its pages, each once, memory files and page"
-    yield "tables. Cases are the scripts of bench/foundation and bench/r; learners run without mlr. The machine has Debian's plain BLAS."
-    yield ""
-    if said:
-        yield f"`pagewise doctor` there: {said}"
-        yield ""
-    yield "## Peak memory above R's own, MB"
-    yield ""
-    yield from table(runs, above, 1)
-    yield ""
-    yield "## CPU time, seconds of instructions"
-    yield ""
-    yield from table(runs, cpu, 2)
-    yield ""
-    yield "## How copies were made"
-    yield ""
-    yield from counters(runs)
-    yield ""
-    yield "## Bars"
-    yield ""
-    yield f"Geometric means of mmapcopy / published, over the cases; met: no worse, that is at most {NO_WORSE}."
-    yield ""
-    yield "| | the four cases that keep copies | all |"
-    yield "|---|---|---|"
-    yield f"| peak memory above R's own | {verdict(ratios(runs, SHARING, above, 'mmapcopy', 'published'))} | {verdict(ratios(runs, CASES, above, 'mmapcopy', 'published'))} |"
-    yield f"| CPU time | {verdict(ratios(runs, SHARING, cpu, 'mmapcopy', 'published'))} | {verdict(ratios(runs, CASES, cpu, 'mmapcopy', 'published'))} |"
-    yield ""
-    yield "Every run ended well and printed what the plain one printed." if not wrong else \
-        "**Runs that failed, or printed something else than the first: " + ", ".join(wrong) + "**"
+    page = Page("R on a kernel with mmapcopy(2)", verdicts.of_mmapcopy_r)
+    page.add(f"Written by `make bench-kernel-r` (`kernel/run bench-r`): R in a virtual machine, {source} with the series of kernel/patches, {rounds} run(s) "
+             "of each. What the call itself costs, beside fork and memcpy, is in [mmapcopy.md](mmapcopy.md).",
+             "**The machine's processor is emulated in software, and its time is the number of instructions it executed** (one a nanosecond; `-icount`). "
+             "Figures hardly depend on what else the host did. They know nothing of caches, TLBs and memory bandwidth. A copy of memory, which real "
+             "processors make fast, costs as much as its instructions, and so does a page fault. Only columns of one table are to be compared. Sizes are "
+             "small, so that a pass takes minutes: R itself is taken off the memory table (the peak of an R that does nothing).",
+             table(["configuration", "what it is"], WAYS),
+             "Memory is the highest charge of a control group that holds the one process: its pages, each once, memory files and page tables. Cases are "
+             "the scripts of bench/foundation and bench/r; learners run without mlr. The machine has Debian's plain BLAS.",
+             f"`pagewise doctor` there: {doctor_said}" if doctor_said else None)
+    page.section("Peak memory above R's own, MB", cases(runs, above, 1))
+    page.section("CPU time, seconds of instructions", cases(runs, cpu, 2))
+    page.section("How copies were made", counters(runs))
+    page.section("Targets", f"Geometric means of mmapcopy / published, over the cases. No worse is met: at most {NO_WORSE}.",
+                 targets(runs, [("peak memory above R's own", above), ("CPU time", cpu)]),
+                 "Every run ended well and printed what the plain one printed." if not wrong else
+                 f"**Runs that failed, or printed something else than the first: {', '.join(wrong)}**")
+    return page
 
 
 def main():
@@ -190,10 +170,7 @@ def main():
     runs = read(arguments.log)
     if not any(run.case == "baseline" for run in runs) or len(runs) < 2:
         sys.exit(f"{arguments.log}: no baseline and runs to report")
-    text = finished("mmapcopy-r.md", "\n".join(page(runs, arguments)) + "\n")
-    with open(arguments.output + ".partial", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(arguments.output + ".partial", arguments.output)
+    written(runs, arguments.source, doctor(arguments.log)).write(arguments.output)
     sys.exit(1 if wrong_outputs(runs) else 0)
 
 

@@ -10,7 +10,9 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench"))
-from verdicts import finished  # noqa: E402  (found by the line above)
+import verdicts  # noqa: E402  (found by the line above)
+from intervals import MET, MISSED, UNDECIDED, at_most  # noqa: E402
+from page import Page, Tables, said, span, table  # noqa: E402
 
 LINE = re.compile(r"BENCH pages=(\w+) method=([\w-]+) round=(\d+) step=(\S+) ms=([\d.]+)")
 METHODS = [
@@ -94,13 +96,13 @@ def show(values):
     return f"{middle:.{digits}f}"
 
 
-def table(bench, counted, pages):
-    yield "| method | " + " | ".join(title for _, title in STEPS) + " |"
-    yield "|---|" + "---:|" * len(STEPS)
+def steps(bench, counted, pages):
+    rows = []
     for method, title in METHODS:
         cells = [show(pooled(bench, "release", counted, pages, method, step)) for step, _ in STEPS]
         if any(cell != "–" for cell in cells):
-            yield f"| {title} | " + " | ".join(cells) + " |"
+            rows.append([title, *cells])
+    return table(["method", *(title for _, title in STEPS)], rows)
 
 
 def ratios(bench, counted, pages):
@@ -113,64 +115,50 @@ def ratios(bench, counted, pages):
     return found
 
 
-def spread(values):
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f}, {len(values)} pairs)"
-
-
 def fork_rows(bench):
     for counted in (True, False):
         for pages, title in PAGES:
             before, after = (pooled(bench, kernel, counted, pages, "fork-alone", "copy") for kernel in ("stock", "release"))
             if before and after:
                 unit = "instructions" if counted else "time"
-                yield (f"| {title}, {unit} | {show(before)} | {show(after)} | "
-                       f"{statistics.median(after) / statistics.median(before):.3f} | {min(before):.1f} to {max(before):.1f} | "
-                       f"{min(after):.1f} to {max(after):.1f} |")
+                yield [f"{title}, {unit}", show(before), show(after), f"{statistics.median(after) / statistics.median(before):.3f}",
+                       f"{min(before):.1f} to {max(before):.1f}", f"{min(after):.1f} to {max(after):.1f}"]
 
 
 def tables(bench, counted, found, machines):
     for pages, title in PAGES:
-        yield ""
         yield f"{found[0][0]} MB in {title}, {found[0][1]} rounds in each of {len(found)} {machines}:"
-        yield ""
-        yield from table(bench, counted, pages)
-    yield ""
+        yield steps(bench, counted, pages)
 
 
-def benchmarks(bench):
+def benchmarks(page, bench):
     timed = [value for key, value in bench.items() if key[0] == "release" and not is_counted(key)]
     counted = [value for key, value in bench.items() if key[0] == "release" and is_counted(key)]
     if timed:
-        yield "## Copies, and what they cost afterwards"
-        yield ""
-        yield "Times in milliseconds, medians. *Source* columns: the same on the other side, after the copy's side had its"
-        yield "turn. The copy side of `fork` is its child. For the published mapping the contents are in the file already;"
-        yield "both sides are alike, so there is one set of columns. The first to write all pays the host for memory that the"
-        yield "machine never used before: with few rounds `write all` of mmapcopy, which is measured first, holds that too."
-        yield from tables(bench, False, timed, "machine(s) with two processors")
+        page.section("Copies, and what they cost afterwards",
+                     "Times in milliseconds, medians. *Source* columns: the same on the other side, after the copy's side had its turn. The copy side of "
+                     "`fork` is its child. For the published mapping the contents are in the file already; both sides are alike, so there is one set of "
+                     "columns. The first to write all pays the host for memory that the machine never used before: with few rounds `write all` of "
+                     "mmapcopy, which is measured first, holds that too.",
+                     *tables(bench, False, timed, "machine(s) with two processors"))
     if counted:
-        yield "The same where time is the number of instructions executed (one a nanosecond, one processor): what the host"
-        yield "did besides does not show, nor do caches and TLBs. A child's share cannot be told from its parent's there"
-        yield "while they wait for each other, but the copy can."
-        yield from tables(bench, True, counted, "machine(s) with one")
+        page.add("The same where time is the number of instructions executed (one a nanosecond, one processor). What the host did besides does not "
+                 "show, nor do caches and TLBs. A child's share cannot be told from its parent's there while they wait for each other, but the copy can.",
+                 *tables(bench, True, counted, "machine(s) with one"))
     rows = list(fork_rows(bench))
     if rows:
-        yield "fork itself, without the series and with it (ms; nothing else was run in the machine before):"
-        yield ""
-        yield "| memory | unpatched | patched | patched / unpatched | unpatched, fastest to slowest | patched |"
-        yield "|---|---:|---:|---:|---|---|"
-        yield from rows
-        yield ""
+        page.add("fork itself, without the series and with it (ms; nothing else was run in the machine before):",
+                 table(["memory", "unpatched", "patched", "patched / unpatched", "unpatched, fastest to slowest", "patched"], rows))
 
 
-# --- what must be shown ----------------------------------------------------------------------------
+# --- targets ---------------------------------------------------------------------------------------
 
 NOT_RUN = "not run with these patches"
 
 
-def verdict(met):
-    """None: undecided."""
-    return {True: "met", None: "undecided", False: "**missed**"}[met]
+def decided(met):
+    """The word for a check that is true or false."""
+    return MET if met else MISSED
 
 
 def tests_row(logs):
@@ -242,45 +230,39 @@ def copy_rows(bench):
     for pages, title in PAGES:
         for counted, what in ((True, "instructions"), (False, "time")):
             values = ratios(bench, counted, pages)
-            cell = spread(values) if values else NOT_RUN
-            yield f"{title}, {what}", cell, side_of_bar(values) if values else False
-
-
-def side_of_bar(values):
-    """Every pair on one side decides; None: neither does."""
-    if max(values) <= FORK_BAR:
-        return True
-    return False if min(values) > FORK_BAR else None
+            cell = span(statistics.median(values), values, more=f", {len(values)} pairs") if values else NOT_RUN
+            yield f"{title}, {what}", cell, at_most(min(values), max(values), FORK_BAR) if values else MISSED
 
 
 def fork_row(bench):
     """Noise is what the unpatched kernel's own rounds differ by. A difference of more than a fiftieth that lies within is undecided."""
-    cells, verdicts = [], []
+    cells, words = [], []
     for pages, title in PAGES:
         before, after = (pooled(bench, kernel, True, pages, "fork-alone", "copy") for kernel in ("stock", "release"))
         if not before or not after:
-            return NOT_RUN, False
+            return NOT_RUN, MISSED
         middle = statistics.median(after)
         cells.append(f"{title}: {middle / statistics.median(before):.3f}, unpatched rounds "
                      f"{min(before) / statistics.median(before):.2f} to {max(before) / statistics.median(before):.2f}")
         even = abs(middle / statistics.median(before) - 1) <= FORK_EVEN
-        verdicts.append(True if even else None if middle <= max(before) else False)
-    met = False if False in verdicts else None if None in verdicts else True
-    return "medians of instructions, of the unpatched median: " + "; ".join(cells), met
+        words.append(MET if even else UNDECIDED if middle <= max(before) else MISSED)
+    word = next(one for one in (MISSED, UNDECIDED, MET) if one in words)
+    return "medians of instructions, of the unpatched median: " + "; ".join(cells), word
 
 
-def r_row(page):
+def r_row(path):
+    """What the page of the R runs says."""
     try:
-        with open(page, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, encoding="utf-8") as file:
+            tables_of_r = Tables(file.read())
     except OSError:
-        return NOT_RUN, False
-    memory = re.search(r"^\| peak memory above R's own \| ([\d.]+) \((\w+)\)", text, re.M)
-    cpu = re.search(r"^\| CPU time \| ([\d.]+) \((\w+)\)", text, re.M)
+        return NOT_RUN, MISSED
+    told = {cells[0]: cells[1:3] for where, _, cells in tables_of_r.rows if where == verdicts.TARGETS}
+    memory, cpu = told.get("peak memory above R's own"), told.get("CPU time")
     if not memory or not cpu:
-        return NOT_RUN, False
-    return (f"memory {memory[1]}, CPU {cpu[1]} of published, four cases that keep copies ([mmapcopy-r.md](mmapcopy-r.md))",
-            memory[2] == cpu[2] == "met")
+        return NOT_RUN, MISSED
+    return (f"memory {memory[0]}, CPU {cpu[0]} of published, four cases that keep copies ([mmapcopy-r.md](mmapcopy-r.md))",
+            decided(memory[1] == cpu[1] == MET))
 
 
 def mm_row(paths):
@@ -296,45 +278,40 @@ def mm_row(paths):
             (f"different in {', '.join(differ)}" if differ else "the same"), not differ and bool(programs))
 
 
-def must_be_shown(logs, bench, options):
-    yield "| figure | must reach | reached | |"
-    yield "|---|---|---|---|"
-    rows = [("checks passed in release and debug kernels, nothing in the log", "all", *tests_row(logs)),
+def targets(logs, bench, options):
+    def checked(cell, met):
+        return cell, decided(met)
+
+    rows = [("checks passed in release and debug kernels, nothing in the log", "all", *checked(*tests_row(logs))),
             ("mutants of the patch, one for each rule of the design, killed by a named test", "at least 10, all",
-             *mutants_row(logs)),
-            ("extra anonymous pages at copy; after one write to a page", "0; 1", *pages_row(logs)),
-            ("shared PTEs that reclaim can swap out under pressure", "100 %", *swap_row(logs))]
-    rows += [(f"mmapcopy against fork of the same memory in the same machine, {title}", f"at most {FORK_BAR}x", cell, met)
-             for title, cell, met in copy_rows(bench)]
-    rows += [("writers, compaction and swap against copies, under lockdep", "1,000 rounds; 0 corruptions", *race_row(logs)),
+             *checked(*mutants_row(logs))),
+            ("extra anonymous pages at copy; after one write to a page", "0; 1", *checked(*pages_row(logs))),
+            ("shared PTEs that reclaim can swap out under pressure", "100 %", *checked(*swap_row(logs)))]
+    rows += [(f"mmapcopy against fork of the same memory in the same machine, {title}", f"at most {FORK_BAR}x", cell, word)
+             for title, cell, word in copy_rows(bench)]
+    rows += [("writers, compaction and swap against copies, under lockdep", "1,000 rounds; 0 corruptions", *checked(*race_row(logs))),
              ("fork's own time, patched against unpatched kernel", "within noise", *fork_row(bench)),
              ("the paper's sharing in R, mmapcopy against published snapshots", "no worse", *r_row(options.r)),
-             ("the kernel's own tests of memory before and after the series", "the same", *mm_row(options.mm))]
-    for figure, bar, cell, met in rows:
-        yield f"| {figure} | {bar} | {cell} | {'–' if cell == NOT_RUN else verdict(met)} |"
+             ("the kernel's own tests of memory before and after the series", "the same", *checked(*mm_row(options.mm)))]
+    return table(["figure", "must reach", "reached", "verdict"],
+                 [[figure, bar, cell, "–" if cell == NOT_RUN else said(word)] for figure, bar, cell, word in rows])
 
 
-def page(logs, options):
+def written(logs, options):
+    """The page of these logs."""
     bench = logs.bench()
-    yield "# mmapcopy(2) beside fork, memcpy and a published mapping"
-    yield ""
-    yield "Written by `make bench-kernel` (`kernel/run bench`; `kernel/run results` writes it again from what ran last):"
-    yield f"{options.source}, the series of kernel/patches, QEMU with software emulation. What the call does for R, SAC'16's"
-    yield "bars, is in [mmapcopy-r.md](mmapcopy-r.md)."
-    yield ""
-    yield "**The machine's processor is emulated in software.** An access to memory, a page fault and a system call"
-    yield "cost other multiples of their real time. Only columns of one table are to be compared, no times to be kept."
-    yield ""
-    yield "## What must be shown"
-    yield ""
-    yield from must_be_shown(logs, bench, options)
-    yield ""
-    yield "The tests and mutants are from `make test-kernel` and `kernel/run mutants`, with the very kernels that the patches"
-    yield "make now: a result of older ones counts as not run. fork's noise is the spread of the unpatched kernel's own rounds;"
-    yield "where the medians differ by more than 2 % within it the row is undecided, and so is one whose pairs lie on both sides"
-    yield "of a bar."
-    yield ""
-    yield from benchmarks(bench)
+    page = Page("mmapcopy(2) beside fork, memcpy and a published mapping", verdicts.of_mmapcopy)
+    page.add("Written by `make bench-kernel` (`kernel/run bench`; `kernel/run results` writes it again from what ran last): "
+             f"{options.source}, the series of kernel/patches, QEMU with software emulation. What the call does for R, SAC'16's targets, is in "
+             "[mmapcopy-r.md](mmapcopy-r.md).",
+             "**The machine's processor is emulated in software.** An access to memory, a page fault and a system call cost other multiples of their "
+             "real time. Only columns of one table are to be compared, no times to be kept.")
+    page.section("Targets", targets(logs, bench, options),
+                 "The tests and mutants are from `make test-kernel` and `kernel/run mutants`, with the very kernels that the patches make now: a result "
+                 "of older ones counts as not run. fork's noise is the spread of the unpatched kernel's own rounds. Where the medians differ by more than "
+                 "2 % within it the row is undecided, and so is one whose pairs lie on both sides of a target.")
+    benchmarks(page, bench)
+    return page
 
 
 def main():
@@ -346,10 +323,7 @@ def main():
     parser.add_argument("--source", required=True)
     parser.add_argument("--output", required=True)
     options = parser.parse_args()
-    text = finished("mmapcopy.md", "\n".join(page(Logs(options.logs, options.image), options)).rstrip("\n") + "\n")
-    with open(options.output + ".partial", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(options.output + ".partial", options.output)
+    written(Logs(options.logs, options.image), options).write(options.output)
     print(f"wrote {options.output}")
 
 

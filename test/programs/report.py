@@ -11,42 +11,10 @@ from catalogue import PROGRAMS
 from place import CONFIGURATIONS, ROOT
 
 sys.path.append(os.path.join(ROOT, "bench"))
-from prose import wrapped  # noqa: E402  (found by the line above)
+import verdicts  # noqa: E402  (found by the line above)
+from page import Page, items, table  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs/results/programs.md")
-
-HEAD = """# Other programs under Pagewise
-
-**Verdict.** {verdict}
-
-Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same
-work plain, three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration; what it writes must
-be the same, byte by byte, but for what is [taken out](#the-programs) of it in all of them. Runs were made on a busy
-machine: the seconds compare nothing.
-
-- A *crash* is a process that a signal killed, a command that ended with another status, or a word of Pagewise's on
-  standard error.
-- A *hang* is a run that was not over within the program's limit.
-
-Kernel {kernel}, {machine}.
-
-| configuration | library | options |
-|---|---|---|
-{configurations}
-
-## Runs
-
-*Served* counts large blocks and segments of small ones. *Processes* are those of a run that had the library.
-*Fall-backs* are summed over all runs: `allocator` is a process that brings a malloc of its own, to which the default
-leaves all; `seccomp` one that had or set up a filter of system calls; `threads` are copies and searches left out beside
-threads.
-
-| program | configuration | runs | differences | crashes | hangs | served, a run | processes | s a run (plain) | fall-backs |
-|---|---|---|---|---|---|---|---|---|---|
-{rows}
-
-## The programs
-"""
 
 
 def records(folder):
@@ -66,16 +34,8 @@ def row(data):
     taken = sorted(data["fallbacks"].items())
     fallbacks = ", ".join(f"{name.removeprefix('fallback_')} {count}" for name, count in taken)
     fields = ("program", "configuration", "runs", "differences", "crashes", "hangs")
-    counts = " | ".join(str(data[key]) for key in fields)
     seconds = f"{data['seconds'] / runs:.1f} ({data['plain']:.1f})"
-    return f"| {counts} | {served} | {data['processes'] / runs:.0f} | {seconds} | {fallbacks or 'none'} |"
-
-
-def verdict(found):
-    total = {key: sum(data[key] for data in found) for key in ("runs", "differences", "crashes", "hangs")}
-    programs = len({data["program"] for data in found})
-    return (f"{programs} programs, {total['runs']} runs: {total['differences']} differences, "
-            f"{total['crashes']} crashes, {total['hangs']} hangs.")
+    return [*(data[key] for key in fields), served, f"{data['processes'] / runs:.0f}", seconds, fallbacks or "none"]
 
 
 def about(program, versions, perturbed):
@@ -91,18 +51,39 @@ def about(program, versions, perturbed):
     return " ".join(lines)
 
 
+def configurations(found):
+    names = dict.fromkeys(data["configuration"] for data in found)
+    known = [(name, *CONFIGURATIONS[name]) for name in names]
+    return table(["configuration", "library", "options"],
+                 [[name, f"libpagewise-{library}.so", f"`{options}`"] for name, library, options in known])
+
+
+def programs(found):
+    first = {data["program"]: data for data in reversed(found)}
+    names = dict.fromkeys(data["program"] for data in found)
+    return items(about(PROGRAMS[name], first[name]["versions"], first[name].get("perturbed")) for name in names)
+
+
+def written(found):
+    """The page of these records."""
+    runs = max((data["runs"] for data in found), default=0)
+    page = Page("Other programs under Pagewise", verdicts.of_programs)
+    page.add(f"Written by `make bench-programs RUNS={runs}` (`test/programs/run --runs {runs} --report`). Each program does the same work plain, "
+             "three times, once of them with MALLOC_PERTURB_, and then in turns in each configuration. What it writes must be the same, byte by byte, "
+             "but for what is [taken out](#the-programs) of it in all of them. The runs were made on a busy machine: seconds are not to be compared.",
+             items(["A *crash* is a process that a signal killed, a command that ended with another status, or a word of Pagewise's on standard error.",
+                    "A *hang* is a run that was not over within the program's limit."]),
+             f"Kernel {platform.release()}, {os.cpu_count()} cores.", configurations(found))
+    page.section("Runs",
+                 "*Served* counts large blocks and segments of small ones. *Processes* are those of a run that had the library. *Fall-backs* are summed "
+                 "over all runs. `allocator` is a process that brings a malloc of its own, to which the default leaves all. `seccomp` is one that had "
+                 "or set up a filter of system calls. `threads` are copies and searches left out beside threads.",
+                 table(["program", "configuration", "runs", "differences", "crashes", "hangs", "served, a run", "processes", "s a run (plain)", "fall-backs"],
+                       map(row, found)))
+    page.section("The programs", programs(found))
+    return page
+
+
 def write(folder):
-    found = records(folder)
-    configurations = []
-    for name in dict.fromkeys(data["configuration"] for data in found):
-        library, options = CONFIGURATIONS[name]
-        configurations.append(f"| {name} | libpagewise-{library}.so | `{options}` |")
-    text = HEAD.format(runs=max((data["runs"] for data in found), default=0), kernel=platform.release(),
-                       machine=f"{os.cpu_count()} cores", configurations="\n".join(configurations),
-                       verdict=verdict(found), rows="\n".join(row(data) for data in found))
-    for name in dict.fromkeys(data["program"] for data in found):
-        first = next(data for data in found if data["program"] == name)
-        text += f"\n- {about(PROGRAMS[name], first['versions'], first.get('perturbed'))}"
-    with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(wrapped(text + "\n"))
+    written(records(folder)).write(PAGE)
     print(f"wrote {os.path.relpath(PAGE, ROOT)}")

@@ -106,10 +106,7 @@ static void odd_alignments(void) {
 
 static void many_aligned(void) {
     enum { BLOCKS = 300 };
-    static struct {
-        unsigned char *data;
-        size_t alignment, size;
-    } blocks[BLOCKS];
+    static struct held blocks[BLOCKS];
     struct random random = {4};
     for (unsigned round = 0; round < 12; round++) {
         for (unsigned i = round % 3; i < BLOCKS; i += 1 + round % 2) {
@@ -119,18 +116,13 @@ static void many_aligned(void) {
             free(blocks[i].data);
             size_t alignment = (size_t)16 << random_below(&random, 14), size = 0;
             size = random_below(&random, 8) ? random_below(&random, 3000) : random_size(&random);
-            blocks[i].alignment = alignment;
             blocks[i].size = size;
             blocks[i].data = got_aligned(
                 aligned_by((unsigned)random_below(&random, 3), alignment, size), alignment, size);
             fill(blocks[i].data, size, i);
         }
     }
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        CHECK(!blocks[i].data || holds(blocks[i].data, blocks[i].size, i));
-        free(blocks[i].data);
-        blocks[i].data = NULL;
-    }
+    free_held(blocks, BLOCKS);
 }
 
 static void pages(void) {

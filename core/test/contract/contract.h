@@ -59,6 +59,13 @@ void fill(void *block, size_t size, uint64_t seed);
 bool holds(const void *block, size_t size, uint64_t seed);
 bool is_all(const void *block, size_t size, unsigned char value); // every byte
 
+// A block of a case that has many; its place among them is the seed of its content.
+struct held {
+    void *data; // may be NULL
+    size_t size;
+};
+void free_held(struct held *blocks, unsigned count); // after a look at what each holds
+
 struct random {
     uint64_t state;
 };

@@ -149,10 +149,7 @@ static void same_size(void) {
 
 static void random_resizes(void) {
     enum { BLOCKS = 60 };
-    static struct {
-        void *data;
-        size_t size;
-    } blocks[BLOCKS];
+    static struct held blocks[BLOCKS];
     struct random random = {6};
     for (unsigned i = 0; i < 20000; i++) {
         unsigned chosen = (unsigned)random_below(&random, BLOCKS);
@@ -168,11 +165,7 @@ static void random_resizes(void) {
         blocks[chosen].data = block;
         blocks[chosen].size = size;
     }
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        CHECK(!blocks[i].data || holds(blocks[i].data, blocks[i].size, i));
-        free(blocks[i].data);
-        blocks[i].data = NULL;
-    }
+    free_held(blocks, BLOCKS);
 }
 
 static void of_null(void) {

@@ -4,6 +4,7 @@
 #include "contract.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,14 @@ bool holds(const void *block, size_t size, uint64_t seed) {
 bool is_all(const void *block, size_t size, unsigned char value) {
     const unsigned char *bytes = (const unsigned char *)block;
     return size == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
+void free_held(struct held *blocks, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(!blocks[i].data || holds(blocks[i].data, blocks[i].size, i));
+        free(blocks[i].data);
+        blocks[i].data = NULL;
+    }
 }
 
 uint64_t random_below(struct random *random, uint64_t limit) {

@@ -503,6 +503,7 @@ def merging():
 
 def merged_children(bench):
     """Pages that the kernel merges with another process's, and unmerges while a child lives."""
+    plain = None
     with merging() as begin:
         for options in (None, ALWAYS, PAPERS):
             begin()

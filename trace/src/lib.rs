@@ -17,7 +17,6 @@ pub mod experiment;
 pub mod format;
 pub mod grouping;
 pub mod heap;
-pub mod interval;
 pub mod metis;
 pub mod metrics;
 pub mod text;

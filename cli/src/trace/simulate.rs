@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
+use intervals::Interval;
 use pagewise_trace::Event;
 use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput, TraceReport};
 use pagewise_trace::format::TraceReader;
 use pagewise_trace::grouping::Grouping;
 use pagewise_trace::heap::simulator::Malformed;
 use pagewise_trace::heap::{Collector, Growth, HeapOptions, NoGroups, Simulator, Stopped};
-use pagewise_trace::interval::Interval;
 use pagewise_trace::metis::MetisOptions;
 use pagewise_trace::metrics::Averages;
 use pagewise_trace::workload::repeat::{Assignments, RepeatOptions, RootsAtEnd};

@@ -19,10 +19,10 @@ use crate::event::Event;
 use crate::grouping::fates::Foresight;
 use crate::grouping::{Grouping, learn};
 use crate::heap::Stopped;
-use crate::interval::{Interval, of_mean};
 use crate::metis::Plan;
 use crate::metrics::{Averages, Collection, Series};
 use crate::workload::blocks::blocks;
+use intervals::{Interval, of_mean};
 use lesson::{learn_layout, repeats};
 use runs::{fates, run_arm};
 

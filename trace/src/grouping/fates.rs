@@ -13,8 +13,8 @@ use crate::heap::objects::Objects;
 use crate::heap::place::{GLOBAL, Place};
 use crate::heap::placement::{NoGroups, Phase, Placement, Request};
 use crate::heap::slot::Slot;
-use crate::interval::{Interval, of_mean};
 use crate::metis::Plan;
+use intervals::{Interval, of_mean};
 
 use super::chunks::{ChunkOptions, Chunks};
 

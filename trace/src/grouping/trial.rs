@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, SiteId};
 use crate::heap::{HeapOptions, Stopped};
-use crate::interval::{Interval, of_mean};
 use crate::metis::{MetisOptions, Plan};
+use intervals::{Interval, of_mean};
 
 use super::Grouping;
 use super::learn::learn;

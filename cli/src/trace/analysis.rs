@@ -5,10 +5,9 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use pagewise_trace::format::{Batch, Properties, TraceReader};
-use pagewise_trace::{Event, ObjectId, SiteId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use trace_format::{Batch, Event, ObjectId, Properties, SiteId, TraceReader};
 
 use super::pages::{PAGE, PageTable, pages_of};
 use super::{input, progress};

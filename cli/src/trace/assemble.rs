@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
-use pagewise_trace::format::{
-    Frame, Manner, Module, Occurrence, Options, Properties, Site, TraceWriter,
-};
 use rustc_hash::FxHashMap;
+use trace_format::{
+    Event, Frame, Manner, Module, ObjectId, Occurrence, Options, Properties, Site, SiteId,
+    ThreadId, TraceWriter,
+};
 
 use super::clock;
 use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Stop, Tables};

@@ -5,8 +5,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
-use pagewise_trace::{Event, SiteId, text};
+use trace_format::{Error, Event, Options, Site, SiteId, TraceReader, TraceWriter, text};
 
 use super::analysis::{self, Analysis};
 use super::output::{Output, is_broken_pipe};

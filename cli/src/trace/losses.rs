@@ -1,6 +1,6 @@
 //! What a recorder saw and could not keep, in words.
 
-use pagewise_trace::format::Properties;
+use trace_format::Properties;
 
 use super::assemble::Assembled;
 use crate::report::units;

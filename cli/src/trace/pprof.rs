@@ -5,10 +5,9 @@ use std::io::Write;
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pagewise_trace::SiteId;
-use pagewise_trace::format::{Frame, FrameId, Module, Properties, SiteTable};
 use prost::Message;
 use rustc_hash::FxHashMap;
+use trace_format::{Frame, FrameId, Module, Properties, SiteId, SiteTable};
 
 use super::analysis::{Analysis, Moment};
 

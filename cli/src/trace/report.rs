@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::SiteId;
-use pagewise_trace::format::{Properties, SiteTable};
 use plotters::prelude::*;
+use trace_format::{Properties, SiteId, SiteTable};
 
 use super::analysis::{self, Analysis, Moment, PageFigures};
 use super::input;

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use pagewise_trace::SiteId;
-use pagewise_trace::format::{FrameId, Properties, SiteTable};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
+use trace_format::{FrameId, Properties, SiteId, SiteTable};
 
 use super::analysis::{self, Analysis, Moment, PageFigures, Point, SiteFigures};
 use super::input;

@@ -6,10 +6,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use pagewise_trace::format::TraceReader;
-use pagewise_trace::{Event, ObjectId, SiteId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use trace_format::{Event, ObjectId, SiteId, TraceReader};
 
 use super::analysis::each_event;
 use super::model::Layout;

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-use pagewise_trace::event::{Event, ObjectId, SiteId, ThreadId};
-use pagewise_trace::format::{Frame, Options, Properties, Site, TraceWriter};
 use rustc_hash::FxHashMap;
+use trace_format::{
+    Event, Frame, ObjectId, Options, Properties, Site, SiteId, ThreadId, TraceWriter,
+};
 
 use super::java::without_our_options;
 use super::spool::{COUNTS, Header, Record, Reference, Spool};

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::format::TraceReader;
+use trace_format::TraceReader;
 
 use self::allocator::Allocator;
 use self::driver::{Plan, Replay};

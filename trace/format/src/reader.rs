@@ -23,7 +23,7 @@ const MAX_OBJECT: u64 = 1 << 60;
 /// Reads a trace with bounded memory: one block, one batch, the tables, and 40 bytes a block.
 ///
 /// ```no_run
-/// use trace_format::{Event, format::TraceReader};
+/// use trace_format::{Event, TraceReader};
 /// # fn main() -> trace_format::Result<()> {
 /// let mut trace = TraceReader::open("redis.trace")?;
 /// while let Some(batch) = trace.next_batch()? {

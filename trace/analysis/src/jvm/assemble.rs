@@ -7,11 +7,10 @@ use trace_format::{
     Event, Frame, ObjectId, Options, Properties, Site, SiteId, ThreadId, TraceWriter,
 };
 
-use super::java::without_our_options;
 use super::spool::{COUNTS, Header, Record, Reference, Spool};
-use crate::trace::assemble::{Assembled, Known};
-use crate::trace::clock;
-use crate::trace::spool::Stop;
+use crate::assemble::{Assembled, Error, Known, Progress};
+use crate::clock;
+use crate::stop::Stop;
 
 const MAX_SLOTS: u32 = 1 << 22;
 /// Of all threads together.
@@ -108,27 +107,28 @@ struct Assembly<W: Write> {
 /// The site of the object that stands for all static fields.
 const STATICS_SITE: u32 = u32::MAX;
 
-/// Writes the trace of one JVM. `progress` is told how many events there are so far, every now and then,
-/// and may end it.
+/// Writes the trace of one JVM, telling of progress every now and then.
 pub fn assemble<W: Write>(
     spool: &mut Spool,
     out: W,
     known: &Known,
-    mut progress: impl FnMut(u64) -> anyhow::Result<()>,
-) -> anyhow::Result<(W, Assembled)> {
+    progress: Progress,
+) -> Result<(W, Assembled), Error> {
     let properties = properties_of(&spool.header, known);
     let mut assembly = Assembly::new(out, properties)?;
-    while let Some(record) = spool.next()? {
+    while let Some(record) = spool.next_record()? {
         assembly.record(record)?;
-        if assembly.assembled.events.is_multiple_of(1 << 18) {
-            progress(assembly.assembled.events)?;
+        if assembly.assembled.events.is_multiple_of(1 << 18)
+            && progress(assembly.assembled.events).is_break()
+        {
+            return Err(Error::Stopped);
         }
     }
     assembly.end(&spool.header)
 }
 
 impl<W: Write> Assembly<W> {
-    fn new(out: W, properties: Properties) -> anyhow::Result<Self> {
+    fn new(out: W, properties: Properties) -> trace_format::Result<Self> {
         Ok(Self {
             writer: TraceWriter::new(out, properties, Options::default())?,
             objects: FxHashMap::default(),
@@ -144,14 +144,14 @@ impl<W: Write> Assembly<W> {
         })
     }
 
-    fn record(&mut self, record: Record) -> anyhow::Result<()> {
+    fn record(&mut self, record: Record) -> Result<(), Error> {
         match record {
             Record::Slot { slot, object } if slot < MAX_SLOTS => {
                 let others = self.slots - self.threads[self.current].slots.len();
-                anyhow::ensure!(
-                    others + (slot as usize) < MOST_SLOTS,
-                    "the recording is damaged: its frames have more than {MOST_SLOTS} slots"
-                );
+                if others + slot as usize >= MOST_SLOTS {
+                    let what = format!("its frames have more than {MOST_SLOTS} slots");
+                    return Err(Error::Damaged(what));
+                }
                 self.change_frames(|thread| thread.put(slot, object));
                 return Ok(());
             }
@@ -200,7 +200,7 @@ impl<W: Write> Assembly<W> {
     }
 
     /// The thread's roots, as they are now: an object is one of them or is not, in however many slots it lies.
-    fn tell_roots(&mut self) -> anyhow::Result<()> {
+    fn tell_roots(&mut self) -> Result<(), Error> {
         if self.threads[self.current].changed.is_empty() {
             return Ok(());
         }
@@ -236,12 +236,11 @@ impl<W: Write> Assembly<W> {
         Ok(())
     }
 
-    fn switch_to(&mut self, number: u32) -> anyhow::Result<()> {
+    fn switch_to(&mut self, number: u32) -> Result<(), Error> {
         let number = number as usize;
-        anyhow::ensure!(
-            number < 1 << 20,
-            "the recording is damaged: thread {number}"
-        );
+        if number >= 1 << 20 {
+            return Err(Error::Damaged(format!("thread {number}")));
+        }
         if self.threads.len() <= number {
             self.threads.resize_with(number + 1, Thread::default);
         }
@@ -253,7 +252,7 @@ impl<W: Write> Assembly<W> {
         self.current as ThreadId
     }
 
-    fn allocate(&mut self, site: u32, reference: Reference, size: u64) -> anyhow::Result<()> {
+    fn allocate(&mut self, site: u32, reference: Reference, size: u64) -> Result<(), Error> {
         let object = self.writer.latest_object() + 1;
         self.objects.insert(reference, object);
         self.assembled.allocations += 1;
@@ -275,7 +274,7 @@ impl<W: Write> Assembly<W> {
         object: Option<ObjectId>,
         field: u32,
         target: Reference,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         let target = match target {
             0 => Some(0),
             other => self.objects.get(&other).copied(),
@@ -291,7 +290,7 @@ impl<W: Write> Assembly<W> {
         })
     }
 
-    fn pin(&mut self, reference: Reference) -> anyhow::Result<()> {
+    fn pin(&mut self, reference: Reference) -> Result<(), Error> {
         let thread = self.thread();
         match self.objects.get(&reference) {
             Some(&object) => self.event(&Event::AddRoot { object, thread }),
@@ -299,7 +298,7 @@ impl<W: Write> Assembly<W> {
         }
     }
 
-    fn need_statics(&mut self) -> anyhow::Result<()> {
+    fn need_statics(&mut self) -> Result<(), Error> {
         if self.statics != 0 {
             return Ok(());
         }
@@ -316,7 +315,7 @@ impl<W: Write> Assembly<W> {
         self.event(&Event::AddRoot { object, thread })
     }
 
-    fn event(&mut self, event: &Event) -> anyhow::Result<()> {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
         self.assembled.events += 1;
         Ok(self.writer.event(event)?)
     }
@@ -338,7 +337,7 @@ impl<W: Write> Assembly<W> {
         })
     }
 
-    fn end(mut self, header: &Header) -> anyhow::Result<(W, Assembled)> {
+    fn end(mut self, header: &Header) -> Result<(W, Assembled), Error> {
         self.tell_roots()?;
         let statics = Site {
             kind: "(static fields)",
@@ -369,14 +368,14 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("runtime", "jvm")
         .with("events", "allocate assign add-root remove-root jump")
         .with("site", "frame type")
-        .with("command", without_our_options(&header.command))
+        .with("command", &*header.command)
         .with("process", header.process.to_string())
         .with("start", clock::rfc_3339(header.start_real_ns));
     if let Some(ended) = &known.ended {
         properties.set("ended", ended.as_str());
     }
     if header.has_stopped {
-        properties.set("stopped", crate::trace::assemble::in_words(Stop::Room));
+        properties.set("stopped", Stop::Room.to_string());
     }
     properties
 }

@@ -3,17 +3,14 @@
 //! Compared are two runs of the same model over the same trace, without and with the group: what a better allocator alone
 //! would bring is not counted as the group's.
 
-use std::fs::File;
-use std::path::Path;
+use std::io::{Read, Seek};
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use trace_format::{Event, ObjectId, SiteId, TraceReader};
 
-use super::analysis::each_event;
+use super::analysis::{Progress, each_event};
 use super::model::Layout;
-use super::progress;
-use crate::failure::Failure;
 
 /// Bytes of held pages in the model, at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,13 +62,12 @@ fn scatter(object: ObjectId, group: usize) -> f64 {
 }
 
 /// Replays the trace up to event number `limit`. A group is a set of sites and its share of all allocations.
-pub fn what_if(
-    trace: &mut TraceReader<File>,
-    path: &Path,
+pub fn what_if<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
     limit: u64,
     groups: &[(Vec<SiteId>, f64)],
-) -> Result<Outcome, Failure> {
-    let bar = progress::bar("trying layouts", limit);
+    progress: Progress,
+) -> trace_format::Result<Outcome> {
     let mut member: FxHashMap<SiteId, usize> = FxHashMap::default();
     for (group, (sites, _)) in groups.iter().enumerate() {
         member.extend(sites.iter().map(|site| (*site, group)));
@@ -80,7 +76,7 @@ pub fn what_if(
     let mut grouped: Vec<Split> = groups.iter().map(|_| Split::default()).collect();
     let mut random: Vec<Split> = groups.iter().map(|_| Split::default()).collect();
     let mut live: FxHashMap<ObjectId, Placed> = FxHashMap::default();
-    each_event(trace, path, limit, &bar, |_, event, _, _| match *event {
+    each_event(trace, limit, progress, |_, event, _, _| match *event {
         Event::Allocate {
             object, site, size, ..
         } => {
@@ -119,7 +115,6 @@ pub fn what_if(
         }
         _ => {}
     })?;
-    bar.finish_and_clear();
     Ok(Outcome {
         ungrouped_bytes: base.held_bytes(),
         grouped_bytes: grouped.iter().map(Split::held_bytes).collect(),

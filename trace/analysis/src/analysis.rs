@@ -1,17 +1,13 @@
 //! What a trace says about each site: what it allocated, what of that was live at a moment, which pages that holds.
 
-use std::fs::File;
-use std::path::Path;
+use std::io::{Read, Seek};
 
-use clap::ValueEnum;
-use indicatif::ProgressBar;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use thiserror::Error;
 use trace_format::{Batch, Event, ObjectId, Properties, SiteId, TraceReader};
 
 use super::pages::{PAGE, PageTable, pages_of};
-use super::{input, progress};
-use crate::failure::Failure;
 
 /// A page is sparse when less than this part of it is live.
 pub const SPARSE: f64 = 0.25;
@@ -20,7 +16,8 @@ const CURVE_POINTS: u64 = 160;
 pub const LIFETIME_CLASSES: usize = 8;
 
 /// The moment for which live and pinned bytes are given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Moment {
     /// When most bytes were live
@@ -31,6 +28,41 @@ pub enum Moment {
     /// At the end of the trace
     End,
 }
+
+/// Why a trace does not tell which pages its blocks hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WithoutPages {
+    #[error("it is a sample")]
+    Sample,
+    #[error("it is of a JVM, whose collector moves and frees objects as it likes")]
+    Jvm,
+    #[error("it has no addresses, or no frees")]
+    NoAddresses,
+}
+
+impl WithoutPages {
+    /// Of a trace that does not.
+    pub fn of(properties: &Properties) -> Self {
+        if properties.number("sample-bytes").unwrap_or(0) > 0 {
+            Self::Sample
+        } else if properties.get("runtime") == Some("jvm") {
+            Self::Jvm
+        } else {
+            Self::NoAddresses
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error(transparent)]
+    Trace(#[from] trace_format::Error),
+    #[error("the trace does not tell which pages are held: {0}")]
+    WithoutPages(#[from] WithoutPages),
+}
+
+/// What is told of progress: how many events more were read.
+pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
 /// Estimates where the trace is a sample.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -123,7 +155,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    pub fn of(trace: &TraceReader<File>, with_pages: bool) -> Self {
+    pub fn of<R: Read + Seek>(trace: &TraceReader<R>, with_pages: bool) -> Self {
         let sample = trace.properties().number("sample-bytes").unwrap_or(0);
         let has_pages = with_pages && trace.has_addresses() && sample == 0;
         Self {
@@ -179,21 +211,19 @@ impl Heap {
 }
 
 /// Goes through events one by one with their addresses, until `limit` events have been seen.
-pub fn each_event(
-    trace: &mut TraceReader<File>,
-    path: &Path,
+pub fn each_event<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
     limit: u64,
-    bar: &ProgressBar,
+    progress: Progress,
     mut visit: impl FnMut(u64, &Event, u64, f64),
-) -> Result<(), Failure> {
+) -> trace_format::Result<()> {
     trace.rewind();
-    let unreadable = |error| input::unreadable(path, &error);
-    while let Some(batch) = trace.next_batch().map_err(unreadable)? {
+    while let Some(batch) = trace.next_batch()? {
         each_of_batch(batch, limit, &mut visit);
         if batch.first_event + batch.events.len() as u64 >= limit {
             break;
         }
-        bar.inc(batch.events.len() as u64);
+        progress(batch.events.len() as u64);
     }
     Ok(())
 }
@@ -211,16 +241,15 @@ fn each_of_batch(batch: &Batch, limit: u64, visit: &mut impl FnMut(u64, &Event, 
 }
 
 /// Reads the trace once for everything but the moment, and again up to the moment.
-pub fn analyse(
-    trace: &mut TraceReader<File>,
-    path: &Path,
+pub fn analyse<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
     moment: Moment,
-) -> Result<Analysis, Failure> {
-    let bar = progress::bar("reading", trace.event_count() * 2);
+    progress: Progress,
+) -> Result<Analysis, Error> {
     let with_pages = moment == Moment::Pinned;
     let mut heap = Heap::of(trace, with_pages);
     if with_pages && heap.pages.is_none() {
-        return Err(without_pages(path, trace.properties()));
+        return Err(WithoutPages::of(trace.properties()).into());
     }
     let mut found = Analysis::default();
     let step = (trace.event_count() / CURVE_POINTS).max(1);
@@ -228,9 +257,8 @@ pub fn analyse(
     let mut best = (f64::MIN, Point::default());
     each_event(
         trace,
-        path,
         u64::MAX,
-        &bar,
+        progress,
         |number, event, address, seconds| {
             found.count(&mut heap, event, address, &mut sizes);
             found.seconds = seconds;
@@ -263,25 +291,22 @@ pub fn analyse(
     found.moment = best.1;
     found.sizes = sizes.into_iter().collect();
     found.sizes.sort_by_key(|(class, _)| *class);
-    let heap = heap_at(trace, path, found.moment.event, &bar)?;
+    let heap = heap_at(trace, found.moment.event, progress)?;
     found.take(&heap);
-    bar.finish_and_clear();
     Ok(found)
 }
 
 /// The heap as it was before event number `event`.
-pub fn heap_at(
-    trace: &mut TraceReader<File>,
-    path: &Path,
+pub fn heap_at<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
     event: u64,
-    bar: &ProgressBar,
-) -> Result<Heap, Failure> {
+    progress: Progress,
+) -> trace_format::Result<Heap> {
     let mut heap = Heap::of(trace, true);
     each_event(
         trace,
-        path,
         event,
-        bar,
+        progress,
         |_, event, address, _| match *event {
             Event::Allocate {
                 object, site, size, ..
@@ -291,29 +316,6 @@ pub fn heap_at(
         },
     )?;
     Ok(heap)
-}
-
-/// Of a trace that does not tell which pages its blocks hold.
-pub fn without_pages(path: &Path, properties: &Properties) -> Failure {
-    let file = path.display();
-    let (why, next) = if properties.number("sample-bytes").unwrap_or(0) > 0 {
-        ("it is a sample", "recording it again without --sample")
-    } else if properties.get("runtime") == Some("jvm") {
-        (
-            "it is of a JVM, whose collector moves and frees objects as it likes",
-            "pagewise trace simulate FILE: what other layouts of its heap would have done",
-        )
-    } else {
-        (
-            "it has no addresses, or no frees",
-            "pagewise trace stat FILE, which needs neither; pagewise trace simulate FILE, for programs with a collector",
-        )
-    };
-    Failure::new(
-        format!("{file} does not tell which pages are held: {why}"),
-        next.replace("FILE", &file.to_string()),
-    )
-    .kept("the file is unchanged")
 }
 
 impl Analysis {

@@ -1,23 +1,45 @@
 //! From what the recorder leaves of a process to its trace: addresses become objects, and places become sites.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use rustc_hash::FxHashMap;
+use thiserror::Error;
 use trace_format::{
     Event, Frame, Manner, Module, ObjectId, Occurrence, Options, Properties, Site, SiteId,
     ThreadId, TraceWriter,
 };
 
 use super::clock;
-use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Stop, Tables};
+use super::size_class::size_class;
+use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Tables};
+use super::stop::Stop;
 use super::symbols::Symbols;
 
 /// Times between events are written no more often.
 const TIME_STEP_NS: u64 = 100_000;
 /// One more site would not fit the format: all others share the last one.
 const MAX_SITES: usize = (1 << 22) - 1;
+
+/// Why a recording became no trace.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] trace_format::Error),
+    /// The recording could not be read.
+    #[error(transparent)]
+    Recording(#[from] io::Error),
+    #[error("the recording is damaged: {0}")]
+    Damaged(String),
+    /// As whoever was told of the progress wished.
+    #[error("stopped before the end")]
+    Stopped,
+}
+
+/// What is told of progress: how many events there are so far. It may end the work.
+pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// How a process came to its end, where somebody knows.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +78,14 @@ struct Counts {
     lost: u64,
 }
 
-/// Writes the trace of one process. `progress` is told how many events there are so far, every now and then, and may end it.
+/// Writes the trace of one process, telling of progress every now and then.
 pub fn assemble<W: Write>(
     spool: &mut Spool,
     out: W,
     known: &Known,
     symbols: &mut Symbols,
-    mut progress: impl FnMut(u64) -> anyhow::Result<()>,
-) -> anyhow::Result<(W, Assembled)> {
+    progress: Progress,
+) -> Result<(W, Assembled), Error> {
     let options = Options {
         with_addresses: true,
         ..Options::default()
@@ -79,21 +101,23 @@ pub fn assemble<W: Write>(
         counts: Counts::default(),
     };
     let mut told = 0_u64;
-    while let Some(record) = spool.next()? {
+    while let Some(record) = spool.next_record()? {
         let time = clock.nanoseconds(record.stamp);
         if time >= told.saturating_add(TIME_STEP_NS) {
             told = time;
         }
         assembly.record(&record, told)?;
-        if assembly.counts.events.is_multiple_of(1 << 18) {
-            progress(assembly.counts.events)?;
+        if assembly.counts.events.is_multiple_of(1 << 18)
+            && progress(assembly.counts.events).is_break()
+        {
+            return Err(Error::Stopped);
         }
     }
-    assembly.end(spool, symbols)
+    Ok(assembly.end(spool, symbols)?)
 }
 
 impl<W: Write> Assembly<W> {
-    fn record(&mut self, record: &Record, time: u64) -> anyhow::Result<()> {
+    fn record(&mut self, record: &Record, time: u64) -> trace_format::Result<()> {
         match record.action {
             Action::Allocate {
                 address,
@@ -141,15 +165,15 @@ impl<W: Write> Assembly<W> {
         address: Option<u64>,
         manner: Option<Manner>,
         time: u64,
-    ) -> anyhow::Result<()> {
+    ) -> trace_format::Result<()> {
         self.counts.events += 1;
-        Ok(self.writer.occurrence(&Occurrence {
+        self.writer.occurrence(&Occurrence {
             event,
             address,
             time,
             thread,
             manner,
-        })?)
+        })
     }
 
     fn thread_of(&mut self, thread: u32) -> ThreadId {
@@ -171,7 +195,7 @@ impl<W: Write> Assembly<W> {
         site
     }
 
-    fn end(mut self, spool: &Spool, symbols: &mut Symbols) -> anyhow::Result<(W, Assembled)> {
+    fn end(mut self, spool: &Spool, symbols: &mut Symbols) -> trace_format::Result<(W, Assembled)> {
         let started_as = started_as(&spool.header);
         for &(place, class) in &self.keys {
             let mut resolved = Vec::new();
@@ -349,98 +373,7 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         properties.set("ended", ended.as_str());
     }
     if let Some(stop) = header.stop {
-        properties.set("stopped", in_words(stop));
+        properties.set("stopped", stop.to_string());
     }
     properties
-}
-
-pub fn in_words(stop: Stop) -> String {
-    match stop {
-        Stop::Room => {
-            "the disk or the limit on file sizes left no room for what was recorded".into()
-        }
-        Stop::File(0) => "the program could no longer reach what it recorded into".into(),
-        Stop::File(number) => {
-            let error = Errno::from_raw(number).desc();
-            format!("the program could no longer reach what it recorded into ({error})")
-        }
-        Stop::Memory => "the program had no address space left for what was recorded".into(),
-        Stop::StrictMode => {
-            "the program entered seccomp's strict mode, where the recorder can make no more room"
-                .into()
-        }
-        Stop::Filter(call) => {
-            let call = name_of(call);
-            format!(
-                "a seccomp filter of the program denies {call}, without which the recorder can make no more room"
-            )
-        }
-    }
-}
-
-/// Of the system calls that the recorder makes for room.
-fn name_of(call: u32) -> String {
-    let known = [
-        (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
-        (libc::SYS_newfstatat, "newfstatat"),
-        (libc::SYS_fstat, "fstat"),
-        (libc::SYS_prlimit64, "prlimit64"),
-        (libc::SYS_fallocate, "fallocate"),
-        (libc::SYS_mmap, "mmap"),
-        (libc::SYS_madvise, "madvise"),
-        (libc::SYS_munmap, "munmap"),
-        (libc::SYS_clock_gettime, "clock_gettime"),
-        (libc::SYS_getpid, "getpid"),
-    ];
-    known
-        .iter()
-        .find(|(number, _)| *number == libc::c_long::from(call))
-        .map_or_else(
-            || format!("system call {call}"),
-            |(_, name)| (*name).to_owned(),
-        )
-}
-
-/// Largest size of the class: steps of 16 bytes up to 128, then four a doubling.
-pub fn size_class(size: u64) -> u64 {
-    if size <= 128 {
-        return size.max(1).next_multiple_of(16);
-    }
-    let step = 1_u64 << (62 - size.leading_zeros()).saturating_sub(1);
-    // A power of two is the last of its doubling.
-    let step = if size.is_power_of_two() { 1 } else { step };
-    size.checked_next_multiple_of(step).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_classes_waste_at_most_a_quarter() {
-        for (size, class) in [
-            (0, 16),
-            (1, 16),
-            (16, 16),
-            (17, 32),
-            (128, 128),
-            (129, 160),
-            (160, 160),
-            (161, 192),
-            (255, 256),
-            (256, 256),
-            (257, 320),
-            (1000, 1024),
-            (1024, 1024),
-            (1025, 1280),
-            (u64::MAX, u64::MAX),
-        ] {
-            assert_eq!(size_class(size), class, "{size}");
-        }
-        for size in 129..100_000 {
-            let class = size_class(size);
-            assert!(class >= size && class * 4 <= size * 5, "{size} {class}");
-            assert_eq!(size_class(class), class, "{size}");
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::assemble::size_class;
 use super::pages::{PAGE, PageTable};
+use super::size_class::size_class;
 
 /// Places for blocks of a class are made four pages at a time.
 const SPAN: u64 = 4 * PAGE;

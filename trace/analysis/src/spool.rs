@@ -10,7 +10,8 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::commandline::Stacks;
+use super::stacks::Stacks;
+use super::stop::Stop;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PWSPOOL1");
 const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"PWCHUNK1");
@@ -27,18 +28,6 @@ const WINDOW: usize = 4096;
 const MAX_PLACES: usize = 1 << 20;
 const MAX_MODULES: usize = 1 << 16;
 const MAX_FRAMES: usize = 64;
-
-/// Why the recorder ended before the program did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    Room,
-    /// Of what the system said.
-    File(i32),
-    Memory,
-    StrictMode,
-    /// Denied is the system call of this number.
-    Filter(u32),
-}
 
 #[derive(Clone, Debug)]
 pub struct Header {
@@ -286,7 +275,7 @@ impl Spool {
     }
 
     /// The next record of the process, by the order of stamps.
-    pub fn next(&mut self) -> io::Result<Option<Record>> {
+    pub fn next_record(&mut self) -> io::Result<Option<Record>> {
         let lane = match self.current {
             Some(lane) => lane,
             None => match self.waiting.pop() {
@@ -603,7 +592,7 @@ mod tests {
 
     fn all(spool: &mut Spool) -> Vec<Record> {
         let mut records = Vec::new();
-        while let Some(record) = spool.next().expect("readable") {
+        while let Some(record) = spool.next_record().expect("readable") {
             records.push(record);
         }
         records

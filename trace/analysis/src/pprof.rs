@@ -1,8 +1,7 @@
 //! A pprof profile (github.com/google/pprof, proto/profile.proto) of what each site allocated, holds and pins.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -131,7 +130,7 @@ pub fn write(
     properties: &Properties,
     sites: &SiteTable,
     out: impl Write,
-) -> Result<()> {
+) -> io::Result<()> {
     let profile = Builder::new(found, moment, properties).build(found, sites);
     let mut encoder = GzEncoder::new(out, Compression::default());
     encoder.write_all(&profile.encode_to_vec())?;

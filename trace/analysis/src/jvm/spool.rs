@@ -99,7 +99,7 @@ impl Spool {
     }
 
     /// None: the end, or where the JVM was killed.
-    pub fn next(&mut self) -> io::Result<Option<Record>> {
+    pub fn next_record(&mut self) -> io::Result<Option<Record>> {
         loop {
             let Some(operation) = self.word()? else {
                 return Ok(None);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use metis::grouping::Grouping;
-use metis::grouping::spans::{Purge, SpanOptions};
 use metis::grouping::trial::{Arm, Outcome, Trial};
+use metis::heap::{Purge, SpanOptions};
 use serde_json::json;
 use trace_format::{Event, SiteId, TraceReader};
 

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use metis::heap::size_class;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use trace_format::{
@@ -12,7 +13,6 @@ use trace_format::{
 };
 
 use super::clock;
-use super::size_class::size_class;
 use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Tables};
 use super::stop::Stop;
 use super::symbols::Symbols;

@@ -5,12 +5,12 @@
 
 use std::io::{Read, Seek};
 
+use metis::heap::{Location, Purge, SizeClassHeap, SpanOptions};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use trace_format::{Event, ObjectId, SiteId, TraceReader};
 
 use super::analysis::{Progress, each_event};
-use super::model::Layout;
 
 /// Bytes of held pages in the model, at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,35 +22,28 @@ pub struct Outcome {
     pub random_bytes: Vec<u64>,
 }
 
-/// The whole heap in two parts.
-#[derive(Default)]
-struct Split {
-    inside: Layout,
-    outside: Layout,
+/// The two groups of a heap: the sites that are asked about, and all others.
+const INSIDE: u32 = 1;
+const OUTSIDE: u32 = 0;
+
+fn part(is_inside: bool) -> u32 {
+    if is_inside { INSIDE } else { OUTSIDE }
 }
 
-impl Split {
-    fn part(&mut self, is_inside: bool) -> &mut Layout {
-        if is_inside {
-            &mut self.inside
-        } else {
-            &mut self.outside
-        }
-    }
-
-    fn held_bytes(&self) -> u64 {
-        let inside = self.inside.held_bytes();
-        inside.saturating_add(self.outside.held_bytes())
-    }
+/// Pages count while anything lives on them: what an allocator keeps in reserve is no layout's fault.
+fn heap() -> SizeClassHeap {
+    SizeClassHeap::new(SpanOptions {
+        purge: Purge::EmptyPages,
+        ..SpanOptions::default()
+    })
 }
 
-/// Where a block lies in each layout; whether inside by chance is decided by its number.
+/// Where a block lies in each heap. Whether it is inside is decided by its site, and by chance by its number.
 struct Placed {
-    site: SiteId,
     size: u64,
-    base: u64,
-    grouped: Vec<u64>,
-    random: Vec<u64>,
+    base: Location,
+    grouped: Vec<Location>,
+    random: Vec<Location>,
 }
 
 /// A number that looks random, the same in every run.
@@ -72,25 +65,24 @@ pub fn what_if<R: Read + Seek>(
     for (group, (sites, _)) in groups.iter().enumerate() {
         member.extend(sites.iter().map(|site| (*site, group)));
     }
-    let mut base = Layout::default();
-    let mut grouped: Vec<Split> = groups.iter().map(|_| Split::default()).collect();
-    let mut random: Vec<Split> = groups.iter().map(|_| Split::default()).collect();
+    let mut base = heap();
+    let mut grouped: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
+    let mut random: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
     let mut live: FxHashMap<ObjectId, Placed> = FxHashMap::default();
     each_event(trace, limit, progress, |_, event, _, _| match *event {
         Event::Allocate {
             object, site, size, ..
         } => {
             let own = member.get(&site).copied();
-            let place = |splits: &mut [Split], is_inside: &dyn Fn(usize) -> bool| {
-                let places = splits.iter_mut().enumerate();
-                places
-                    .map(|(group, split)| split.part(is_inside(group)).allocate(size))
+            let place = |heaps: &mut [SizeClassHeap], is_inside: &dyn Fn(usize) -> bool| {
+                let heaps = heaps.iter_mut().enumerate();
+                heaps
+                    .map(|(group, heap)| heap.allocate(part(is_inside(group)), size))
                     .collect()
             };
             let placed = Placed {
-                site,
                 size,
-                base: base.allocate(size),
+                base: base.allocate(OUTSIDE, size),
                 grouped: place(&mut grouped, &|group| own == Some(group)),
                 random: place(&mut random, &|group| {
                     scatter(object, group) < groups[group].1
@@ -102,22 +94,20 @@ pub fn what_if<R: Read + Seek>(
             let Some(placed) = live.remove(&object) else {
                 return;
             };
-            let own = member.get(&placed.site).copied();
             let size = placed.size;
             base.free(placed.base, size);
-            for (group, (split, place)) in grouped.iter_mut().zip(&placed.grouped).enumerate() {
-                split.part(own == Some(group)).free(*place, size);
+            for (heap, place) in grouped.iter_mut().zip(&placed.grouped) {
+                heap.free(*place, size);
             }
-            for (group, (split, place)) in random.iter_mut().zip(&placed.random).enumerate() {
-                let is_inside = scatter(object, group) < groups[group].1;
-                split.part(is_inside).free(*place, size);
+            for (heap, place) in random.iter_mut().zip(&placed.random) {
+                heap.free(*place, size);
             }
         }
         _ => {}
     })?;
     Ok(Outcome {
-        ungrouped_bytes: base.held_bytes(),
-        grouped_bytes: grouped.iter().map(Split::held_bytes).collect(),
-        random_bytes: random.iter().map(Split::held_bytes).collect(),
+        ungrouped_bytes: base.resident_bytes(),
+        grouped_bytes: grouped.iter().map(SizeClassHeap::resident_bytes).collect(),
+        random_bytes: random.iter().map(SizeClassHeap::resident_bytes).collect(),
     })
 }

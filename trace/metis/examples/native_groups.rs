@@ -5,8 +5,8 @@ use metis::algorithm::{MetisOptions, Plan};
 use metis::grouping::Grouping;
 use metis::grouping::learn::learn;
 use metis::grouping::selection::select;
-use metis::grouping::spans::{Purge, SpanOptions, replay};
-use metis::heap::{HeapOptions, Stopped};
+use metis::grouping::spans::replay;
+use metis::heap::{HeapOptions, Purge, SpanOptions, Stopped};
 use metis::workload::{Kind, Style, generate};
 
 const EVENTS: usize = 400_000;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use counting::peak_of;
 use damage::{Block, MAX_PAYLOAD};
 use metis::algorithm::{Control, Metis, MetisOptions, Plan};
-use metis::grouping::spans::{SpanHeap, SpanOptions};
-use metis::heap::{HeapOptions, NoGroups, Simulator};
+use metis::grouping::spans::SpanHeap;
+use metis::heap::{HeapOptions, NoGroups, Simulator, SpanOptions};
 use metis::workload::{Kind, Style, generate};
 use trace_format::{Codec, Error, Options, TraceReader, text};
 

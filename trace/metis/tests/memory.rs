@@ -7,8 +7,8 @@ use std::io::{Seek, Write};
 
 use counting::peak_of;
 use metis::algorithm::{Control, Metis, MetisOptions, Plan};
-use metis::grouping::spans::{SpanHeap, SpanOptions};
-use metis::heap::{HeapOptions, NoGroups, Placement, Simulator};
+use metis::grouping::spans::SpanHeap;
+use metis::heap::{HeapOptions, NoGroups, Placement, Simulator, SpanOptions};
 use metis::workload::Style;
 use trace_format::{Event, Options, Properties, SiteId, TraceReader, TraceWriter};
 

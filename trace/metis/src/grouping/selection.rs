@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{MetisOptions, Plan};
-use crate::heap::{HeapOptions, Stopped};
+use crate::heap::{HeapOptions, SpanOptions, Stopped};
 use trace_format::Event;
 
 use super::Grouping;
 use super::learn::learn;
-use super::spans::{SpanOptions, replay};
+use super::spans::replay;
 
 /// Predicted resident pages over ungrouped ones from which grouping is not worth it.
 const WORTH_IT: f64 = 0.98;

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{MetisOptions, Plan};
-use crate::heap::{HeapOptions, Stopped};
+use crate::heap::{HeapOptions, SpanOptions, Stopped};
 use intervals::{Interval, of_mean};
 use trace_format::{Event, SiteId};
 
 use super::Grouping;
 use super::learn::learn;
 use super::selection::{CANDIDATES, select};
-use super::spans::{Residence, SpanHeap, SpanOptions};
+use super::spans::{Residence, SpanHeap};
 
 /// How one way of grouping did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

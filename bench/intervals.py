@@ -1,6 +1,6 @@
 """Means, ratios and their 95 % intervals over paired rounds, and which side of a target they are on.
 
-As `pagewise compare` has them (trace/src/interval.rs): from ten rounds on by percentile bootstrap. Of fewer rounds a
+As `pagewise compare` has them (intervals/src/lib.rs): from ten rounds on by percentile bootstrap. Of fewer rounds a
 bootstrap cannot reach beyond the rounds that there are (of three it is the least and the most of them, which hold the truth
 three times in four): there it is Student's t on the logarithm of the ratio, as wide as so few rounds make it.
 """

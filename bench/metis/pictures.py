@@ -11,7 +11,7 @@ def _share(part, whole):
     return part / whole if whole else None
 
 
-# Of one collection, as trace/src/metrics has them.
+# Of one collection, as trace/metis/src/metrics.rs has them.
 def _occupied(one):
     return one["heap_bytes"] - one["global_free"] - one["region_free"]
 

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use trace_analysis::Stacks;
+use trace_analysis::analysis::Moment;
 
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
-use crate::trace::analysis::Moment;
 use crate::trace::replay::allocator::Allocator;
 
 const EXAMPLES: &str = "\
@@ -312,33 +313,6 @@ pub struct RecordArguments {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// How a stack is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stacks {
-    /// By unwind tables, which nearly every binary has
-    Tables,
-    /// By frame pointers: cheaper, and short where code was compiled without
-    FramePointers,
-}
-
-impl Stacks {
-    /// As the recorder knows it (core/src/record/spool.h).
-    pub fn number(self) -> u32 {
-        match self {
-            Self::FramePointers => 1,
-            Self::Tables => 2,
-        }
-    }
-
-    /// As traces have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FramePointers => "frame-pointers",
-            Self::Tables => "unwind-tables",
-        }
-    }
 }
 
 #[derive(Args)]

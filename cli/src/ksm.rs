@@ -71,7 +71,7 @@ impl Ksm {
             // A killed run's changes are still in force: what it found is what to put back.
             Some(saved) => Saved {
                 process: std::process::id() as i32,
-                process_start: start_of(std::process::id() as i32).unwrap_or_default(),
+                process_start: start_text(std::process::id() as i32).unwrap_or_default(),
                 ..saved
             },
             None => places.save()?,
@@ -135,7 +135,7 @@ impl Places {
         let process = std::process::id() as i32;
         Ok(Saved {
             process,
-            process_start: start_of(process).unwrap_or_default(),
+            process_start: start_text(process).unwrap_or_default(),
             run: self.get("run")?,
             pages_to_scan: self.get("pages_to_scan")?,
             sleep_millisecs: self.get("sleep_millisecs")?,
@@ -192,9 +192,14 @@ impl Places {
     }
 }
 
+/// As the state file has it.
+fn start_text(process: i32) -> Option<String> {
+    start_of(process).map(|start| start.to_string())
+}
+
 impl Saved {
     fn is_alive(&self) -> bool {
-        start_of(self.process).is_some_and(|start| start == self.process_start)
+        start_text(self.process).is_some_and(|start| start == self.process_start)
     }
 
     /// What an administrator would type to put the state back by hand: the steps of `put_back`.

@@ -1,10 +1,10 @@
 //! Every command that reads traces, on damaged, foreign and hostile files: a result or a refusal in words, within little memory
-//! and time, and no file left half-written. trace/tests/fuzz.rs tries many more files on the reader alone.
+//! and time, and no file left half-written. trace/metis/tests/fuzz.rs tries many more files on the reader alone.
 //! `FUZZ_SEED=N FUZZ_ROUNDS=N` repeats a run, and makes a longer one.
 #![allow(clippy::unwrap_used)]
 
 mod common;
-#[path = "../../trace/tests/damage/mod.rs"]
+#[path = "../../trace/format/tests/damage/mod.rs"]
 mod damage;
 
 use std::fmt::Write;

@@ -14,10 +14,9 @@ use std::sync::OnceLock;
 
 use common::bench::Bench;
 use common::{errors, read_json, text};
-use pagewise_trace::Event;
-use pagewise_trace::format::TraceReader;
-use pagewise_trace::heap::{HeapOptions, NoGroups, Simulator};
+use metis::heap::{HeapOptions, NoGroups, Simulator};
 use serde_json::Value;
+use trace_format::{Event, TraceReader};
 
 fn agent() -> PathBuf {
     let built =

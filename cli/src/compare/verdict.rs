@@ -7,7 +7,7 @@ use crate::report::json::{Configuration, Measured, Ratio};
 use crate::report::{savings, units};
 use crate::tell::tell;
 use crate::trial::Trial;
-use pagewise_trace::interval::{self, Interval};
+use intervals::Interval;
 
 type Figure = fn(&Ratio) -> Option<Interval>;
 const FIGURES: &[(&str, Figure)] = &[
@@ -48,7 +48,7 @@ pub fn ratios(configurations: &[Configuration], control: Option<(usize, usize)>)
 fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
     let interval = |figure: fn(&Measured) -> f64| {
         let values = |of: &Configuration| of.measurements.iter().map(figure).collect::<Vec<_>>();
-        interval::of_ratio(&values(of), &values(to))
+        intervals::of_ratio(&values(of), &values(to))
     };
     // Rounds in which one of the two was not measured cannot be paired.
     let is_measured = [of, to]
@@ -101,7 +101,7 @@ fn method(series: &[Series], configurations: &[Configuration]) -> String {
     let mut text = format!(
         "{runs} {} each; physical memory by {sampler}, {samples} samples, one every {:.0} ms, {missed} missed.",
         if runs == 1 { "run" } else { "runs" },
-        interval::mean(&periods) * 1000.0
+        intervals::mean(&periods) * 1000.0
     );
     if runs == 1 {
         text.push_str(" One run has no interval: --runs 10.");

@@ -1,6 +1,5 @@
 //! Waiting for the command, and for what it leaves behind.
 
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use procfs_core::FromRead;
+use procfs_core::process::Status;
 
 use super::signals::{Arrival, Gate};
 use crate::measure::process_tree::{self, Strangers};
@@ -270,13 +271,9 @@ fn send(process: i32, signal: Signal) {
 
 /// Is the signal waiting for a process that blocks it or has not run since?
 fn is_pending(process: i32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let bit = 1_u64 << (signal as i32 - 1);
-    status
-        .lines()
-        .filter_map(|line| line.strip_prefix("ShdPnd:"))
-        .filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .any(|mask| mask & bit != 0)
+    let status = Status::from_file(format!("/proc/{process}/status"));
+    status.is_ok_and(|status| status.shdpnd & bit != 0)
 }
 
 fn cpu_time_of(processes: &[i32]) -> Duration {

@@ -1,5 +1,6 @@
 //! Physical memory of a process tree: the number of distinct page frames.
 
+pub mod available;
 pub mod cgroup;
 pub mod curve;
 pub mod frame_set;

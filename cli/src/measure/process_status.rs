@@ -1,4 +1,7 @@
 //! Figures reported beside physical memory: swap, page tables, pages of the hugetlb pool.
+//!
+//! Read at every sample. procfs-core opens the same file, but keeps two strings of each of its sixty lines, and has no
+//! figures at all where one line is not as it expects.
 
 use std::fs;
 use std::io;

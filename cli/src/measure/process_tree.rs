@@ -1,17 +1,23 @@
 //! Which processes belong to the command: every descendant of this one but those that it had before.
 //!
 //! This process is a child subreaper, so that a daemon's orphans become its children and are found too.
+//!
+//! procfs-core reads /proc/PID/stat. Trees are our own: procfs opens two files more for a process and one for each of its
+//! threads, fifty times a second.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
 
 /// Descendants that this process had before it started the command, as after `sh -c 'server & exec pagewise ...'`. They are none of
 /// the command's, nor is what they start.
 #[derive(Clone, Debug, Default)]
 pub struct Strangers {
     /// When each was started: a number may be used again.
-    started: HashMap<i32, String>,
+    started: HashMap<i32, u64>,
 }
 
 impl Strangers {
@@ -28,7 +34,7 @@ impl Strangers {
     pub fn others(&self) -> Vec<i32> {
         descendants(own_process(), &|process| {
             let started = self.started.get(&process);
-            started.is_some_and(|started| start_of(process).as_ref() == Some(started))
+            started.is_some_and(|started| start_of(process) == Some(*started))
         })
     }
 
@@ -107,38 +113,28 @@ fn all_processes() -> io::Result<Vec<i32>> {
         .collect())
 }
 
-/// Parent of a process, 0 for none.
-pub fn parent_of(process: i32) -> Option<i32> {
-    stat_field(
-        &fs::read_to_string(format!("/proc/{process}/stat")).ok()?,
-        4,
-    )?
-    .parse()
-    .ok()
+fn stat_of(process: i32) -> Option<Stat> {
+    Stat::from_file(format!("/proc/{process}/stat")).ok()
 }
 
-/// When it was started: tells a process from a later one with the same number.
-pub fn start_of(process: i32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat_field(&stat, 22).map(str::to_owned)
+/// Parent of a process, 0 for none.
+pub fn parent_of(process: i32) -> Option<i32> {
+    stat_of(process).map(|stat| stat.ppid)
+}
+
+/// When it was started, in clock ticks since the machine was: tells a process from a later one with the same number.
+pub fn start_of(process: i32) -> Option<u64> {
+    stat_of(process).map(|stat| stat.starttime)
 }
 
 /// User and system time so far of one process and of its children that have ended, in clock ticks.
 pub fn cpu_ticks(process: i32) -> Option<u64> {
-    ticks_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    stat_of(process).map(|stat| ticks_in(&stat))
 }
 
-fn ticks_in(stat: &str) -> Option<u64> {
-    (14..=17)
-        .map(|number| stat_field(stat, number)?.parse::<u64>().ok())
-        .sum()
-}
-
-/// Field of /proc/PID/stat, numbered as in proc(5). The second one, the name, may hold anything,
-/// spaces and parentheses too, so fields are counted from the last parenthesis.
-fn stat_field(stat: &str, number: usize) -> Option<&str> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)
+fn ticks_in(stat: &Stat) -> u64 {
+    let of_children = stat.cutime.saturating_add(stat.cstime);
+    stat.utime + stat.stime + u64::try_from(of_children).unwrap_or(0)
 }
 
 /// Leaves out a process that lives in its parent's address space: between vfork and exec, the same
@@ -167,12 +163,11 @@ mod tests {
 
     #[test]
     fn stat_is_read_past_a_hostile_name() {
-        let stat = "12 (a) S 1 (b) S 77 12 12 0 -1 0 0 0 0 0 5 6 70 800 20";
-        assert_eq!(stat_field(stat, 4), Some("77"));
-        assert_eq!(stat_field(stat, 14), Some("5"));
-        assert_eq!(ticks_in(stat), Some(881), "with those of its children");
-        assert_eq!(stat_field("no parenthesis", 4), None);
-        assert_eq!(stat_field(stat, 99), None);
+        let stat = b"12 (a) S 1 (b\xff) S 77 12 12 0 -1 0 0 0 0 0 5 6 70 800 20 0 1 0 99 0 0 0 0 0 0 0 0 0 \
+            0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+        let stat = Stat::from_read(&stat[..]).expect("52 fields");
+        assert_eq!((stat.ppid, stat.utime, stat.starttime), (77, 5, 99));
+        assert_eq!(ticks_in(&stat), 881, "with those of its children");
     }
 
     #[test]

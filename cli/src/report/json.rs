@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::measure::SamplerKind;
 use crate::statistics_block::Statistics;
 use crate::trial::Trial;
-use pagewise_trace::interval::{self, Interval};
+use intervals::Interval;
 
 pub const SCHEMA: u32 = 1;
 
@@ -146,11 +146,11 @@ impl Configuration {
             .map(|trial| Measured::of(trial, source))
             .collect();
         let interval = |of: fn(&Measured) -> f64| {
-            interval::of_mean(&measurements.iter().map(of).collect::<Vec<_>>())
+            intervals::of_mean(&measurements.iter().map(of).collect::<Vec<_>>())
         };
         let memory = |of: fn(&Measured) -> f64| {
             let measured = measurements.iter().filter(|one| one.has_memory);
-            interval::of_mean(&measured.map(of).collect::<Vec<_>>())
+            intervals::of_mean(&measured.map(of).collect::<Vec<_>>())
         };
         let all: Vec<&Trial> = trials.iter().collect();
         let sampled: Vec<&Trial> = trials.iter().filter(|t| t.memory.samples > 0).collect();
@@ -170,7 +170,7 @@ impl Configuration {
             average_bytes: memory(|m| m.average_bytes),
             cpu_seconds: interval(|m| m.cpu_seconds),
             wall_seconds: interval(|m| m.wall_seconds),
-            ksmd_cpu_seconds: (!ksmd.is_empty()).then(|| interval::mean(&ksmd)),
+            ksmd_cpu_seconds: (!ksmd.is_empty()).then(|| intervals::mean(&ksmd)),
             swap_bytes: mean(&sampled, |t| t.memory.swap_bytes),
             sampler: sampler_name(trials, source),
             samples,
@@ -180,7 +180,7 @@ impl Configuration {
             signal: telling.and_then(|trial| trial.ended.end.signal()),
             timed_out: telling.is_some_and(|trial| trial.ended.timed_out),
             preloaded: statistics.iter().any(|statistics| statistics.processes > 0),
-            sample_period_seconds: interval::mean(
+            sample_period_seconds: intervals::mean(
                 &sampled
                     .iter()
                     .map(|trial| trial.memory.period.as_secs_f64())

@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use super::json::{Configuration, Ratio};
 use super::units;
-use pagewise_trace::interval::Interval;
+use intervals::Interval;
 
 const NOT_MEASURED: &str = "not measured";
 

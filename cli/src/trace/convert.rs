@@ -5,12 +5,12 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::format::{Error, Options, Site, TraceReader, TraceWriter};
-use pagewise_trace::{Event, SiteId, text};
+use trace_analysis::analysis::Analysis;
+use trace_analysis::pprof;
+use trace_format::{Error, Event, Options, Site, SiteId, TraceReader, TraceWriter, text};
 
-use super::analysis::{self, Analysis};
 use super::output::{Output, is_broken_pipe};
-use super::{input, pprof, record};
+use super::{input, reading, record};
 use crate::commandline::{ConvertArguments, TraceForm};
 use crate::ending::Ending;
 use crate::failure::Failure;
@@ -86,11 +86,11 @@ fn write_as(
             copy(trace, arguments.events.unwrap_or(u64::MAX), out).map_err(unreadable)?;
         }
         TraceForm::Pprof => {
-            let found = analysis::analyse(trace, file, arguments.at)?;
+            let found = reading::analyse(trace, file, arguments.at)?;
             pprof::write(&found, arguments.at, trace.properties(), trace.sites(), out)?;
         }
         TraceForm::Csv => {
-            let found = analysis::analyse(trace, file, arguments.at)?;
+            let found = reading::analyse(trace, file, arguments.at)?;
             write_csv(&found, trace, out)?;
         }
     }

@@ -5,12 +5,11 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::format::TraceReader;
-use pagewise_trace::grouping::Grouping;
-use pagewise_trace::grouping::spans::{Purge, SpanOptions};
-use pagewise_trace::grouping::trial::{Arm, Outcome, Trial};
-use pagewise_trace::{Event, SiteId};
+use metis::grouping::Grouping;
+use metis::grouping::trial::{Arm, Outcome, Trial};
+use metis::heap::{Purge, SpanOptions};
 use serde_json::json;
+use trace_format::{Event, SiteId, TraceReader};
 
 use super::{input, kinship, progress, report, stat};
 use crate::commandline::{GroupArguments, PurgeRule};

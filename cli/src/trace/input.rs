@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use pagewise_trace::format::{Error, TraceReader};
+use trace_format::{Error, TraceReader};
 
 use crate::failure::Failure;
 use crate::report::plain::plain;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagewise_trace::format::Properties;
+use trace_format::Properties;
 
 use crate::failure::Failure;
 

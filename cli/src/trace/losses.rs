@@ -1,8 +1,8 @@
 //! What a recorder saw and could not keep, in words.
 
-use pagewise_trace::format::Properties;
+use trace_analysis::assemble::Assembled;
+use trace_format::Properties;
 
-use super::assemble::Assembled;
 use crate::report::units;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

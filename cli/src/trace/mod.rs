@@ -1,28 +1,20 @@
 //! `pagewise trace`: record what a program allocates, and look at it.
 
-pub mod analysis;
-mod assemble;
-mod clock;
 mod convert;
 mod group;
 mod input;
 mod jvm;
 mod kinship;
 mod losses;
-mod model;
 mod output;
-mod pages;
-mod pprof;
 mod progress;
+mod reading;
 mod record;
 pub mod replay;
 mod report;
 mod show;
 mod simulate;
-mod spool;
 mod stat;
-mod symbols;
-mod what_if;
 
 use std::path::Path;
 

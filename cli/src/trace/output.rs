@@ -103,8 +103,8 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>();
-        let in_trace = match cause.downcast_ref::<pagewise_trace::format::Error>() {
-            Some(pagewise_trace::format::Error::Io(error)) => Some(error),
+        let in_trace = match cause.downcast_ref::<trace_format::Error>() {
+            Some(trace_format::Error::Io(error)) => Some(error),
             _ => None,
         };
         io.or(in_trace).is_some_and(is_end_of_reading)

@@ -4,19 +4,20 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
+use trace_analysis::assemble::{self, Assembled, Known, Progress};
+use trace_analysis::spool::Spool;
+use trace_analysis::symbols::Symbols;
 
-use super::assemble::{self, Assembled, Known};
 use super::jvm;
 use super::losses::Losses;
 use super::output::{self, Output};
 use super::progress;
-use super::spool::Spool;
-use super::symbols::Symbols;
 use crate::commandline::RecordArguments;
 use crate::ending::Ending;
 use crate::failure::Failure;
@@ -333,14 +334,17 @@ pub fn make_trace(
     symbols: &mut Symbols,
     go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Option<Made>> {
-    if let Some(mut jvm) = jvm::Spool::open(spool).with_context(|| spool.display().to_string())? {
+    if let Some(mut jvm) =
+        trace_analysis::jvm::Spool::open(spool).with_context(|| spool.display().to_string())?
+    {
         let target = Target {
             path: target,
             fewest,
             has_ended: jvm.header.has_ended,
         };
+        jvm.header.command = jvm::java::without_our_options(&jvm.header.command);
         return write_trace(&target, known, go_on, |out, known, progress| {
-            jvm::assemble(&mut jvm, out, known, progress)
+            trace_analysis::jvm::assemble(&mut jvm, out, known, progress)
         })
         .map(Some);
     }
@@ -358,8 +362,7 @@ pub fn make_trace(
     .map(Some)
 }
 
-type Written = Result<(Output, Assembled)>;
-type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+type Written = Result<(Output, Assembled), assemble::Error>;
 
 struct Target<'a> {
     path: &'a Path,
@@ -380,11 +383,18 @@ fn write_trace(
     }
     let bar = progress::bar("writing the trace", 0);
     let out = Output::open(target.path)?;
-    let (out, assembled) = assemble(out, &known, &mut |events| {
+    let mut wish = Ok(());
+    let written = assemble(out, &known, &mut |events| {
         bar.set_position(events);
-        go_on()
-    })
-    .with_context(|| format!("cannot write {}", target.path.display()))?;
+        wish = go_on();
+        match wish {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    });
+    let (out, assembled) = wish
+        .and(written.map_err(Into::into))
+        .with_context(|| format!("cannot write {}", target.path.display()))?;
     bar.finish_and_clear();
     let is_kept = assembled.events >= target.fewest;
     if is_kept {
@@ -425,10 +435,7 @@ fn summary(
             ));
             line.extend(Losses::from(trace).in_words());
             if let Some(stop) = trace.stop {
-                line.push(format!(
-                    "recording stopped early: {}",
-                    assemble::in_words(stop)
-                ));
+                line.push(format!("recording stopped early: {stop}"));
             }
         }
         None if arguments.jvm => line.push("the command started no JVM that was recorded".into()),
@@ -491,7 +498,7 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     // The first process of all is the command's.
     let started = |path: &PathBuf| {
-        if let Some(spool) = jvm::Spool::open(path).ok().flatten() {
+        if let Some(spool) = trace_analysis::jvm::Spool::open(path).ok().flatten() {
             return spool.header.start_real_ns;
         }
         let header = Spool::open(path).ok().flatten().map(|spool| spool.header);

@@ -5,17 +5,17 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::SiteId;
-use pagewise_trace::format::{Properties, SiteTable};
 use plotters::prelude::*;
+use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, WithoutPages};
+use trace_analysis::pages::PAGE;
+use trace_analysis::what_if::Outcome;
+use trace_format::{Properties, SiteId, SiteTable};
 
-use super::analysis::{self, Analysis, Moment, PageFigures};
 use super::input;
 use super::losses::Losses;
 use super::output::Output;
-use super::pages::PAGE;
+use super::reading;
 use super::stat::{self, Group};
-use super::what_if::{self, Outcome};
 use crate::commandline::ReportArguments;
 use crate::ending::Ending;
 use crate::report::json::publish;
@@ -89,16 +89,17 @@ struct Report {
 pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let out = arguments.html.as_deref().map(Output::open).transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
+    let found = reading::analyse(&mut trace, &arguments.file, arguments.at)?;
     let pages = found.pages.filter(|_| found.has_ends());
-    let pages =
-        pages.ok_or_else(|| analysis::without_pages(&arguments.file, trace.properties()))?;
+    let pages = pages.ok_or_else(|| {
+        reading::without_pages(&arguments.file, WithoutPages::of(trace.properties()))
+    })?;
     let mut groups = stat::groups(&found, trace.sites(), false);
     groups.sort_by(|a, b| b.figures.pinned_bytes.total_cmp(&a.figures.pinned_bytes));
     groups.retain(|group| group.figures.pinned_bytes > 0.0);
     groups.truncate(arguments.top);
     let members = members(&found, trace.sites(), &groups);
-    let outcome = what_if::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
+    let outcome = reading::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
     let mut rows = rows(&groups, trace.sites(), &outcome);
     tell_apart(&mut rows, &groups, trace.sites());
     let mut head = head(&found, &pages, trace.properties(), arguments.at);
@@ -466,7 +467,7 @@ fn plot(found: &Analysis) -> Result<String> {
     let mut svg = String::new();
     let points = &found.curve;
     let has_time = found.seconds > 0.0;
-    let x = |point: &analysis::Point| {
+    let x = |point: &Point| {
         if has_time {
             point.seconds
         } else {
@@ -474,8 +475,7 @@ fn plot(found: &Analysis) -> Result<String> {
         }
     };
     let end = points.last().map_or(1.0, x).max(1e-9);
-    let most =
-        |value: f64, point: &analysis::Point| value.max(point.live_bytes).max(point.held_bytes);
+    let most = |value: f64, point: &Point| value.max(point.live_bytes).max(point.held_bytes);
     let top = points.iter().fold(1.0, most) / 1e6 * 1.05;
     {
         let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
-use pagewise_trace::{Event, text};
+use trace_format::{Event, text};
 
 use super::input;
 use super::output::is_broken_pipe;

@@ -5,18 +5,17 @@ use std::path::Path;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use pagewise_trace::Event;
-use pagewise_trace::experiment::{self, Arm, ExperimentOptions, TraceInput, TraceReport};
-use pagewise_trace::format::TraceReader;
-use pagewise_trace::grouping::Grouping;
-use pagewise_trace::heap::simulator::Malformed;
-use pagewise_trace::heap::{Collector, Growth, HeapOptions, NoGroups, Simulator, Stopped};
-use pagewise_trace::interval::Interval;
-use pagewise_trace::metis::MetisOptions;
-use pagewise_trace::metrics::Averages;
-use pagewise_trace::workload::repeat::{Assignments, RepeatOptions, RootsAtEnd};
+use intervals::Interval;
+use metis::algorithm::MetisOptions;
+use metis::experiment::{self, Arm, ExperimentOptions, TraceInput, TraceReport};
+use metis::grouping::Grouping;
+use metis::heap::simulator::Malformed;
+use metis::heap::{Collector, Growth, HeapOptions, NoGroups, Simulator, Stopped};
+use metis::metrics::Averages;
+use metis::workload::repeat::{Assignments, RepeatOptions, RootsAtEnd};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use trace_format::{Event, TraceReader};
 
 use super::{input, kinship, progress, report};
 use crate::commandline::{Layouts, SimulateArguments, SimulatedCollector};

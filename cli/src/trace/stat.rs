@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use pagewise_trace::SiteId;
-use pagewise_trace::format::{FrameId, Properties, SiteTable};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
+use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, SiteFigures};
+use trace_format::{FrameId, Properties, SiteId, SiteTable};
 
-use super::analysis::{self, Analysis, Moment, PageFigures, Point, SiteFigures};
-use super::input;
+use super::{input, reading};
 use crate::commandline::StatArguments;
 use crate::ending::Ending;
 use crate::report::json::{Destination, publish};
@@ -29,7 +28,7 @@ pub fn stat(arguments: &StatArguments) -> Result<Ending> {
         .map(Destination::open)
         .transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    let found = analysis::analyse(&mut trace, &arguments.file, arguments.at)?;
+    let found = reading::analyse(&mut trace, &arguments.file, arguments.at)?;
     let mut text = head(&found, trace.properties());
     text.push_str(&curve(&found));
     text.push_str(&histograms(&found));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The spool: what the recorder leaves behind for `pagewise trace record` to turn into a trace. It
-// is private to the two, and versioned: cli/src/trace/spool.rs reads it.
+// is private to the two, and versioned: trace/analysis/src/spool.rs reads it.
 //
 // One file a process, SPOOL/PID.N (N counts the programs that the process has executed): a header
 // of one page, then chunks that begin at multiples of PW_SPOOL_STEP. A chunk belongs to one lane; a

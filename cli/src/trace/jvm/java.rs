@@ -2,13 +2,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::launch::executable;
 use crate::launch::library::JVM_RECORDER;
+use crate::measure::available::available;
 
 /// Those before call some of what the agent needs differently; 25 was tried, and does not survive its classes being changed.
 const SUPPORTED: [u32; 2] = [17, 21];
@@ -306,7 +306,7 @@ fn feature_of(version: &str) -> u32 {
 /// Bytes for the heap.
 pub fn heap(asked: Option<&str>) -> Result<u64, Failure> {
     let Some(asked) = asked else {
-        return Ok((available() / 2).clamp(SMALLEST_HEAP, LARGEST_HEAP));
+        return Ok((available().unwrap_or(4 << 30) / 2).clamp(SMALLEST_HEAP, LARGEST_HEAP));
     };
     let wrong = |why: &str| {
         Failure::new(
@@ -334,16 +334,6 @@ pub fn heap(asked: Option<&str>) -> Result<u64, Failure> {
         SMALLEST_HEAP..=LARGEST_HEAP => Ok(bytes),
         _ => Err(wrong("references of 32 bits do not reach as far")),
     }
-}
-
-/// Memory that can be had without swapping.
-fn available() -> u64 {
-    let about = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = about
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
-    kilobytes.unwrap_or(4 << 20) * 1024
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! `pagewise trace record --jvm`: the five operations of the Metis paper, from an agent in the JVM (jvm/).
 
-mod assemble;
-mod java;
+pub mod java;
 pub mod record;
-mod spool;
-
-pub use assemble::assemble;
-pub use spool::Spool;
 
 use crate::commandline::RecordArguments;
 

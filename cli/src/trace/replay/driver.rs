@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use nix::fcntl::{FcntlArg, fcntl};
-use pagewise_trace::format::TraceReader;
 use serde::Serialize;
+use trace_format::TraceReader;
 
 use super::allocator::Allocator;
 use super::loader;

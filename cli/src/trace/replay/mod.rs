@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use pagewise_trace::format::TraceReader;
+use trace_format::TraceReader;
 
 use self::allocator::Allocator;
 use self::driver::{Plan, Replay};
@@ -27,6 +27,7 @@ use super::{input, output::Output, progress};
 use crate::commandline::ReplayArguments;
 use crate::ending::Ending;
 use crate::failure::Failure;
+use crate::measure::available::available;
 use crate::report::json::{Destination, publish};
 use crate::report::units;
 use crate::tell::tell;
@@ -182,12 +183,7 @@ fn check_replay(found: &Replay) -> Result<(), Failure> {
 
 /// What can be used without pushing other programs out.
 fn available_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kilobytes = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|value| value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     // Unknown: half of what an address space holds is refused by the allocator itself.
-    let bytes = kilobytes.map_or(1 << 46, |kilobytes| kilobytes * 1024);
+    let bytes = available().unwrap_or(1 << 46);
     (bytes as f64 * SHARE_OF_MEMORY) as u64
 }

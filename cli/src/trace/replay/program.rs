@@ -5,9 +5,8 @@ use std::fs::File;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use pagewise_trace::format::{Manner, TraceReader};
-use pagewise_trace::{Event, ObjectId, ThreadId};
 use rustc_hash::FxHashMap;
+use trace_format::{Event, Manner, ObjectId, ThreadId, TraceReader};
 
 use super::operation::{ALLOCATE, FREE, Operation, REALLOCATE};
 use crate::failure::Failure;

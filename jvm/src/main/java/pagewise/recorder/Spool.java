@@ -12,8 +12,8 @@ import jdk.internal.misc.Unsafe;
 /**
  * The file that events go into, through memory: what is written survives the death of the JVM.
  *
- * <p>`pagewise` reads it (cli/src/trace/jvm/spool.rs has the layout) and writes the trace. A page of header, then records of
- * 32-bit words, the first of which is the operation and is written last. A zero word ends the file.
+ * <p>`pagewise` reads it (trace/analysis/src/jvm/spool.rs has the layout) and writes the trace. A page of header, then
+ * records of 32-bit words, the first of which is the operation and is written last. A zero word ends the file.
  *
  * <p>Records are reserved under the recorder's lock, by threads that may be in any monitor of the JDK. So nothing is opened,
  * mapped or closed there: all addresses are mapped at the start, and the file grows to them in a thread of its own.

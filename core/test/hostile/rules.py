@@ -207,7 +207,7 @@ MUTANTS = [
            "    if (seen != PW_OS_NOT_MAPPED && !pw_os_unmap(present->page, PW_PAGE)) {\n        return false;\n    }\n"
            "    if (!make(share, next)) {",
            ["snapshot"], "share", missed="the moment is a few microseconds long, and another thread must fork in it"),
-    Mutant("witness-not-identified", "only a descriptor that is ours is sealed", "os/witness.c",
+    Mutant("witness-not-identified", "only a descriptor that is ours is sealed", "os/sealed.c",
            "    if (!pw_os_is_ours(&witness->file)) {", "    if (witness->file.fd < 0) {",
            ["snapshot", "environment-reuse"], "share,auto",
            missed="its own files allow no seals"),

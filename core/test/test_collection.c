@@ -266,12 +266,12 @@ static void a_new_peak_of_what_is_there_starts_a_search(void **state) {
 
 static void below_it_nothing_is_searched(void **state) {
     (void)state;
-    uint64_t highest = pw_process.highest_resident;
-    pw_process.highest_resident = UINT64_MAX / 2;
+    uint64_t highest = pw_process.collector.highest_resident;
+    pw_process.collector.highest_resident = UINT64_MAX / 2;
     char *matrix = matrix_of_zeros();
     assert_int_equal(fill_until_searched(), (size_t)MOST_VECTORS * (256 << 10));
     pw_free(matrix);
-    pw_process.highest_resident = highest;
+    pw_process.collector.highest_resident = highest;
 }
 
 // What a search gave back was not needed: the next one comes as early.
@@ -288,15 +288,15 @@ static void the_peak_does_not_creep(void **state) {
         pw_free(more);
         live_on_and_free(matrix);
         pw_trim();
-        highest = round == 1 ? pw_process.highest_resident : highest;
+        highest = round == 1 ? pw_process.collector.highest_resident : highest;
     }
-    assert_true(pw_process.highest_resident <= highest + 512);
+    assert_true(pw_process.collector.highest_resident <= highest + 512);
 }
 
 // Bytes given back of one that is freed before the next collection.
 static uint64_t reclaimed_of_a_short_life(void) {
     pw_trim();
-    pw_process.highest_resident = 0; // whatever is made, it is a new peak
+    pw_process.collector.highest_resident = 0; // whatever is made, it is a new peak
     uint64_t before = reclaimed();
     char *short_lived = matrix_of_zeros();
     fill_until_searched();

@@ -38,7 +38,8 @@ static uint64_t collect(struct pw_process *process, bool quiet) {
         freed += pw_arena_trim_surplus(&process->arena) * PW_PAGE;
     }
     process->freed_since = 0;
-    pw_relief_collected(&process->relief, process->arena.live_pages + process->arena.foreign_pages);
+    pw_collector_collected(&process->collector,
+                           process->arena.live_pages + process->arena.foreign_pages);
     return freed;
 }
 
@@ -79,10 +80,10 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     process->allocated_since = 0;
     process->small_bytes_then = small_bytes;
     if (is_end) {
-        pw_relief_collection_ended(process);
+        pw_r_collection_ended(process);
         collect(process, may_search(process, &caller));
     } else {
-        pw_relief_collection_began(process);
+        pw_r_collection_began(process);
     }
     pw_process_leave();
 }
@@ -96,13 +97,13 @@ PW_UNLOCKED static bool is_time_to_look(struct pw_process *process, uint64_t fre
 static void look_before_peak(struct pw_process *process, const struct pw_caller *caller,
                              uint64_t fresh) {
     uint64_t resident = pw_peak_resident(process), freed = 0;
-    if (pw_peak_rises(process, resident, fresh) && process->options.zero != PW_ZERO_OFF &&
-        may_search(process, caller)) {
+    if (pw_collector_is_peak(&process->collector, resident, fresh) &&
+        process->options.zero != PW_ZERO_OFF && may_search(process, caller)) {
         bool all = pw_zero_may_waste(&process->zero_learner, pw_os_thread_cpu_ns());
         freed = pw_share_reclaim_young(&process->share, all) / PW_PAGE;
     }
     resident = resident > freed ? resident - freed : 0;
-    pw_peak_note(process, resident);
+    pw_collector_saw_resident(&process->collector, resident);
     pw_arena_note_resident(&process->arena, resident);
     process->fresh_then = process->arena.fresh_pages;
 }

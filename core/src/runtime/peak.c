@@ -14,13 +14,3 @@ uint64_t pw_peak_resident(struct pw_process *process) {
     uint64_t pages = pw_os_resident_pages();
     return pages ? pages : arena->live_pages + arena->warm_pages + arena->foreign_pages;
 }
-
-bool pw_peak_rises(struct pw_process *process, uint64_t resident, uint64_t fresh) {
-    return resident + fresh > process->highest_resident;
-}
-
-void pw_peak_note(struct pw_process *process, uint64_t resident) {
-    if (process->highest_resident < resident) {
-        process->highest_resident = resident;
-    }
-}

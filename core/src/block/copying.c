@@ -123,7 +123,7 @@ static bool attach(struct pw_process *process, const struct copy *copy) {
     copy->destination->copied = true;
     copy->destination->judged = false;
     copy->destination->sparse = false;
-    pw_arena_keep_rule(&process->arena, 0);
+    pw_arena_keep_rule(&process->arena, 0, 0, &(struct pw_resident){0});
     return true;
 }
 

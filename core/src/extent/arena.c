@@ -666,6 +666,18 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
     return done;
 }
 
+uint64_t pw_resident_pages(struct pw_resident *resident) {
+    if (!resident->is_read) {
+        resident->pages = pw_os_resident_pages();
+        resident->is_read = true;
+    }
+    return resident->pages;
+}
+
+void pw_resident_less(struct pw_resident *resident, uint64_t pages) {
+    resident->pages = resident->pages > pages ? resident->pages - pages : 0;
+}
+
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
     // The program had most when the pool had least, be it between two looks.
     uint64_t used = resident > arena->warm_low ? resident - arena->warm_low : 0;
@@ -674,14 +686,15 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
     }
 }
 
-uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resident) {
     uint32_t now = pw_arena_clock();
     if (arena->sealed || now - arena->trimmed_at < SHORTEST_CYCLE) {
         return 0;
     }
-    pw_arena_note_resident(arena, pw_os_resident_pages()); // before its low mark is forgotten
+    pw_arena_note_resident(arena, pw_resident_pages(resident)); // its low mark is forgotten below
     uint64_t unused = arena->warm_low;
     uint64_t done = unused >= SMALLEST_SURPLUS ? pw_arena_purge(arena, unused) : 0;
+    pw_resident_less(resident, done);
     arena->trimmed_at = now;
     arena->warm_low = arena->warm_pages;
     PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
@@ -722,10 +735,12 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
 }
 
 // `pages`, warm ones among them, are to be hardly more than the `highest` that was needed.
-static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages) {
+static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages,
+                       struct pw_resident *resident) {
     uint64_t allowed = highest + highest * arena->slack_percent / 100 + ((size_t)1 << 20) / PW_PAGE;
     if (arena->warm_pages > 0 && pages > allowed) {
         uint64_t purged = pw_arena_purge(arena, pages - allowed);
+        pw_resident_less(resident, purged);
         if (purged) {
             PW_COUNT(arena->stats, purges, 1);
             PW_COUNT(arena->stats, purged_bytes, purged * PW_PAGE);
@@ -733,36 +748,38 @@ static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages)
     }
 }
 
-static void keep_live_rule(struct pw_arena *arena, uint64_t fresh) {
-    uint64_t live = arena->live_pages + arena->foreign_pages + fresh;
+static void keep_live_rule(struct pw_arena *arena, uint64_t used, struct pw_resident *resident) {
+    uint64_t live = arena->live_pages + arena->foreign_pages + used;
     if (live > arena->highest_pages) {
         arena->highest_pages = live;
     }
-    keep_below(arena, arena->highest_pages, live + arena->warm_pages);
+    keep_below(arena, arena->highest_pages, live + arena->warm_pages, resident);
 }
 
 // Blocks that are live may never have been written, and zeros in them may have been given back.
-static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh) {
+static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh,
+                               struct pw_resident *resident) {
     if (arena->warm_pages == 0 || arena->fresh_pages < arena->fresh_then + PW_ARENA_LOOK_PAGES) {
         return;
     }
     arena->fresh_then = arena->fresh_pages;
-    uint64_t resident = pw_os_resident_pages();
-    if (resident > arena->warm_pages) { // known, and the pool counts none that never were
-        pw_arena_note_resident(arena, resident);
-        uint64_t used = resident - arena->warm_pages + fresh;
-        keep_below(arena, used > arena->highest_used ? used : arena->highest_used,
-                   resident + fresh);
+    uint64_t there = pw_resident_pages(resident);
+    if (there > arena->warm_pages) { // known, and the pool counts none that never were
+        pw_arena_note_resident(arena, there);
+        uint64_t used = there - arena->warm_pages + fresh;
+        keep_below(arena, used > arena->highest_used ? used : arena->highest_used, there + fresh,
+                   resident);
     }
 }
 
-void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
+                        struct pw_resident *resident) {
     arena->fresh_pages += fresh;
     if (arena->sealed) {
         return;
     }
-    keep_live_rule(arena, fresh);
-    keep_resident_rule(arena, fresh);
+    keep_live_rule(arena, taken + fresh, resident);
+    keep_resident_rule(arena, fresh, resident);
 }
 
 // --- without system calls ----------------------------------------------------

@@ -218,8 +218,23 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_
 // Take a free extent out of the pool, to be released again.
 void pw_arena_withdraw(struct pw_arena *arena, struct pw_extent *extent);
 
-// Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
-void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
+// The process's resident pages by the kernel's count, read at most once at a look and handed to
+// whoever needs it. Zeroed: not read yet.
+struct pw_resident {
+    uint64_t pages; // 0: not known
+    bool is_read;
+};
+
+// Opens a file at the first call: some microseconds.
+uint64_t pw_resident_pages(struct pw_resident *resident);
+
+// So many pages were given back since.
+void pw_resident_less(struct pw_resident *resident, uint64_t pages);
+
+// Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used and
+// `taken` ones that were warm. Neither count as live yet.
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
+                        struct pw_resident *resident);
 
 // So many pages of the process were seen to be there, warm ones among them. 0: not known.
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
@@ -265,7 +280,7 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.
-uint64_t pw_arena_trim_surplus(struct pw_arena *arena);
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resident);
 
 // From now on make no system calls: what pages there are can be handed out and taken back, and
 // nothing else happens to them.

@@ -15,7 +15,7 @@ struct pw_process;
 // Pages of a request of `size` bytes that the pool will not have.
 uint64_t pw_peak_fresh_pages(struct pw_process *process, size_t size);
 
-// Pages that are there. Reads a file: some microseconds.
-uint64_t pw_peak_resident(struct pw_process *process);
+// Pages that are there, by our own count where the kernel does not tell.
+uint64_t pw_peak_resident(struct pw_process *process, struct pw_resident *resident);
 
 #endif

@@ -112,8 +112,8 @@ MUTANTS = [
            "    bool may = getrlimit(RLIMIT_FSIZE, &limit) == 0 || end;",
            ["environment-file-size"], "share"),
     Mutant("warm-though-fixed", "fixed pages are not for another block", "block/block.c",
-           "    if (process->options.pool && !extent->fixed && !is_mostly_absent(process, extent)) {",
-           "    if (process->options.pool && !is_mostly_absent(process, extent)) {",
+           "    return process->options.pool && !extent->fixed && !pw_extent_is_shared(extent);",
+           "    return process->options.pool && !pw_extent_is_shared(extent);",
            ["environment-advice"], "share,auto"),
     Mutant("mappings-to-the-last", "the last mappings are the program's", "extent/mappings.c",
            "    return mappings->held;\n}", "    return true;\n}",
@@ -338,10 +338,10 @@ MUTANTS = [
            "    struct pw_caller caller = pw_caller_at(process, site);\n"
            "    if (pw_collection_is_moment(process, size)) {\n        pw_quiet_look(&caller);\n    }\n"
            "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
-           "    if (!process->arena.sealed) {",
+           "    struct pw_resident resident = {0};",
            "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
            "    struct pw_caller caller = pw_caller_at(process, site);\n    pw_quiet_look(&caller);\n"
-           "    if (!process->arena.sealed) {",
+           "    struct pw_resident resident = {0};",
            ["order-loader-lock"], missed="the C library tells without a lock since 2.35"),
     Mutant("unreadable-searched", "the kernel is asked what may be read before a block is searched", "share/zero.c",
            "    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,\n"

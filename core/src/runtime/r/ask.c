@@ -63,7 +63,7 @@ static bool may_ask_early(struct pw_process *process) {
 
 static bool ask_before_peak(struct pw_process *process, size_t size,
                             struct pw_collector_facts *facts) {
-    facts->resident = pw_peak_resident(process);
+    facts->resident = pw_peak_resident(process, &(struct pw_resident){0});
     return pw_collector_is_peak(&process->collector, facts->resident,
                                 pw_peak_fresh_pages(process, size)) &&
            pw_collector_ask(&process->collector, PW_REASON_PEAK, facts);

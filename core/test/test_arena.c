@@ -449,11 +449,11 @@ static void foreign_mappings_are_stepped_over(void **state) {
 
 static void failures_leave_the_arena_whole(void **state) {
     (void)state;
-    static const enum pw_os_site sites[] = {PW_SITE_MAP_NEW, PW_SITE_MAP_TABLE, PW_SITE_MOVE,
-                                            PW_SITE_MAP_BLANK, PW_SITE_DISCARD};
-    for (unsigned i = 0; i < sizeof sites / sizeof *sites; i++) {
+    static const enum pw_os_point points[] = {PW_POINT_MAP_NEW, PW_POINT_MAP_TABLE, PW_POINT_MOVE,
+                                              PW_POINT_MAP_BLANK, PW_POINT_DISCARD};
+    for (unsigned i = 0; i < sizeof points / sizeof *points; i++) {
         struct model *model = model_new(i + 100);
-        pw_os_fault_plan(sites[i], ENOMEM, 3, 3);
+        pw_os_fault_plan(points[i], ENOMEM, 3, 3);
         for (int step = 0; step < 1000; step++) {
             uint32_t pages = 2 + (uint32_t)random_below(&model->random, 300);
             struct pw_extent *extent = model->count < 100 ? take(model, pages) : NULL;
@@ -487,7 +487,7 @@ static void a_move_that_stops_half_way_loses_no_byte(void **state) {
     random_fill(&model->random, copy, 64 * PW_PAGE);
     memset(copy + 5 * PW_PAGE, 0, PW_PAGE);
     memcpy(bytes, copy, 64 * PW_PAGE);
-    pw_os_fault_plan(PW_SITE_MOVE, -1, 1, 0);
+    pw_os_fault_plan(PW_POINT_MOVE, -1, 1, 0);
     assert_false(
         pw_arena_move(&model->arena, bytes, 64 * PW_PAGE, pw_extent_address(&model->arena, to)));
     pw_os_fault_clear();
@@ -521,7 +521,7 @@ static void a_reserve_of_mappings_is_held_and_given_up(void **state) {
     // What failed did not fail for want of mappings.
     assert_false(pw_mappings_relieve(&model->arena));
     assert_int_equal(mappings_of_this_process(), held);
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 1, 1); // as if there were none
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, 1, 1); // as if there were none
     assert_true(pw_mappings_relieve(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     assert_false(pw_mappings_relieve(&model->arena)); // nothing is left to give up
@@ -543,11 +543,11 @@ static void a_reserve_that_cannot_be_had_leaves_no_mappings(void **state) {
     (void)state;
     struct model *model = model_new(1);
     unsigned before = mappings_of_this_process();
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 20, 0);
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, 20, 0);
     assert_false(pw_mappings_may_rise(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     model->arena.mappings.retry_ms = 0;
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, PW_MAPPINGS_RESERVE / 2 + 5, 0);
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, PW_MAPPINGS_RESERVE / 2 + 5, 0);
     assert_false(pw_mappings_may_rise(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     pw_os_fault_clear();

@@ -305,7 +305,7 @@ static uint64_t reclaimed_of_a_short_life(void) {
 }
 
 // R's logical vectors are mostly zeros, and gone with the next collection. But where that has
-// wasted little of the time so far, they may be what the peak consists of.
+// been in vain for little of the time so far, they may be what the peak consists of.
 static void what_is_freed_soon_is_searched_while_that_is_cheap(void **state) {
     (void)state;
     assert_true(reclaimed_of_a_short_life() > 0);
@@ -313,18 +313,18 @@ static void what_is_freed_soon_is_searched_while_that_is_cheap(void **state) {
         reclaimed_of_a_short_life();
     }
     assert_int_equal(reclaimed_of_a_short_life(), 0);
-    pw_process.zero_learner.wasted = 0;
+    pw_process.zero_learner.given_in_vain = 0;
     assert_true(reclaimed_of_a_short_life() > 0);
 }
 
 // A program whose collections are guessed may seem to have thousands in a second.
 static void collections_alone_do_not_ask_the_kernel(void **state) {
     (void)state;
-    unsigned long before = pw_os_fault_calls(PW_SITE_RESIDENT);
+    unsigned long before = pw_os_fault_calls(PW_POINT_RESIDENT);
     for (int i = 0; i < 1000; i++) {
         collect();
     }
-    assert_true(pw_os_fault_calls(PW_SITE_RESIDENT) < before + 100);
+    assert_true(pw_os_fault_calls(PW_POINT_RESIDENT) < before + 100);
 }
 
 #define WRITTEN_PAGES 16384u

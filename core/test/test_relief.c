@@ -43,7 +43,7 @@ static uint64_t asked(void) {
 static void an_allocator_that_tries_again_gets_its_vector(void **state) {
     (void)state;
     uint64_t before = asked();
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
     void *block = vector(64 << 20);
     pw_os_fault_clear();
     assert_non_null(block);
@@ -64,7 +64,7 @@ static void with_room_nobody_waits(void **state) {
 
 static void switched_off_nobody_is_asked(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
     pw_process.collector = (struct pw_collector){0};
     pw_process.options.relieve = PW_RELIEVE_OFF; // as pw_switch_on does with other options
     void *block = vector(64 << 20);
@@ -76,7 +76,7 @@ static void switched_off_nobody_is_asked(void **state) {
 
 static void others_never_see_a_failure(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
     pw_process.collector = (struct pw_collector){0};
     assert_false(pw_r_collection_comes_first(&pw_process, 64 << 20, (const void *)vector));
     assert_false(pw_r_collection_comes_first(&pw_process, 64 << 20, NULL));
@@ -190,7 +190,7 @@ static void what_is_not_there_is_left_alone(void **state) {
 // The kernel may not say what is resident: then what is live and warm is compared.
 static void without_the_kernels_count_it_is_our_own(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_RESIDENT, EIO, 1, 1000);
+    pw_os_fault_plan(PW_POINT_RESIDENT, EIO, 1, 1000);
     collections_are_dear(0, true);
     void *block = vector_of_a_collector(100 << 20);
     pw_os_fault_clear();

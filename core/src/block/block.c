@@ -95,7 +95,7 @@ void pw_block_repair(struct pw_process *process, struct pw_extent *extent) {
     if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
         !pw_arena_mend(&process->arena, start + held, all - held)) {
         extent->fixed = true; // it ends there for good: nobody else gets these pages
-        extent->collected = false;
+        extent->may_share = false;
         return;
     }
     write_header(process, extent);
@@ -246,9 +246,9 @@ void pw_block_count_live(struct pw_process *process, int64_t pages) {
 }
 
 static void reset(struct pw_process *process, struct pw_extent *extent, size_t size,
-                  uint16_t data_offset, bool collected) {
+                  uint16_t data_offset, bool may_share) {
     extent->fixed |= process->locks_all;
-    extent->collected = collected && !extent->fixed;
+    extent->may_share = may_share && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
     extent->zero_backoff = 0;
@@ -535,7 +535,7 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     pw_arena_count_moved(arena, larger, extent->moved + 1);
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
-    reset(process, larger, size, extent->data_offset, extent->collected);
+    reset(process, larger, size, extent->data_offset, extent->may_share);
     write_header(process, larger);
     pw_block_count_live(process, (int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);

@@ -242,7 +242,7 @@ static void split_moved(struct pw_extent *extent, struct pw_extent *rest, uint32
 }
 
 // Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
-// table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
+// table entry for the rest, the extent keeps it: it is a little longer, nothing is lost.
 static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages,
                      enum pw_extent_state state) {
     uint32_t number = extent->pages > pages ? new_extent(arena) : 0;

@@ -12,9 +12,9 @@
 #include "pagewise.h"
 #include "policy/collector.h"
 #include "policy/copy.h"
-#include "policy/huge.h"
+#include "policy/huge_price.h"
 #include "policy/options.h"
-#include "policy/zero.h"
+#include "policy/zero_schedule.h"
 #include "process/quiet.h"
 #include "share/share.h"
 

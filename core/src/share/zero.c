@@ -131,7 +131,7 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
 }
 
 static bool is_for_peaks(const struct pw_extent *extent, bool all) {
-    return extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
+    return extent->state == PW_EXTENT_USED && extent->may_share && extent->zero_young &&
            extent->pages >= YOUNG_PAGES && (all || extent->zero_at_peak);
 }
 
@@ -164,7 +164,7 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     pw_os_maps_open(&maps);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (extent->state != PW_EXTENT_USED || !extent->collected ||
+        if (extent->state != PW_EXTENT_USED || !extent->may_share ||
             !is_due(extent, share->collections, always)) {
             continue;
         }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-#include "policy/zero.h"
+#include "policy/zero_schedule.h"
 
 #define SHORTEST_WAIT 4u
 #define HIGHEST_LEVEL 6
-#define FRUITLESS     4u // so many blocks searched in vain double the wait
+#define IN_VAIN       4u // so many blocks searched in vain double the wait
 #define LEVEL_AT_PEAK 4  // from here on peaks leave blocks alone: two were not worth it
 #define WORTH_KEEPING 4u // collections for which pages must have stayed away
 
-#define FAULT_COST  UINT64_C(3000) // ns to give a page back and to have it again
-#define WASTED_PART 100u           // of all time
+#define FAULT_COST   UINT64_C(3000) // ns to give a page back and to have it again
+#define IN_VAIN_PART 100u           // of all time
 
 static uint32_t slot(uint32_t pages) {
     return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;
 }
 
 uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages) {
-    unsigned level = learner->level[slot(pages)] + learner->fruitless[slot(pages)] / FRUITLESS;
+    unsigned level = learner->level[slot(pages)] + learner->in_vain[slot(pages)] / IN_VAIN;
     return SHORTEST_WAIT << (level > HIGHEST_LEVEL ? HIGHEST_LEVEL : level);
 }
 
@@ -23,25 +23,25 @@ bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages) {
     return learner->level[slot(pages)] < LEVEL_AT_PEAK;
 }
 
-bool pw_zero_may_waste(const struct pw_zero_learner *learner, uint64_t now) {
-    return learner->wasted * FAULT_COST <= now / WASTED_PART;
+bool pw_zero_may_search_all(const struct pw_zero_learner *learner, uint64_t now) {
+    return learner->given_in_vain * FAULT_COST <= now / IN_VAIN_PART;
 }
 
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
                     uint64_t absent) {
     uint8_t *level = &learner->level[slot(pages)];
-    learner->fruitless[slot(pages)] = 0;
+    learner->in_vain[slot(pages)] = 0;
     bool worth = absent * 2 >= given && since >= WORTH_KEEPING;
     if (worth) {
         *level -= *level > 0;
     } else {
-        learner->wasted += given;
+        learner->given_in_vain += given;
         *level = (uint8_t)(*level + 2 > HIGHEST_LEVEL ? HIGHEST_LEVEL : *level + 2);
     }
     return worth;
 }
 
 void pw_zero_report_nothing(struct pw_zero_learner *learner, uint32_t pages) {
-    uint8_t *fruitless = &learner->fruitless[slot(pages)];
-    *fruitless += *fruitless < HIGHEST_LEVEL * FRUITLESS;
+    uint8_t *in_vain = &learner->in_vain[slot(pages)];
+    *in_vain += *in_vain < HIGHEST_LEVEL * IN_VAIN;
 }

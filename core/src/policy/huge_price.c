@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "policy/huge.h"
+#include "policy/huge_price.h"
 
 // Small pages in its place cost .8 ms where faults are dear, .15 ms on a bare machine, which also
 // clears 2 MB in less than .2 ms.

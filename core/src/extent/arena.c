@@ -15,7 +15,8 @@
 #define TABLE_CHUNK      ((size_t)1 << 18)
 #define SMALLEST_SURPLUS 256u // 1 MB
 // In units of the clock, so at least 256 ms: a page that is given back too early costs a fault, and
-// so costs at most that much a quarter of a second.
+// so costs at most that much a quarter of a second. Tuned on gcd
+// (docs/notes/experiments/warm-pages.md).
 #define SHORTEST_CYCLE 2u
 // Below this a purge would cost more system calls than it returns pages.
 #define PURGE_EXTRA_PAGES 512u

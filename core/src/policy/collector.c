@@ -5,9 +5,9 @@
 #define MILLISECOND ((uint64_t)1000000)
 
 // The reasons differ in these, and in nothing that could be one number for all: a collection that
-// keeps the program alive may take more time than one that makes it smaller. Time and garbage of
-// `cheap` and `peak` were tuned on b25-1 to b25-4, glmnet and the mlr workloads
-// (docs/notes/experiments/collections.md).
+// keeps the program alive may take more time than one that makes it smaller.
+// Tuned on b25-1 to b25-4, glmnet, lda and gbm: time and garbage of `cheap` and `peak`, and the
+// four full collections (docs/notes/experiments/collections.md).
 static const struct rule {
     uint64_t least_garbage;
     unsigned garbage_part; // so much garbage at least: of what lived, or, before a peak, is live
@@ -37,7 +37,8 @@ static const struct rule {
                         .most_in_vain = 6},
 };
 
-// A look at the room.
+// A look at the room. What is plenty: Tuned on loops over vectors of 1 MB, of whose time looks were
+// 7 % (docs/design/collections.md).
 #define ROOM_STEP    (4 * MEGABYTE) // far more to fill than looking costs
 #define PLENTY_PART  16u            // of the room: until that is used the room is not looked at,
 #define PLENTY_MS    50u            // but after so long, as others use it as well
@@ -48,8 +49,8 @@ static const struct rule {
 // A look at the clock.
 #define CLOCK_STEP (2 * MEGABYTE)
 
-// What counts as full, and how long: the least was 10 ms on the machine of the experiments, where a
-// minor one with mlr takes up to that ("What counts as full" there).
+// What counts as full. Tuned on the mlr workloads: a minor collection takes up to 10 ms there, one
+// of the middle generation up to 25 (docs/notes/experiments/collections.md, "What counts as full").
 #define OF_LATE          (4000 * MILLISECOND)
 #define FULL_AT_LEAST    (10 * MILLISECOND)   // until one was asked for and timed
 #define LONGEST_PART     4u                   // nor is it full if it takes less of the longest
@@ -57,8 +58,8 @@ static const struct rule {
 #define LONGEST_BELIEVED (1000 * MILLISECOND) // R asks for the time elsewhere, too
 
 // Before a peak, since the last full one: in times what that took, and at least. Else R's heap
-// grows, where it grew of late. Tuned on ada, kknn, logreg, rda, lda and the README's example
-// ("Time since R's last full one, before a peak" there).
+// grows, where it grew of late. Tuned on ada, kknn, lda, logreg, rda and the README's example
+// (docs/notes/experiments/collections.md, "Time since R's last full one, before a peak").
 #define PEAK_APART     5u
 #define APART_AT_LEAST (1400 * MILLISECOND)
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "policy/zero_schedule.h"
 
+// Collections until a first search, and for which pages must have stayed away to be worth it. Tuned
+// on the inverse and the regression of bench/r, whose `solve` fills such blocks at once
+// (docs/notes/experiments/zero-pages.md).
 #define SHORTEST_WAIT 4u
+#define WORTH_KEEPING 4u
 #define HIGHEST_LEVEL 6
 #define IN_VAIN       4u // so many blocks searched in vain double the wait
-#define LEVEL_AT_PEAK 4  // from here on peaks leave blocks alone: two were not worth it
-#define WORTH_KEEPING 4u // collections for which pages must have stayed away
-
+// From here on peaks leave blocks alone: two were not worth it. Tuned on the README's example
+// (there).
+#define LEVEL_AT_PEAK 4
+// But for this part of all time. Tuned on lda and ada (there).
+#define IN_VAIN_PART 100u
 #define FAULT_COST   UINT64_C(3000) // ns to give a page back and to have it again
-#define IN_VAIN_PART 100u           // of all time
 
 static uint32_t slot(uint32_t pages) {
     return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;

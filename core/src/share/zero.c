@@ -4,9 +4,11 @@
 // are given back; the next read of one finds the kernel's zero page.
 #include "share/share.h"
 
-#define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
-#define YOUNG_PAGES 256u                   // smaller young blocks wait for the collection
-#define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
+// Shorter runs of a young block are left alone. Tuned on `solve`
+// (docs/notes/experiments/zero-pages.md).
+#define YOUNG_RUN   ((size_t)32 * PW_PAGE)
+#define YOUNG_PAGES 256u // smaller young blocks wait for the collection
+#define MAX_BACKOFF 6    // at least every 64th collection looks at a block
 
 // All 4,096 bytes zero? Most pages that are not show it in their first bytes.
 static bool is_zero(const char *page) {

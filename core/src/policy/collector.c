@@ -37,8 +37,8 @@ static const struct rule {
                         .most_in_vain = 6},
 };
 
-// A look at the room. What is plenty: Tuned on loops over vectors of 1 MB, of whose time looks were
-// 7 % (docs/design/collections.md).
+// A look at the room. Tuned on loops over vectors of 1 MB, of whose time looks were 7 %: what is
+// plenty (docs/design/collections.md).
 #define ROOM_STEP    (4 * MEGABYTE) // far more to fill than looking costs
 #define PLENTY_PART  16u            // of the room: until that is used the room is not looked at,
 #define PLENTY_MS    50u            // but after so long, as others use it as well

@@ -74,29 +74,10 @@ static void count_plain(struct pw_process *process, enum pw_copy_answer answer) 
 }
 
 // The destination's pages are about to be replaced: warm ones go back to the pool instead of being
-// thrown away with the mapping.
+// thrown away with the mapping. Pages that mmapcopy(2) has copied elsewhere are not warm any more.
 static void save_warm_pages(struct pw_process *process, const struct copy *copy) {
-    struct pw_arena *arena = &process->arena;
-    struct pw_extent *destination = copy->destination;
-    uint32_t end = copy->to + copy->pages;
-    uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
-    // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
-    if (!process->options.pool || destination->mmapcopied || warm_end < copy->to + 16 ||
-        !pw_arena_may_move(arena, warm_end - copy->to)) {
-        return;
-    }
-    uint32_t pages = warm_end - copy->to;
-    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
-    if (!saved) {
-        return;
-    }
-    if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
-                                               pw_extent_address(arena, saved))) {
-        pw_arena_count_moved(arena, saved, destination->moved + 1);
-        pw_arena_release(arena, saved, PW_EXTENT_WARM);
-        destination->warm_pages = copy->to;
-    } else {
-        pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    if (process->options.pool && !copy->destination->mmapcopied) {
+        pw_arena_save_warm(&process->arena, copy->destination, copy->to, copy->to + copy->pages);
     }
 }
 
@@ -265,8 +246,7 @@ static bool enter_to_copy(struct pw_process *process, struct copy *copy,
     pw_os_signals_block(signals);
     copy->held = signals;
     copy->caller = pw_caller_at(process, copy->site);
-    pw_quiet_look(&copy->caller);
-    bool entered = pw_process_enter_soon();
+    bool entered = pw_process_look_and_enter(&copy->caller);
     if (!entered) {
         pw_os_signals_restore(signals);
     }

@@ -19,7 +19,8 @@
 // (docs/notes/experiments/warm-pages.md).
 #define SHORTEST_CYCLE 2u
 // Below this a purge would cost more system calls than it returns pages.
-#define PURGE_EXTRA_PAGES 512u
+#define PURGE_EXTRA_PAGES  512u
+#define FEWEST_SAVED_PAGES 16u // a move costs more than fewer are worth
 
 // --- our own tables ----------------------------------------------------------
 
@@ -594,6 +595,28 @@ void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
     extent->generation++;
     for (uint32_t i = 0; i < extent->pages; i++) {
         *index_of(arena, extent->page + i) = number;
+    }
+}
+
+void pw_arena_save_warm(struct pw_arena *arena, struct pw_extent *extent, uint32_t first,
+                        uint32_t end) {
+    uint32_t warm_end = extent->warm_pages < end ? extent->warm_pages : end;
+    if (warm_end < first + FEWEST_SAVED_PAGES || !pw_arena_may_move(arena, warm_end - first)) {
+        return;
+    }
+    uint32_t pages = warm_end - first;
+    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
+    if (!saved) {
+        return;
+    }
+    char *from = pw_extent_address(arena, extent) + (size_t)first * PW_PAGE;
+    if (saved->pages == pages &&
+        pw_arena_move(arena, from, (size_t)pages * PW_PAGE, pw_extent_address(arena, saved))) {
+        pw_arena_count_moved(arena, saved, extent->moved + 1);
+        pw_arena_release(arena, saved, PW_EXTENT_WARM);
+        extent->warm_pages = first;
+    } else {
+        pw_arena_release(arena, saved, PW_EXTENT_COLD);
     }
 }
 

@@ -213,6 +213,11 @@ bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 // Make a taken extent a block: from now on every address in it is found.
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
 
+// Pages [first, end) of a block are about to be replaced: those that were warm when it was
+// allocated go back to the pool, if there are some. What is left there is undefined.
+void pw_arena_save_warm(struct pw_arena *arena, struct pw_extent *extent, uint32_t first,
+                        uint32_t end);
+
 // Return an extent to the pool, WARM or COLD, or put it aside as LOST.
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_extent_state state);
 

@@ -73,8 +73,7 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     if (caller.module == PW_MODULE_OTHER) {
         return;
     }
-    pw_quiet_look(&caller);
-    if (!pw_process_enter_soon()) {
+    if (!pw_process_look_and_enter(&caller)) {
         return;
     }
     bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;

@@ -2,8 +2,8 @@
 """Check core/src against core/README.md: check_layers.py [--self-test]
 
 A room includes its own headers and the rooms that its row of the table names, and uses functions and variables of no
-others. Within a room too, files do not use each other in a circle; a file is a .c with its .h. Only some rooms name the
-state of the process. What the page names in backticks exists: pw_... as a word of core/src or core/include, NAME.c,
+others. Within a room too, files do not use each other in a circle; a file is a .c with its .h. No two files of
+different rooms have the same name. Only some rooms name the state of the process. What the page names in backticks exists: pw_... as a word of core/src or core/include, NAME.c,
 NAME.h and NAME.hpp as a file there. --self-test checks that violations planted in a copy are found.
 """
 
@@ -65,6 +65,17 @@ def include_problem(source, path, included, table):
     if target != room and target not in table[room]:
         return f"{room} must not include {target}"
     return None
+
+
+def base_name_problems(source):
+    """Whoever reads a name in a log, a profile or a message must know which file is meant."""
+    rooms = {}
+    for path in sources(source):
+        name = os.path.splitext(os.path.basename(path))[0]
+        rooms.setdefault(name, {}).setdefault(path.split(os.sep)[0], path)
+    for name, paths in sorted(rooms.items()):
+        if len(paths) > 1:
+            yield f"{' and '.join(sorted(paths.values()))}: files of different rooms named {name}"
 
 
 def file_problems(source, path, table):
@@ -178,6 +189,7 @@ def check(core):
         count += 1
     problems += call_problems(source, table)
     problems += state_problems(source)
+    problems += base_name_problems(source)
     if not table or not count:
         problems.append("no table or no sources: nothing was checked")
     return problems, count
@@ -193,6 +205,7 @@ PLANTED = [
     ("share/snapshot.c", "void pw_planted(void) {\n    pw_share_leave(0, 0);\n}"),  # a circle in a room
     ("block/fate.c", "int pw_planted(void) {\n    return pw_process.pid;\n}"),
 ]
+PLANTED_FILES = ["policy/arena.h", "runtime/r/fate.c"]  # of another room's name
 PLANTED_NAMES = ["pw_block_allocat", "block/nowhere.c", "nowhere.h"]
 
 
@@ -207,6 +220,14 @@ def self_test():
             unit = os.path.splitext(path)[0]
             if not any(unit in problem for problem in check(folder)[0]):
                 missed.append(f"not found: {line} in {path}")
+    for path in PLANTED_FILES:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(CORE, "src"), os.path.join(folder, "src"))
+            shutil.copy(os.path.join(CORE, "README.md"), folder)
+            with open(os.path.join(folder, "src", path), "x", encoding="utf-8"):
+                pass
+            if not any(path in problem for problem in check(folder)[0]):
+                missed.append(f"not found: {path} has another's name")
     for name in PLANTED_NAMES:
         with tempfile.TemporaryDirectory() as folder:
             for part in ("src", "include"):
@@ -221,7 +242,7 @@ def self_test():
 
 def main():
     if "--self-test" in sys.argv[1:]:
-        problems, what = self_test(), f"{len(PLANTED) + len(PLANTED_NAMES)} planted violations found"
+        problems, what = self_test(), f"{len(PLANTED) + len(PLANTED_FILES) + len(PLANTED_NAMES)} planted violations found"
     else:
         problems, count = check(CORE)
         what = f"{count} files keep to the layers"

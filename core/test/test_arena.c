@@ -20,6 +20,14 @@ struct model {
     unsigned count;
 };
 
+static void keep_rule(struct pw_arena *arena, uint64_t fresh) {
+    pw_arena_keep_rule(arena, 0, fresh, &(struct pw_resident){0});
+}
+
+static uint64_t trim_surplus(struct pw_arena *arena) {
+    return pw_arena_trim_surplus(arena, &(struct pw_resident){0});
+}
+
 static struct model *model_new(uint64_t seed) {
     struct model *model = model_map(sizeof *model);
     model->random = random_from(seed);
@@ -106,7 +114,7 @@ static void step_take(struct model *model) {
     assert_int_equal(extent->state, PW_EXTENT_NONE);
     check_disjoint(model, extent);
     model->arena.live_pages += pages;
-    pw_arena_keep_rule(&model->arena, 0);
+    keep_rule(&model->arena, 0);
     pw_arena_use(&model->arena, extent);
     check_cold_is_zero(model, extent);
     mark(model, extent);
@@ -334,18 +342,18 @@ static void warm_pages_that_a_cycle_did_not_need_go(void **state) {
     (void)between;
     release_warm(model, one);
     release_warm(model, other);
-    assert_int_equal(pw_arena_trim_surplus(arena), 0); // they were freed in this cycle
+    assert_int_equal(trim_surplus(arena), 0); // they were freed in this cycle
     assert_int_equal(arena->warm_pages, 10000);
     struct pw_extent *used = reuse(model, 4000);
     release_warm(model, used);
-    assert_int_equal(pw_arena_trim_surplus(arena), 0); // too early
+    assert_int_equal(trim_surplus(arena), 0); // too early
     arena->trimmed_at -= 2;
-    assert_int_equal(pw_arena_trim_surplus(arena), 6000);
+    assert_int_equal(trim_surplus(arena), 6000);
     assert_int_equal(arena->warm_pages, 4000);
     assert_int_equal(PW_READ(&model->stats, decayed_bytes), 6000 * PW_PAGE);
     used = reuse(model, 4000);
     arena->trimmed_at -= 2;
-    assert_int_equal(pw_arena_trim_surplus(arena), 0); // all of them were needed
+    assert_int_equal(trim_surplus(arena), 0); // all of them were needed
     check_marks(model, used);
     check_tiling(model);
     model_delete(model);
@@ -359,16 +367,16 @@ static void what_decayed_is_no_surplus_of_the_next_cycle(void **state) {
     (void)between;
     release_warm(model, one);
     arena->trimmed_at -= 2;
-    pw_arena_trim_surplus(arena);
+    trim_surplus(arena);
     one = arena->warm_pages ? reuse(model, 4000) : use(model, 4000);
     release_warm(model, one);
     arena->trimmed_at -= 2;
-    pw_arena_trim_surplus(arena); // all of it was needed, and is there
+    trim_surplus(arena); // all of it was needed, and is there
     arena->warm_low = arena->warm_pages;
     pw_arena_decay(arena, pw_arena_clock() + 10, UINT64_MAX);
     release_warm(model, other); // the collection that now ends frees these
     arena->trimmed_at -= 2;
-    assert_int_equal(pw_arena_trim_surplus(arena), 0);
+    assert_int_equal(trim_surplus(arena), 0);
     assert_int_equal(arena->warm_pages, 3000);
     check_tiling(model);
     model_delete(model);
@@ -380,7 +388,7 @@ static void the_memory_rule_purges_before_it_grows(void **state) {
     struct pw_arena *arena = &model->arena;
     struct pw_extent *blocks[20];
     for (int i = 0; i < 20; i++) {
-        pw_arena_keep_rule(arena, 1000);
+        keep_rule(arena, 1000);
         blocks[i] = use(model, 1000);
     }
     pw_arena_note_resident(arena, pw_os_resident_pages());
@@ -388,15 +396,15 @@ static void the_memory_rule_purges_before_it_grows(void **state) {
     for (int i = 0; i < 20; i += 2) {
         release_warm(model, blocks[i]);
     }
-    pw_arena_keep_rule(arena, 0);
+    keep_rule(arena, 0);
     assert_int_equal(arena->warm_pages, 10000); // still within what was live before
-    pw_arena_keep_rule(arena, 5000);
+    keep_rule(arena, 5000);
     assert_true(10000 + 5000 + arena->warm_pages <= allowed_pages(arena));
     assert_true(arena->warm_pages >= 4000); // and no more than needed, but for whole extents
     assert_int_equal(arena->highest_pages, 20000);
     check_tiling(model);
     arena->foreign_pages = 10000; // what the C library grew counts as well
-    pw_arena_keep_rule(arena, 0);
+    keep_rule(arena, 0);
     assert_true(10000 + 10000 + arena->warm_pages <= allowed_pages(arena));
     assert_true(PW_READ(&model->stats, purges) >= 2);
     check_tiling(model);
@@ -441,11 +449,11 @@ static void foreign_mappings_are_stepped_over(void **state) {
 
 static void failures_leave_the_arena_whole(void **state) {
     (void)state;
-    static const enum pw_os_site sites[] = {PW_SITE_MAP_NEW, PW_SITE_MAP_TABLE, PW_SITE_MOVE,
-                                            PW_SITE_MAP_BLANK, PW_SITE_DISCARD};
-    for (unsigned i = 0; i < sizeof sites / sizeof *sites; i++) {
+    static const enum pw_os_point points[] = {PW_POINT_MAP_NEW, PW_POINT_MAP_TABLE, PW_POINT_MOVE,
+                                              PW_POINT_MAP_BLANK, PW_POINT_DISCARD};
+    for (unsigned i = 0; i < sizeof points / sizeof *points; i++) {
         struct model *model = model_new(i + 100);
-        pw_os_fault_plan(sites[i], ENOMEM, 3, 3);
+        pw_os_fault_plan(points[i], ENOMEM, 3, 3);
         for (int step = 0; step < 1000; step++) {
             uint32_t pages = 2 + (uint32_t)random_below(&model->random, 300);
             struct pw_extent *extent = model->count < 100 ? take(model, pages) : NULL;
@@ -456,7 +464,7 @@ static void failures_leave_the_arena_whole(void **state) {
                 check_cold_is_zero(model, extent);
                 mark(model, extent);
                 model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
-                pw_arena_keep_rule(&model->arena, 0);
+                keep_rule(&model->arena, 0);
             } else if (model->count) {
                 struct live live = model->live[--model->count];
                 check_marks(model, live.extent);
@@ -479,7 +487,7 @@ static void a_move_that_stops_half_way_loses_no_byte(void **state) {
     random_fill(&model->random, copy, 64 * PW_PAGE);
     memset(copy + 5 * PW_PAGE, 0, PW_PAGE);
     memcpy(bytes, copy, 64 * PW_PAGE);
-    pw_os_fault_plan(PW_SITE_MOVE, -1, 1, 0);
+    pw_os_fault_plan(PW_POINT_MOVE, -1, 1, 0);
     assert_false(
         pw_arena_move(&model->arena, bytes, 64 * PW_PAGE, pw_extent_address(&model->arena, to)));
     pw_os_fault_clear();
@@ -513,7 +521,7 @@ static void a_reserve_of_mappings_is_held_and_given_up(void **state) {
     // What failed did not fail for want of mappings.
     assert_false(pw_mappings_relieve(&model->arena));
     assert_int_equal(mappings_of_this_process(), held);
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 1, 1); // as if there were none
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, 1, 1); // as if there were none
     assert_true(pw_mappings_relieve(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     assert_false(pw_mappings_relieve(&model->arena)); // nothing is left to give up
@@ -535,11 +543,11 @@ static void a_reserve_that_cannot_be_had_leaves_no_mappings(void **state) {
     (void)state;
     struct model *model = model_new(1);
     unsigned before = mappings_of_this_process();
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, 20, 0);
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, 20, 0);
     assert_false(pw_mappings_may_rise(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     model->arena.mappings.retry_ms = 0;
-    pw_os_fault_plan(PW_SITE_RESERVE, ENOMEM, PW_MAPPINGS_RESERVE / 2 + 5, 0);
+    pw_os_fault_plan(PW_POINT_RESERVE, ENOMEM, PW_MAPPINGS_RESERVE / 2 + 5, 0);
     assert_false(pw_mappings_may_rise(&model->arena));
     assert_true(mappings_of_this_process() <= before + 2);
     pw_os_fault_clear();

@@ -270,12 +270,12 @@ static void a_new_peak_of_what_is_there_starts_a_search(void **state) {
 
 static void below_it_nothing_is_searched(void **state) {
     (void)state;
-    uint64_t highest = pw_process.highest_resident;
-    pw_process.highest_resident = UINT64_MAX / 2;
+    uint64_t highest = pw_process.collector.highest_resident;
+    pw_process.collector.highest_resident = UINT64_MAX / 2;
     char *matrix = matrix_of_zeros();
     assert_int_equal(fill_until_searched(), (size_t)MOST_VECTORS * (256 << 10));
     pw_free(matrix);
-    pw_process.highest_resident = highest;
+    pw_process.collector.highest_resident = highest;
 }
 
 // What a search gave back was not needed: the next one comes as early.
@@ -292,15 +292,15 @@ static void the_peak_does_not_creep(void **state) {
         pw_free(more);
         live_on_and_free(matrix);
         pw_trim();
-        highest = round == 1 ? pw_process.highest_resident : highest;
+        highest = round == 1 ? pw_process.collector.highest_resident : highest;
     }
-    assert_true(pw_process.highest_resident <= highest + 512);
+    assert_true(pw_process.collector.highest_resident <= highest + 512);
 }
 
 // Bytes given back of one that is freed before the next collection.
 static uint64_t reclaimed_of_a_short_life(void) {
     pw_trim();
-    pw_process.highest_resident = 0; // whatever is made, it is a new peak
+    pw_process.collector.highest_resident = 0; // whatever is made, it is a new peak
     uint64_t before = reclaimed();
     char *short_lived = matrix_of_zeros();
     fill_until_searched();
@@ -309,7 +309,7 @@ static uint64_t reclaimed_of_a_short_life(void) {
 }
 
 // R's logical vectors are mostly zeros, and gone with the next collection. But where that has
-// wasted little of the time so far, they may be what the peak consists of.
+// been in vain for little of the time so far, they may be what the peak consists of.
 static void what_is_freed_soon_is_searched_while_that_is_cheap(void **state) {
     (void)state;
     assert_true(reclaimed_of_a_short_life() > 0);
@@ -319,18 +319,18 @@ static void what_is_freed_soon_is_searched_while_that_is_cheap(void **state) {
     assert_true(pw_process.zero_learner.wasted > 0);
     pw_process.zero_learner.wasted += pw_os_thread_cpu_ns(); // however slow the machine is
     assert_int_equal(reclaimed_of_a_short_life(), 0);
-    pw_process.zero_learner.wasted = 0;
+    pw_process.zero_learner.given_in_vain = 0;
     assert_true(reclaimed_of_a_short_life() > 0);
 }
 
 // A program whose collections are guessed may seem to have thousands in a second.
 static void collections_alone_do_not_ask_the_kernel(void **state) {
     (void)state;
-    unsigned long before = pw_os_fault_calls(PW_SITE_RESIDENT);
+    unsigned long before = pw_os_fault_calls(PW_POINT_RESIDENT);
     for (int i = 0; i < 1000; i++) {
         collect();
     }
-    assert_true(pw_os_fault_calls(PW_SITE_RESIDENT) < before + 100);
+    assert_true(pw_os_fault_calls(PW_POINT_RESIDENT) < before + 100);
 }
 
 #define WRITTEN_PAGES 16384u

@@ -123,7 +123,7 @@ static void views_without_page_tables(void **state) {
     char *one = pw_shared_map(&shared, &part);
     (void)state;
     one[3 * PW_PAGE] ^= 1;
-    pw_os_fault_plan(PW_SITE_PAGEMAP_OPEN, EACCES, 1, 1);
+    pw_os_fault_plan(PW_POINT_PAGEMAP_OPEN, EACCES, 1, 1);
     assert_true(pw_shared_changed(&shared, &part, one));
     assert_true(pw_shared_private(&part, one) == PW_SHARED_UNKNOWN);
     costs(&part, one, 1);
@@ -364,13 +364,13 @@ static void descriptors_of_the_program_are_left_alone(void **state) {
 
 static void failures_are_results(void **state) {
     (void)state;
-    static const enum pw_os_site sites[] = {PW_SITE_FILE_CREATE, PW_SITE_FILE_SIZE,
-                                            PW_SITE_FILE_STAT, PW_SITE_FILE_WRITE,
-                                            PW_SITE_FILE_SEAL};
+    static const enum pw_os_point points[] = {PW_POINT_FILE_CREATE, PW_POINT_FILE_SIZE,
+                                              PW_POINT_FILE_STAT, PW_POINT_FILE_WRITE,
+                                              PW_POINT_FILE_SEAL};
     struct pw_shared_part part = {.offset = PW_PAGE, .size = SIZE};
-    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         struct pw_shared shared;
-        pw_os_fault_plan(sites[i], ENOMEM, 1, 1);
+        pw_os_fault_plan(points[i], ENOMEM, 1, 1);
         enum pw_shared_result result = pw_shared_begin(&shared, RUNTIME);
         if (result == PW_SHARED_OK) {
             result = pw_shared_write(&shared, data, SIZE);
@@ -385,15 +385,15 @@ static void failures_are_results(void **state) {
     struct pw_shared shared = make(), other;
     char handle[PW_SHARED_HANDLE_SIZE];
     pw_shared_handle(&shared, 0, handle);
-    pw_os_fault_plan(PW_SITE_FILE_OPEN, EMFILE, 1, 1);
+    pw_os_fault_plan(PW_POINT_FILE_OPEN, EMFILE, 1, 1);
     assert_int_equal(opened(handle), PW_SHARED_LIMIT);
-    pw_os_fault_plan(PW_SITE_FILE_OPEN, EACCES, 1, 1);
+    pw_os_fault_plan(PW_POINT_FILE_OPEN, EACCES, 1, 1);
     assert_int_equal(opened(handle), PW_SHARED_DENIED);
     pw_os_fault_clear();
-    pw_os_fault_plan(PW_SITE_FILE_READ, EIO, 1, 1);
+    pw_os_fault_plan(PW_POINT_FILE_READ, EIO, 1, 1);
     assert_int_equal(pw_shared_open(handle, sizeof handle, RUNTIME, &other), PW_SHARED_FORGED);
     pw_os_fault_clear();
-    pw_os_fault_plan(PW_SITE_MAP_SNAPSHOT, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_MAP_SNAPSHOT, ENOMEM, 1, 1);
     part = first_part(&shared);
     assert_null(pw_shared_map(&shared, &part));
     pw_os_fault_clear();

@@ -115,7 +115,7 @@ static void a_page_that_may_not_be_read_is_no_crash(void **state) {
 
 static void a_kernel_that_refuses_to_look_teaches_nothing(void **state) {
     struct copies *copies = *state;
-    pw_os_fault_plan(PW_SITE_PEEK, ENOSYS, 1, 1);
+    pw_os_fault_plan(PW_POINT_PEEK, ENOSYS, 1, 1);
     errno = 77;
     assert_int_equal(look(copies), SCORE);
     assert_int_equal(errno, 77);
@@ -255,7 +255,7 @@ static void fixed_pages_that_cannot_be_replaced_are_put_aside(void **state) {
     struct pw_extent *extent = pw_arena_find(&pw_process.arena, block);
     extent->fixed = true;
     uint64_t cached = counted(cached_bytes);
-    pw_os_fault_plan(PW_SITE_MAP_BLANK, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_MAP_BLANK, ENOMEM, 1, 1);
     pw_free(block);
     pw_os_fault_clear();
     assert_int_equal(extent->state, PW_EXTENT_LOST);

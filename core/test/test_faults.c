@@ -268,7 +268,7 @@ static void scenario(void) {
     }
 }
 
-// --- sites --------------------------------------------------------------------
+// --- points --------------------------------------------------------------------
 
 enum fallback {
     NOT_COUNTED, // nothing is lost that would be worth a counter
@@ -291,43 +291,45 @@ enum fallback {
     CALL = 1 << 16,
 };
 
-struct site {
-    enum pw_os_site site;
+struct point {
+    enum pw_os_point point;
     int fallbacks;  // one of these is counted when every call fails
     int errors[12]; // mmap(2), mremap(2), madvise(2), memfd_create(2), ..., 0 ends the list
 };
 
-static const struct site sites[] = {
-    {PW_SITE_MAP_NEW, ARENA, {ENOMEM, EEXIST, EAGAIN, EPERM}},
-    {PW_SITE_MAP_BLANK, MAP | DISCARD, {ENOMEM, EAGAIN, EINVAL}},
-    {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM, EACCES, EAGAIN, EBADF, ENFILE, ENODEV, EPERM}},
-    {PW_SITE_MAP_TABLE, ARENA | TABLE, {ENOMEM, EAGAIN}},
-    {PW_SITE_RESERVE, MAP | MAP_COUNT, {ENOMEM, EAGAIN, EACCES}},
-    {PW_SITE_UNMAP, NOT_COUNTED, {ENOMEM, EINVAL}},
-    {PW_SITE_MOVE, MOVE, {ENOMEM, EAGAIN, EFAULT, EINVAL}},
-    {PW_SITE_DISCARD, DISCARD, {EINVAL, ENOMEM, EAGAIN}},
-    {PW_SITE_ADVISE_HUGE, NOT_COUNTED, {EINVAL, ENOMEM, EAGAIN}},
-    {PW_SITE_FILE_CREATE, MEMFD, {EMFILE, ENFILE, ENOMEM, EINVAL, EPERM, ENOSYS}},
-    {PW_SITE_FILE_SIZE, MEMFD, {EFBIG, EINVAL, EPERM, EINTR, EIO, ENOMEM}},
-    {PW_SITE_FILE_STAT, MEMFD | PAGEMAP | DESCRIPTOR, {EBADF, ENOMEM, EOVERFLOW, EIO}},
-    {PW_SITE_FILE_WRITE, WRITE, {ENOSPC, EIO, EFBIG, EDQUOT, EBADF, EFAULT, EINVAL, EAGAIN, EPERM}},
-    {PW_SITE_FILE_PUNCH, DISCARD, {EIO, ENOSPC, EINTR, ENOSYS, EOPNOTSUPP, EPERM, EBADF, EFBIG}},
-    {PW_SITE_STATISTICS, NOT_COUNTED, {EACCES, ENOSPC, EMFILE, EROFS}},
-    {PW_SITE_PAGEMAP_OPEN, PAGEMAP, {EACCES, EPERM, ENOENT, EMFILE, ENFILE, ENOMEM}},
-    {PW_SITE_PAGEMAP_SCAN, SCAN, {ENOTTY, EINVAL, EFAULT, EPERM, EBADF, EINTR, ENOMEM}},
-    {PW_SITE_PAGEMAP_READ, NOT_COUNTED, {EIO, EINTR, EBADF, ENOMEM}},
-    {PW_SITE_FORK_MARKER, NOT_COUNTED, {EINVAL, ENOMEM}},
-    {PW_SITE_WITNESS, MAP, {ENOMEM, EAGAIN}},
-    {PW_SITE_THREADS, THREADS, {EACCES, ENOENT, ENOMEM}},
-    {PW_SITE_RESIDENT, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
-    {PW_SITE_PRESSURE, NOT_COUNTED, {EACCES, ENOENT, EMFILE, EINVAL, EBUSY}},
-    {PW_SITE_KEEPER, KEEPER, {EAGAIN, EPERM}},
-    {PW_SITE_PEEK, NOT_COUNTED, {EPERM, ENOSYS, EFAULT, ESRCH}},
-    {PW_SITE_HUGETLB, POOL, {ENOMEM, EINVAL, EPERM}},
-    {PW_SITE_LOCK, LOCK, {ENOMEM, EPERM, EAGAIN}},
-    {PW_SITE_WITNESS_ASK, DISCARD, {EPERM, ENOSYS, EINVAL, EINTR}},
-    {PW_SITE_MAPS, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
-    {PW_SITE_MMAPCOPY, CALL, {ENOMEM, ENOSYS, EPERM, EINVAL, EFAULT, EBUSY, EINTR, EHWPOISON}},
+static const struct point points[] = {
+    {PW_POINT_MAP_NEW, ARENA, {ENOMEM, EEXIST, EAGAIN, EPERM}},
+    {PW_POINT_MAP_BLANK, MAP | DISCARD, {ENOMEM, EAGAIN, EINVAL}},
+    {PW_POINT_MAP_SNAPSHOT, MAP, {ENOMEM, EACCES, EAGAIN, EBADF, ENFILE, ENODEV, EPERM}},
+    {PW_POINT_MAP_TABLE, ARENA | TABLE, {ENOMEM, EAGAIN}},
+    {PW_POINT_RESERVE, MAP | MAP_COUNT, {ENOMEM, EAGAIN, EACCES}},
+    {PW_POINT_UNMAP, NOT_COUNTED, {ENOMEM, EINVAL}},
+    {PW_POINT_MOVE, MOVE, {ENOMEM, EAGAIN, EFAULT, EINVAL}},
+    {PW_POINT_DISCARD, DISCARD, {EINVAL, ENOMEM, EAGAIN}},
+    {PW_POINT_ADVISE_HUGE, NOT_COUNTED, {EINVAL, ENOMEM, EAGAIN}},
+    {PW_POINT_FILE_CREATE, MEMFD, {EMFILE, ENFILE, ENOMEM, EINVAL, EPERM, ENOSYS}},
+    {PW_POINT_FILE_SIZE, MEMFD, {EFBIG, EINVAL, EPERM, EINTR, EIO, ENOMEM}},
+    {PW_POINT_FILE_STAT, MEMFD | PAGEMAP | DESCRIPTOR, {EBADF, ENOMEM, EOVERFLOW, EIO}},
+    {PW_POINT_FILE_WRITE,
+     WRITE,
+     {ENOSPC, EIO, EFBIG, EDQUOT, EBADF, EFAULT, EINVAL, EAGAIN, EPERM}},
+    {PW_POINT_FILE_PUNCH, DISCARD, {EIO, ENOSPC, EINTR, ENOSYS, EOPNOTSUPP, EPERM, EBADF, EFBIG}},
+    {PW_POINT_STATISTICS, NOT_COUNTED, {EACCES, ENOSPC, EMFILE, EROFS}},
+    {PW_POINT_PAGEMAP_OPEN, PAGEMAP, {EACCES, EPERM, ENOENT, EMFILE, ENFILE, ENOMEM}},
+    {PW_POINT_PAGEMAP_SCAN, SCAN, {ENOTTY, EINVAL, EFAULT, EPERM, EBADF, EINTR, ENOMEM}},
+    {PW_POINT_PAGEMAP_READ, NOT_COUNTED, {EIO, EINTR, EBADF, ENOMEM}},
+    {PW_POINT_FORK_MARKER, NOT_COUNTED, {EINVAL, ENOMEM}},
+    {PW_POINT_WITNESS, MAP, {ENOMEM, EAGAIN}},
+    {PW_POINT_THREADS, THREADS, {EACCES, ENOENT, ENOMEM}},
+    {PW_POINT_RESIDENT, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
+    {PW_POINT_PRESSURE, NOT_COUNTED, {EACCES, ENOENT, EMFILE, EINVAL, EBUSY}},
+    {PW_POINT_KEEPER, KEEPER, {EAGAIN, EPERM}},
+    {PW_POINT_PEEK, NOT_COUNTED, {EPERM, ENOSYS, EFAULT, ESRCH}},
+    {PW_POINT_HUGETLB, POOL, {ENOMEM, EINVAL, EPERM}},
+    {PW_POINT_LOCK, LOCK, {ENOMEM, EPERM, EAGAIN}},
+    {PW_POINT_WITNESS_ASK, DISCARD, {EPERM, ENOSYS, EINVAL, EINTR}},
+    {PW_POINT_MAPS, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
+    {PW_POINT_MMAPCOPY, CALL, {ENOMEM, ENOSYS, EPERM, EINVAL, EFAULT, EBUSY, EINTR, EHWPOISON}},
 };
 
 static int fallbacks_counted(void) {
@@ -353,14 +355,14 @@ static unsigned runs, failures;
 static bool brief;
 
 struct plan {
-    const struct site *site, *other; // the other one fails every time
+    const struct point *point, *other; // the other one fails every time
     int error;
     unsigned long first, period;
-    int fallbacks; // one of them must be counted when the site was reached
+    int fallbacks; // one of them must be counted when the point was reached
     void (*body)(void);
 };
 
-// Calls of each site, told by the child.
+// Calls of each point, told by the child.
 static atomic_ulong *calls;
 
 static void start(void) {
@@ -373,29 +375,29 @@ static void start(void) {
 static void run_plan(void *argument) {
     const struct plan *plan = argument;
     alarm(100);
-    if (plan->site) {
-        pw_os_fault_plan(plan->site->site, plan->error, plan->first, plan->period);
+    if (plan->point) {
+        pw_os_fault_plan(plan->point->point, plan->error, plan->first, plan->period);
     }
     if (plan->other) {
-        pw_os_fault_plan(plan->other->site, plan->other->errors[0], 1, 1);
+        pw_os_fault_plan(plan->other->point, plan->other->errors[0], 1, 1);
     }
     start();
     plan->body();
-    for (int site = 0; site < PW_SITE_COUNT; site++) {
-        calls[site] = pw_os_fault_calls((enum pw_os_site)site);
+    for (int point = 0; point < PW_POINT_COUNT; point++) {
+        calls[point] = pw_os_fault_calls((enum pw_os_point)point);
     }
     int counted = fallbacks_counted(), wanted = plan->fallbacks;
     struct pw_statistics now;
     pw_statistics_read(&now, sizeof now);
     wanted &= now.mmapcopy_used ? ~SCAN : ~0; // it is found out before a page is published
-    if (wanted && calls[plan->site->site] && !(counted & wanted)) {
+    if (wanted && calls[plan->point->point] && !(counted & wanted)) {
         fprintf(stderr, "no fall-back is named (counted: %x)\n", (unsigned)counted);
         abort();
     }
 }
 
 static void run(struct plan plan) {
-    const char *name = plan.site ? pw_os_site_names[plan.site->site] : "nothing";
+    const char *name = plan.point ? pw_os_point_names[plan.point->point] : "nothing";
     plan.body = plan.body ? plan.body : scenario;
     runs++;
     int status = run_in_child(run_plan, &plan);
@@ -403,21 +405,21 @@ static void run(struct plan plan) {
         failures++;
         fprintf(stderr, "faults: %s%s%s, error %d, first %lu, period %lu, options %s: status %x\n",
                 name, plan.other ? " with " : "",
-                plan.other ? pw_os_site_names[plan.other->site] : "", plan.error, plan.first,
+                plan.other ? pw_os_point_names[plan.other->point] : "", plan.error, plan.first,
                 plan.period, options, (unsigned)status);
     }
 }
 
-static void fail_site(const struct site *site) {
+static void fail_point(const struct point *point) {
     static const unsigned long shapes[][2] = {{1, 0}, {2, 0}, {3, 1}, {5, 0}, {2, 3},
                                               {9, 0}, {1, 2}, {4, 1}, {20, 1}};
     size_t count = brief ? 3 : sizeof shapes / sizeof *shapes;
-    int error = site->errors[0];
+    int error = point->errors[0];
     for (size_t i = 0; i < count; i++) {
-        run((struct plan){site, NULL, error, shapes[i][0], shapes[i][1], 0, NULL});
+        run((struct plan){point, NULL, error, shapes[i][0], shapes[i][1], 0, NULL});
     }
-    for (int i = 0; site->errors[i] && (i < 1 || !brief); i++) {
-        run((struct plan){site, NULL, site->errors[i], 1, 1, site->fallbacks, NULL});
+    for (int i = 0; point->errors[i] && (i < 1 || !brief); i++) {
+        run((struct plan){point, NULL, point->errors[i], 1, 1, point->fallbacks, NULL});
     }
 }
 
@@ -438,9 +440,9 @@ static void publish_64_megabytes(void) {
 }
 
 static void fail_within_a_publish(void) {
-    static const struct site write = {PW_SITE_FILE_WRITE, WRITE, {ENOSPC}},
-                             map = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}},
-                             stat = {PW_SITE_FILE_STAT, DESCRIPTOR, {EBADF}};
+    static const struct point write = {PW_POINT_FILE_WRITE, WRITE, {ENOSPC}},
+                              map = {PW_POINT_MAP_SNAPSHOT, MAP, {ENOMEM}},
+                              stat = {PW_POINT_FILE_STAT, DESCRIPTOR, {EBADF}};
     for (unsigned long chunk = 1; chunk <= 18; chunk += chunk < 3 ? 1 : 7) {
         run((struct plan){&write, NULL, ENOSPC, chunk, 0, 0, publish_64_megabytes});
         run((struct plan){&write, NULL, EIO, chunk, 1, 0, publish_64_megabytes});
@@ -452,11 +454,11 @@ static void fail_within_a_publish(void) {
 
 // A call that did a part of its work and then failed.
 static void fail_half_way(void) {
-    static const struct site move = {PW_SITE_MOVE, MOVE, {ENOMEM}},
-                             punch = {PW_SITE_FILE_PUNCH, DISCARD, {EIO}},
-                             discard = {PW_SITE_DISCARD, DISCARD, {EINVAL}},
-                             snapshot = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}};
-    const struct site *stopping[] = {&move, &punch, &discard, &snapshot};
+    static const struct point move = {PW_POINT_MOVE, MOVE, {ENOMEM}},
+                              punch = {PW_POINT_FILE_PUNCH, DISCARD, {EIO}},
+                              discard = {PW_POINT_DISCARD, DISCARD, {EINVAL}},
+                              snapshot = {PW_POINT_MAP_SNAPSHOT, MAP, {ENOMEM}};
+    const struct point *stopping[] = {&move, &punch, &discard, &snapshot};
     for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++) {
         run((struct plan){stopping[i], NULL, -1, 1, 1, 0, NULL});
         for (unsigned long first = 1; first < 20; first += first) {
@@ -467,7 +469,7 @@ static void fail_half_way(void) {
 }
 
 static void short_writes(void) {
-    static const struct site write = {PW_SITE_FILE_WRITE, WRITE, {ENOSPC}};
+    static const struct point write = {PW_POINT_FILE_WRITE, WRITE, {ENOSPC}};
     run((struct plan){&write, NULL, -1, 1, 0, 0, NULL});
     run((struct plan){&write, NULL, -1, 1, 1, 0, NULL});
     run((struct plan){&write, NULL, -1, 2, 2, 0, NULL});
@@ -476,14 +478,14 @@ static void short_writes(void) {
 
 // Two things at once, where one is the other's fall-back.
 static void fail_pairs(void) {
-    static const struct site scan = {PW_SITE_PAGEMAP_SCAN, SCAN, {ENOTTY}},
-                             read = {PW_SITE_PAGEMAP_READ, PAGEMAP, {EIO}},
-                             blank = {PW_SITE_MAP_BLANK, MAP, {ENOMEM}},
-                             discard = {PW_SITE_DISCARD, DISCARD, {EINVAL}},
-                             move = {PW_SITE_MOVE, MOVE, {ENOMEM}},
-                             marker = {PW_SITE_FORK_MARKER, 0, {EINVAL}},
-                             snapshot = {PW_SITE_MAP_SNAPSHOT, MAP, {ENOMEM}},
-                             punch = {PW_SITE_FILE_PUNCH, DISCARD, {EIO}};
+    static const struct point scan = {PW_POINT_PAGEMAP_SCAN, SCAN, {ENOTTY}},
+                              read = {PW_POINT_PAGEMAP_READ, PAGEMAP, {EIO}},
+                              blank = {PW_POINT_MAP_BLANK, MAP, {ENOMEM}},
+                              discard = {PW_POINT_DISCARD, DISCARD, {EINVAL}},
+                              move = {PW_POINT_MOVE, MOVE, {ENOMEM}},
+                              marker = {PW_POINT_FORK_MARKER, 0, {EINVAL}},
+                              snapshot = {PW_POINT_MAP_SNAPSHOT, MAP, {ENOMEM}},
+                              punch = {PW_POINT_FILE_PUNCH, DISCARD, {EIO}};
     for (unsigned long first = 1; first < 40; first = first * 2 + 1) {
         run((struct plan){&scan, &read, ENOTTY, first, 1, PAGEMAP | DESCRIPTOR, NULL});
         run((struct plan){&blank, &discard, ENOMEM, first, 1, 0, NULL});
@@ -497,22 +499,23 @@ static void fail_pairs(void) {
 // The keeper's thread begins when a busy machine lets it, which may be after the scenario.
 static void scenario_and_keeper(void) {
     scenario();
-    for (int i = 0; i < 5000 && pw_os_fault_calls(PW_SITE_PRESSURE) == 0; i++) {
+    for (int i = 0; i < 5000 && pw_os_fault_calls(PW_POINT_PRESSURE) == 0; i++) {
         usleep(SECOND / 1000);
     }
 }
 
-// Without a fault the scenario reaches every site, or it tests nothing.
+// Without a fault the scenario reaches every point, or it tests nothing.
 static void reach_every_site(void) {
     run((struct plan){.body = scenario_and_keeper});
-    for (size_t i = 0; i < sizeof sites / sizeof *sites && !brief; i++) {
-        enum pw_os_site site = sites[i].site;
+    for (size_t i = 0; i < sizeof points / sizeof *points && !brief; i++) {
+        enum pw_os_point point = points[i].point;
         // Only a fall-back, or another set of options, comes to these.
-        bool elsewhere = site == PW_SITE_PAGEMAP_READ || site == PW_SITE_ADVISE_HUGE ||
-                         site == PW_SITE_UNMAP || site == PW_SITE_PEEK || site == PW_SITE_HUGETLB ||
-                         site == PW_SITE_LOCK || site == PW_SITE_MMAPCOPY;
-        if (calls[site] == 0 && !elsewhere) {
-            fprintf(stderr, "faults: %s is never reached\n", pw_os_site_names[site]);
+        bool elsewhere = point == PW_POINT_PAGEMAP_READ || point == PW_POINT_ADVISE_HUGE ||
+                         point == PW_POINT_UNMAP || point == PW_POINT_PEEK ||
+                         point == PW_POINT_HUGETLB || point == PW_POINT_LOCK ||
+                         point == PW_POINT_MMAPCOPY;
+        if (calls[point] == 0 && !elsewhere) {
+            fprintf(stderr, "faults: %s is never reached\n", pw_os_point_names[point]);
             failures++;
         }
     }
@@ -532,9 +535,9 @@ int main(int count, char **arguments) {
     calls = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(calls != MAP_FAILED && mkdtemp(folder));
     reach_every_site();
-    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
-        if (!only || !strcmp(only, pw_os_site_names[sites[i].site])) {
-            fail_site(&sites[i]);
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        if (!only || !strcmp(only, pw_os_point_names[points[i].point])) {
+            fail_point(&points[i]);
         }
     }
     if (only && !strcmp(only, "half-way")) {

@@ -418,13 +418,13 @@ static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     for (int i = 0; i < count; i++) {
         blocks[i] = memset(allocate(size), 1, size);
     }
-    pw_os_fault_plan(PW_SITE_KEEPER, 0, 0, 0); // only counts
+    pw_os_fault_plan(PW_POINT_KEEPER, 0, 0, 0); // only counts
     for (int i = 0; i < count; i++) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
     assert_true(pw_process.arena.warm_pages * PW_PAGE > 8 * MB);
     pw_general_freed(&pw_process, (const void *)(uintptr_t)pthread_create);
-    assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 0);
+    assert_int_equal(pw_os_fault_calls(PW_POINT_KEEPER), 0);
     assert_false(keeper_runs());
     if (by_a_free) {
         pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
@@ -432,7 +432,7 @@ static void check_start_of_keeper(int count, size_t size, bool by_a_free) {
     for (int i = 0; !by_a_free && i < 200; i++) { // more than the cache has
         blocks[i] = allocate(1024);
     }
-    assert_int_equal(pw_os_fault_calls(PW_SITE_KEEPER), 1);
+    assert_int_equal(pw_os_fault_calls(PW_POINT_KEEPER), 1);
     assert_true(keeper_runs());
     for (int i = 0; !by_a_free && i < 200; i++) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);

@@ -255,7 +255,7 @@ static void run_generation(unsigned generation) {
 // --- faults ------------------------------------------------------------------------------
 
 struct fault {
-    enum pw_os_site site;
+    enum pw_os_point point;
     unsigned long first, period;
 };
 
@@ -272,32 +272,33 @@ static void run_all(void) {
 static void run_fault(void *argument) {
     const struct fault *fault = argument;
     alarm(100);
-    pw_os_fault_plan(fault->site, ENOMEM, fault->first, fault->period);
+    pw_os_fault_plan(fault->point, ENOMEM, fault->first, fault->period);
     CHECK(pw_start(setting.options) == pw_gate.general); // or not: then the C library serves
     run_all();
     struct pw_statistics now;
     pw_statistics_read(&now, sizeof now);
-    bool reached = pw_os_fault_calls(fault->site) >= fault->first;
+    bool reached = pw_os_fault_calls(fault->point) >= fault->first;
     bool serves_none = fault->first == 1 && fault->period == 1 &&
-                       (fault->site == PW_SITE_MAP_NEW || fault->site == PW_SITE_RESERVE ||
-                        fault->site == PW_SITE_PROTECT || fault->site == PW_SITE_MAP_TABLE);
+                       (fault->point == PW_POINT_MAP_NEW || fault->point == PW_POINT_RESERVE ||
+                        fault->point == PW_POINT_PROTECT || fault->point == PW_POINT_MAP_TABLE);
     CHECK(!reached || !serves_none || now.fallback_general > 0);
 }
 
 static int run_faults(void) {
-    static const enum pw_os_site sites[] = {
-        PW_SITE_MAP_NEW, PW_SITE_MAP_BLANK,  PW_SITE_MAP_TABLE, PW_SITE_RESERVE,
-        PW_SITE_UNMAP,   PW_SITE_MOVE,       PW_SITE_DISCARD,   PW_SITE_PROTECT,
-        PW_SITE_KEEPER,  PW_SITE_FORK_MARKER};
+    static const enum pw_os_point points[] = {
+        PW_POINT_MAP_NEW, PW_POINT_MAP_BLANK,  PW_POINT_MAP_TABLE, PW_POINT_RESERVE,
+        PW_POINT_UNMAP,   PW_POINT_MOVE,       PW_POINT_DISCARD,   PW_POINT_PROTECT,
+        PW_POINT_KEEPER,  PW_POINT_FORK_MARKER};
     static const unsigned long shapes[][2] = {{1, 1}, {1, 0}, {2, 0}, {2, 1}, {3, 2}, {7, 5}};
     int failures = 0;
-    for (size_t site = 0; site < sizeof sites / sizeof *sites; site++) {
+    for (size_t point = 0; point < sizeof points / sizeof *points; point++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            struct fault fault = {sites[site], shapes[i][0], shapes[i][1]};
+            struct fault fault = {points[point], shapes[i][0], shapes[i][1]};
             int status = run_in_child(run_fault, &fault);
             if (status != 0) {
                 fprintf(stderr, "%s, first %lu, period %lu: status %x\n",
-                        pw_os_site_names[fault.site], fault.first, fault.period, (unsigned)status);
+                        pw_os_point_names[fault.point], fault.first, fault.period,
+                        (unsigned)status);
                 failures++;
             }
         }

@@ -445,7 +445,7 @@ static void a_giant_that_cannot_be_moved_is_copied(void **state) {
     struct pw_heap *heap = pw_heap_new(NULL);
     unsigned char *giant = pw_heap_alloc(heap, 5 * MB);
     memset(giant, 7, 5 * MB);
-    pw_os_fault_plan(PW_SITE_MOVE, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_MOVE, ENOMEM, 1, 1);
     unsigned char *larger = pw_heap_realloc(heap, giant, 9 * MB);
     pw_os_fault_clear();
     assert_non_null(larger);
@@ -480,7 +480,7 @@ static void a_giant_that_the_kernel_does_not_move_leaves_nothing(void **state) {
             middle -= (uintptr_t)middle % PW_PAGE;
             assert_int_equal(mprotect(middle, PW_PAGE, PROT_READ), 0);
             if (faults) {
-                pw_os_fault_plan(PW_SITE_MOVE, ENOMEM, 1, faults);
+                pw_os_fault_plan(PW_POINT_MOVE, ENOMEM, 1, faults);
             }
             char *larger = pw_heap_realloc(heap, giant, 40 * MB);
             pw_os_fault_clear();
@@ -780,7 +780,7 @@ static void freed_segments_change_their_class_where_the_machine_refuses(void **s
     }
     pw_heap_free_all(heap);
     assert_non_null(room);
-    pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 1);
     run_phases(heap, 6 * MB);
     pw_os_fault_clear();
     pw_heap_delete(heap);
@@ -836,7 +836,7 @@ static void idle_giants_go_where_the_machine_refuses(void **state) {
         void *giant = pw_heap_alloc(heap, 30 * MB);
         pw_heap_free(heap, giant);
         assert_true(pw_os_is_mapped(giant, PW_PAGE)); // kept for the next one of its size
-        pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 0);
+        pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 0);
         assert_non_null(pw_heap_alloc(heap, sizes[i]));
         pw_os_fault_clear();
         assert_true(statistics_of(heap).returned_bytes >= 30 * MB);
@@ -861,7 +861,7 @@ static void a_block_that_shrinks_needs_no_memory(void **state) {
             unsigned char *block = memset(pw_heap_alloc(heap, sizes[i][0]), 0x5a, sizes[i][0]);
             pw_heap_set_limit(heap, pw_heap_segment_bytes(heap));
             if (refused) {
-                pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+                pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 1);
                 pw_heap_set_limit(heap, 0);
             }
             errno = EDOM;
@@ -934,7 +934,7 @@ static void memory_that_is_refused_leaves_the_heap_whole(void **state) {
     (void)state;
     for (unsigned flags = 0; flags <= PW_HEAP_CHECKED; flags += PW_HEAP_CHECKED) {
         for (unsigned long call = 1; call < 40; call++) {
-            pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, call, 0);
+            pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, call, 0);
             struct pw_heap_options options = {.flags = flags};
             struct pw_heap *heap = pw_heap_new(&options);
             if (!heap) {
@@ -960,7 +960,7 @@ static void memory_that_is_refused_leaves_the_heap_whole(void **state) {
             pw_heap_delete(heap);
         }
     }
-    pw_os_fault_plan(PW_SITE_MAP_TABLE, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 1);
     assert_null(pw_region_new(NULL));
     assert_int_equal(errno, ENOMEM);
     pw_os_fault_clear();
@@ -971,7 +971,7 @@ static void memory_that_cannot_be_given_back_is_kept(void **state) {
     struct pw_heap_options options = {.flags = PW_HEAP_RETURN_EMPTY};
     struct pw_heap *heap = pw_heap_new(&options);
     for (int round = 0; round < 4; round++) {
-        pw_os_fault_plan(round % 2 ? PW_SITE_UNMAP : PW_SITE_DISCARD, ENOMEM, 1, 1);
+        pw_os_fault_plan(round % 2 ? PW_POINT_UNMAP : PW_POINT_DISCARD, ENOMEM, 1, 1);
         for (int i = 0; i < 500; i++) {
             memset(pw_heap_alloc(heap, 20 * KB), round + 1, 20 * KB);
         }
@@ -994,7 +994,7 @@ static void a_chunk_that_cannot_be_unmapped_keeps_no_other(void **state) {
         blocks[i] = memset(pw_heap_alloc(heap, 127 * 32 * KB), 1, 127 * 32 * KB); // all of a chunk
     }
     assert_int_equal(statistics_of(heap).mapped_bytes / (4 * MB), 5);
-    pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 1, 0);
+    pw_os_fault_plan(PW_POINT_UNMAP, ENOMEM, 1, 0);
     pw_heap_delete(heap);
     pw_os_fault_clear();
     unsigned left = 0;
@@ -1016,7 +1016,7 @@ static void chunks_that_are_given_back_leave_those_that_cannot_be(void **state) 
             memset(pw_heap_alloc(heap, 30 * KB), round, 30 * KB);
         }
         uint64_t before = statistics_of(heap).returned_bytes;
-        pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 2, 0);
+        pw_os_fault_plan(PW_POINT_UNMAP, ENOMEM, 2, 0);
         pw_heap_free_all(heap);
         pw_os_fault_clear();
         struct pw_heap_statistics now = statistics_of(heap);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Large pages by their price: tried, left while they are dear, and tried again.
-#include "policy/huge.h"
+#include "policy/huge_price.h"
 #include "support.h"
 
 enum { SMALL = 2048, LARGE = 10240, GIGABYTE = 256 << 10 }; // pages: 8 MB, 40 MB

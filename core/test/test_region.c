@@ -68,7 +68,7 @@ static void a_chunk_that_cannot_be_unmapped_is_kept_without_its_pages(void **sta
         blocks[i] = pw_region_alloc(region, 200 * MB); // each in a chunk of its own
         memset(blocks[i] + MB, 1, 4096);
     }
-    pw_os_fault_plan(PW_SITE_UNMAP, ENOMEM, 1, 0);
+    pw_os_fault_plan(PW_POINT_UNMAP, ENOMEM, 1, 0);
     pw_region_free_all(region);
     pw_os_fault_clear();
     assert_false(in_memory(blocks[1] + MB));

@@ -1,109 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// Collections asked of R when memory is short: when, how often, and of whom.
+// Collections asked of R: of whom, and what it is then told.
 #include "entry/switch.h"
 #include "os/fault.h"
-#include "policy/relief.h"
 #include "process/state.h"
 #include "runtime/collection.h"
 #include "runtime/r/ask.h"
 #include "support.h"
-
-enum { MEGABYTE = 256, SWAP = 1000 * MEGABYTE, SECOND = 1000000000 }; // in pages, in nanoseconds
-
-// --- when ----------------------------------------------------------------------
-
-static void garbage_must_have_been_made(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    pw_relief_collected(&relief, 1000 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 1020 * MEGABYTE, 0));
-    assert_true(pw_relief_is_due(&relief, 1070 * MEGABYTE, 0));
-    assert_false(pw_relief_is_due(&relief, 1071 * MEGABYTE, 0)); // looked a moment ago
-    assert_true(pw_relief_is_due(&relief, 1080 * MEGABYTE, 0));
-    pw_relief_collected(&relief, 1060 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 1080 * MEGABYTE, 0));
-}
-
-static void plenty_of_room_is_not_looked_at_again_soon(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    pw_relief_collected(&relief, 1000 * MEGABYTE);
-    assert_true(pw_relief_is_due(&relief, 1100 * MEGABYTE, 5000));
-    pw_relief_looked(&relief, 1600 * MEGABYTE, 1100 * MEGABYTE, 5000);
-    assert_false(pw_relief_is_due(&relief, 1199 * MEGABYTE, 5049));
-    assert_true(pw_relief_is_due(&relief, 1199 * MEGABYTE, 5050)); // others use it too
-    assert_true(pw_relief_is_due(&relief, 1204 * MEGABYTE, 5001)); // a part of it has gone
-    pw_relief_looked(&relief, 10 * MEGABYTE, 1204 * MEGABYTE, 6000);
-    assert_true(pw_relief_is_due(&relief, 1208 * MEGABYTE, 6001)); // little is looked at always
-}
-
-static void warm_pages_are_room_of_our_own(void **state) {
-    (void)state;
-    assert_false(pw_relief_is_short(UINT64_MAX / 4096, 0, 1000 * MEGABYTE, 800 * MEGABYTE));
-    assert_false(pw_relief_is_short(200 * MEGABYTE, 0, 100 * MEGABYTE, 800 * MEGABYTE));
-    assert_true(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE, 800 * MEGABYTE));
-    assert_false(pw_relief_is_short(110 * MEGABYTE, 50 * MEGABYTE, 100 * MEGABYTE, 800 * MEGABYTE));
-    assert_true(pw_relief_is_short(0, 100 * MEGABYTE, 100 * MEGABYTE, 800 * MEGABYTE));
-    assert_false(pw_relief_is_short(110 * MEGABYTE, 0, 100 * MEGABYTE, 150 * MEGABYTE));
-}
-
-static void one_is_asked_for_at_a_time(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    assert_true(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
-    assert_false(pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, SECOND));
-    assert_int_equal(pw_relief_ended(&relief, 400 * MEGABYTE, SECOND + 1000), 600 * MEGABYTE);
-    assert_false(pw_relief_is_due(&relief, 410 * MEGABYTE, 0));
-}
-
-static void they_take_a_quarter_of_the_time_at_most(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    uint64_t now = SECOND, spent = 0;
-    for (int i = 0; i < 1000; i++, now += SECOND / 10) {
-        if (pw_relief_ask(&relief, 1000 * MEGABYTE, SWAP, now)) {
-            now += SECOND;
-            spent += SECOND;
-            pw_relief_ended(&relief, 400 * MEGABYTE, now);
-        }
-    }
-    assert_true(spent > (now - SECOND) / 5);
-    assert_true(spent < (now - SECOND) / 3);
-}
-
-static void in_vain_they_wait_for_more_garbage(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    uint64_t live = 1000 * MEGABYTE, now = SECOND;
-    for (int i = 0; i < 4; i++, now += 100ull * SECOND) {
-        assert_true(pw_relief_ask(&relief, live, SWAP, now));
-        pw_relief_ended(&relief, live - 1, now + 1);
-    }
-    assert_false(pw_relief_is_due(&relief, live + live / 2, 0));
-    assert_true(pw_relief_is_due(&relief, 2 * live + MEGABYTE, 0));
-    assert_true(pw_relief_ask(&relief, 2 * live, SWAP, now));
-    pw_relief_ended(&relief, live, now + 1); // not in vain
-    assert_true(pw_relief_is_due(&relief, live + live / 8, 0));
-}
-
-static void without_swap_any_time_is_worth_it(void **state) {
-    (void)state;
-    struct pw_relief relief = {0};
-    uint64_t live = 1000 * MEGABYTE;
-    for (uint64_t now = SECOND; now < 20ull * SECOND; now += SECOND) {
-        assert_true(pw_relief_ask(&relief, live, 0, now));
-        pw_relief_ended(&relief, live - 1, now + SECOND);
-        assert_true(pw_relief_is_due(&relief, live + live / 8, 0));
-    }
-}
 
 // --- of whom -------------------------------------------------------------------
 
 static void *attempts[2];
 
 static __attribute__((noinline)) bool comes_first(size_t size) {
-    return pw_relief_comes_first(&pw_process, size, __builtin_return_address(0));
+    return pw_r_collection_comes_first(&pw_process, size, __builtin_return_address(0));
 }
 
 // As R's memory.c: malloc, else collect garbage and try again, else "cannot allocate vector".
@@ -118,7 +28,7 @@ void *Rf_allocVector3(size_t size) {
 }
 
 static bool comes_first_of_allocator(size_t size) {
-    return pw_relief_comes_first(&pw_process, size, (const void *)(pw_process.allocator + 1));
+    return pw_r_collection_comes_first(&pw_process, size, (const void *)(pw_process.allocator + 1));
 }
 
 static void *vector(size_t size) {
@@ -133,7 +43,7 @@ static uint64_t asked(void) {
 static void an_allocator_that_tries_again_gets_its_vector(void **state) {
     (void)state;
     uint64_t before = asked();
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
     void *block = vector(64 << 20);
     pw_os_fault_clear();
     assert_non_null(block);
@@ -154,8 +64,8 @@ static void with_room_nobody_waits(void **state) {
 
 static void switched_off_nobody_is_asked(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
-    pw_process.relief = (struct pw_relief){0};
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
+    pw_process.collector = (struct pw_collector){0};
     pw_process.options.relieve = PW_RELIEVE_OFF; // as pw_switch_on does with other options
     void *block = vector(64 << 20);
     pw_process.options.relieve = PW_RELIEVE_SHORT;
@@ -166,12 +76,12 @@ static void switched_off_nobody_is_asked(void **state) {
 
 static void others_never_see_a_failure(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_ROOM, ENOMEM, 1, 1);
-    pw_process.relief = (struct pw_relief){0};
-    assert_false(pw_relief_comes_first(&pw_process, 64 << 20, (const void *)vector));
-    assert_false(pw_relief_comes_first(&pw_process, 64 << 20, NULL));
-    assert_false(pw_relief_comes_first(&pw_process, SIZE_MAX, (const void *)Rf_allocVector3));
-    assert_false(pw_relief_comes_first(&pw_process, 2000, (const void *)Rf_allocVector3));
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
+    pw_process.collector = (struct pw_collector){0};
+    assert_false(pw_r_collection_comes_first(&pw_process, 64 << 20, (const void *)vector));
+    assert_false(pw_r_collection_comes_first(&pw_process, 64 << 20, NULL));
+    assert_false(pw_r_collection_comes_first(&pw_process, SIZE_MAX, (const void *)Rf_allocVector3));
+    assert_false(pw_r_collection_comes_first(&pw_process, 2000, (const void *)Rf_allocVector3));
     pw_os_fault_clear();
 }
 
@@ -197,8 +107,9 @@ static void *vector_of_a_collector(size_t size) {
 }
 
 static void make_garbage(bool seen) {
-    pw_process.early =
-        (struct pw_early){.until = pw_os_thread_cpu_ns(), .running = 1000000000, .vain_left = 1};
+    pw_process.collector = (struct pw_collector){
+        .until = pw_os_thread_cpu_ns(), .running = 1000000000, .found_much = true};
+    pw_process.collector.of[PW_REASON_CHEAP].in_vain = 2;
     pw_process.getrusage_works = true;
     collector_is_seen = seen;
     garbage = pw_allocate(200 << 20);
@@ -231,15 +142,15 @@ static void collections_are_dear(uint64_t highest_resident, bool written) {
     while (now < 1500000000) { // the last full one is so long ago
         now = pw_os_thread_cpu_ns();
     }
-    pw_process.early = (struct pw_early){.floors = {256, 256},
-                                         .last_full = 1,
-                                         .last_took = now / 100,
-                                         .full_took = now / 100,
-                                         .vain_left = 3,
-                                         .running = 1500000000,
-                                         .collecting = 500000000,
-                                         .until = now};
-    pw_process.highest_resident = highest_resident;
+    pw_process.collector = (struct pw_collector){.of[PW_REASON_CHEAP].spent = 500000000,
+                                                 .floors = {256, 256},
+                                                 .last_full = 1,
+                                                 .last_took = now / 100,
+                                                 .full_took = now / 100,
+                                                 .found_much = true,
+                                                 .running = 1500000000,
+                                                 .until = now,
+                                                 .highest_resident = highest_resident};
 }
 
 static void before_a_new_peak_garbage_is_collected(void **state) {
@@ -249,7 +160,7 @@ static void before_a_new_peak_garbage_is_collected(void **state) {
     void *block = vector_of_a_collector(100 << 20);
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
-    assert_true(pw_process.early.peaks_spent > 0);
+    assert_true(pw_process.collector.of[PW_REASON_PEAK].spent > 0);
     pw_free(block);
 }
 
@@ -266,7 +177,7 @@ static void below_the_peak_r_is_left_alone(void **state) {
     (void)state;
     collections_are_dear(UINT64_MAX / 2, true);
     r_is_left_alone();
-    pw_process.highest_resident = 0;
+    pw_process.collector.highest_resident = 0;
 }
 
 // Nothing of the garbage was ever written: to collect it would not make the process smaller.
@@ -279,7 +190,7 @@ static void what_is_not_there_is_left_alone(void **state) {
 // The kernel may not say what is resident: then what is live and warm is compared.
 static void without_the_kernels_count_it_is_our_own(void **state) {
     (void)state;
-    pw_os_fault_plan(PW_SITE_RESIDENT, EIO, 1, 1000);
+    pw_os_fault_plan(PW_POINT_RESIDENT, EIO, 1, 1000);
     collections_are_dear(0, true);
     void *block = vector_of_a_collector(100 << 20);
     pw_os_fault_clear();
@@ -294,8 +205,8 @@ static void an_end_that_was_not_seen_blocks_nobody(void **state) {
     void *block = vector_of_a_collector(8 << 20);
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
-    assert_false(pw_process.early.asked);
-    assert_int_equal(pw_process.early.last_full, 0); // it may not have been made
+    assert_int_equal(pw_process.collector.asked, PW_REASON_NONE);
+    assert_int_equal(pw_process.collector.last_full, 0); // it may not have been made
     pw_free(block);
 }
 
@@ -308,7 +219,7 @@ static void a_child_begins_anew(void **state) {
     if (child == 0) {
         void *block = vector_of_a_collector(100 << 20);
         CHECK(block && garbage);
-        CHECK(pw_process.early.vain_left == 0);
+        CHECK(!pw_process.collector.found_much);
         _exit(0);
     }
     int status = 1;
@@ -352,16 +263,9 @@ static void room_is_what_the_machine_says(void **state) {
 
 int main(void) {
     CHECK(pw_start("policy=auto,modules=all"));
-    pw_relief_find_allocator(&pw_process);
+    pw_r_find_allocator(&pw_process);
     CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(garbage_must_have_been_made),
-        cmocka_unit_test(plenty_of_room_is_not_looked_at_again_soon),
-        cmocka_unit_test(warm_pages_are_room_of_our_own),
-        cmocka_unit_test(one_is_asked_for_at_a_time),
-        cmocka_unit_test(they_take_a_quarter_of_the_time_at_most),
-        cmocka_unit_test(in_vain_they_wait_for_more_garbage),
-        cmocka_unit_test(without_swap_any_time_is_worth_it),
         cmocka_unit_test(an_allocator_that_tries_again_gets_its_vector),
         cmocka_unit_test(with_room_nobody_waits),
         cmocka_unit_test(switched_off_nobody_is_asked),

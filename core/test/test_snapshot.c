@@ -43,7 +43,7 @@ static void block_new(struct model *model, struct block *block, uint32_t pages) 
     block->extent = pw_arena_take_cold(&model->arena, pages, 0);
     assert_non_null(block->extent);
     pw_arena_use(&model->arena, block->extent);
-    block->extent->collected = true;
+    block->extent->may_share = true;
     block->shadow = malloc((size_t)pages * PW_PAGE);
     random_fill(&model->random, block->shadow, (size_t)pages * PW_PAGE);
     memcpy(page_at(&model->arena, block->extent, 0), block->shadow, (size_t)pages * PW_PAGE);
@@ -218,7 +218,7 @@ static void a_publishing_that_stops_half_way_loses_no_store(void **state) {
     assert_true(copy_pages(model, &model->blocks[1], 0, one, 0, 1500));
     random_fill(&model->random, one->shadow, 1500 * PW_PAGE);
     memcpy(page_at(&model->arena, one->extent, 0), one->shadow, 1500 * PW_PAGE);
-    pw_os_fault_plan(PW_SITE_FILE_WRITE, ENOSPC, 2, 1);
+    pw_os_fault_plan(PW_POINT_FILE_WRITE, ENOSPC, 2, 1);
     assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
     pw_os_fault_clear();
     check(model, one);
@@ -243,7 +243,7 @@ static void what_it_had_not_written_outlives_the_old_snapshot(void **state) {
     for (size_t page = 0; page < 1024; page++) {
         write_bytes(model, one, page * PW_PAGE, 8);
     }
-    pw_os_fault_plan(PW_SITE_FILE_WRITE, ENOSPC, 2, 1);
+    pw_os_fault_plan(PW_POINT_FILE_WRITE, ENOSPC, 2, 1);
     assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
     pw_os_fault_clear();
     uint64_t before = PW_READ(&model->stats, punched_bytes);

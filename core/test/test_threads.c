@@ -577,7 +577,7 @@ static void *work_on_though_cancelled(void *unused) {
 }
 
 static void cancelled_thread(void *options) {
-    pw_os_fault_plan(PW_SITE_PAGEMAP_SCAN, ENOTTY, 1, 1); // an older kernel: it is read
+    pw_os_fault_plan(PW_POINT_PAGEMAP_SCAN, ENOTTY, 1, 1); // an older kernel: it is read
     CHECK(pw_start(options));
     cancelled_source = pw_allocate((size_t)20 << 20);
     cancelled_copy = pw_allocate((size_t)20 << 20);

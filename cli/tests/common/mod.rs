@@ -78,7 +78,7 @@ pub fn recorder() -> &'static Path {
         let sources = [
             "record/record.c",
             "record/new.c",
-            "record/chunk.c",
+            "record/spool_chunk.c",
             "record/log.c",
             "record/site.c",
             "record/sample.c",
@@ -89,7 +89,7 @@ pub fn recorder() -> &'static Path {
             "os/file.c",
             "os/memory.c",
             "os/process.c",
-            "os/spool.c",
+            "os/mapped_file.c",
         ]
         .map(|name| core.join("src").join(name));
         let own = own_file("libpagewise-record.so");

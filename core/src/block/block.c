@@ -95,7 +95,7 @@ void pw_block_repair(struct pw_process *process, struct pw_extent *extent) {
     if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
         !pw_arena_mend(&process->arena, start + held, all - held)) {
         extent->fixed = true; // it ends there for good: nobody else gets these pages
-        extent->collected = false;
+        extent->may_share = false;
         return;
     }
     write_header(process, extent);
@@ -160,6 +160,7 @@ struct need {
     uint32_t pages;
     bool zeroed;
     bool filled; // will be written from end to end, soon
+    struct pw_resident *resident;
 };
 
 static bool wants_huge(struct pw_process *process, struct need need) {
@@ -206,11 +207,9 @@ static struct pw_extent *take_fresh(struct pw_process *process, struct need need
         }
         PW_COUNT(&process->stats, allocated_fresh, 1);
     }
-    // Before large pages are touched. What is warm already counts as live while room is made for
-    // the rest.
-    arena->live_pages += extent->warm_pages;
-    pw_arena_keep_rule(arena, extent->pages - extent->warm_pages);
-    arena->live_pages -= extent->warm_pages;
+    // Before large pages are touched.
+    uint64_t warm = extent->warm_pages;
+    pw_arena_keep_rule(arena, warm, extent->pages - warm, need.resident);
     if (huge && extent->warm_pages == 0) {
         back_with_large_pages(process, extent, need.filled);
     }
@@ -247,9 +246,9 @@ void pw_block_count_live(struct pw_process *process, int64_t pages) {
 }
 
 static void reset(struct pw_process *process, struct pw_extent *extent, size_t size,
-                  uint16_t data_offset, bool collected) {
+                  uint16_t data_offset, bool may_share) {
     extent->fixed |= process->locks_all;
-    extent->collected = collected && !extent->fixed;
+    extent->may_share = may_share && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
     extent->sparse = false;
     extent->zero_backoff = 0;
@@ -267,17 +266,17 @@ static void reset(struct pw_process *process, struct pw_extent *extent, size_t s
 }
 
 // Only without headers: a block at a multiple of more than a page.
-static struct pw_extent *take_aligned(struct pw_process *process, uint32_t pages,
+static struct pw_extent *take_aligned(struct pw_process *process, struct need need,
                                       size_t alignment) {
     size_t unit = alignment >> PW_PAGE_SHIFT;
     struct pw_extent *extent = NULL;
     if (process->gate->general && unit <= PW_ARENA_STEP_PAGES) {
-        extent = pw_arena_take_aligned(&process->arena, pages, (uint32_t)unit);
+        extent = pw_arena_take_aligned(&process->arena, need.pages, (uint32_t)unit);
     }
     if (extent) {
         PW_COUNT(&process->stats, allocated_warm, extent->warm_pages > 0);
         PW_COUNT(&process->stats, allocated_fresh, extent->warm_pages == 0);
-        pw_arena_keep_rule(&process->arena, extent->pages - extent->warm_pages);
+        pw_arena_keep_rule(&process->arena, 0, extent->pages - extent->warm_pages, need.resident);
     }
     return extent;
 }
@@ -299,16 +298,17 @@ static bool is_for_c_library(struct pw_process *process, size_t size) {
 }
 
 static struct pw_extent *allocate(struct pw_process *process, size_t size, size_t alignment,
-                                  bool zeroed, enum pw_module module) {
+                                  bool zeroed, enum pw_module module,
+                                  struct pw_resident *resident) {
     uint16_t offset = data_offset_for(process, alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
         !is_promised(pages)) {
         return NULL;
     }
-    struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed)};
+    struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed), resident};
     struct pw_extent *extent =
-        alignment > PW_PAGE ? take_aligned(process, need.pages, alignment) : take(process, need);
+        alignment > PW_PAGE ? take_aligned(process, need, alignment) : take(process, need);
     if (!extent) {
         PW_COUNT(&process->stats, fallback_arena, 1);
         return NULL;
@@ -338,11 +338,12 @@ void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignmen
     if (!pw_process_enter()) {
         return NULL;
     }
+    struct pw_resident resident = {0};
     if (!process->arena.sealed) {
-        pw_collection_block_allocated(process, size, &caller);
+        pw_collection_block_allocated(process, size, &caller, &resident);
     }
     enum pw_module module = process->gate->general ? PW_MODULE_EXTENSION : caller.module;
-    struct pw_extent *extent = allocate(process, size, alignment, zeroed, module);
+    struct pw_extent *extent = allocate(process, size, alignment, zeroed, module, &resident);
     char *data = extent ? data_of(process, extent) : NULL;
     size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
     pw_process_leave();
@@ -354,36 +355,46 @@ void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignmen
 
 // --- release -----------------------------------------------------------------
 
-// Most of a block that was filled lazily may never have been backed: such pages are not warm.
-static bool is_mostly_absent(struct pw_process *process, const struct pw_extent *extent) {
-    uint64_t resident = 0;
-    return extent->sparse &&
-           pw_share_count_private(&process->share, extent, 0, extent->pages, &resident) &&
-           resident * 2 < extent->pages;
+static bool may_be_warm(struct pw_process *process, const struct pw_extent *extent) {
+    return process->options.pool && !extent->fixed && !pw_extent_is_shared(extent);
 }
 
-// Tell the policy what became of pages that were given back. A block on a snapshot does not tell
-// which of its pages are absent.
-static void report_zero_pages(struct pw_process *process, const struct pw_extent *extent) {
-    uint64_t resident = 0;
+// How many of a block's pages are not there, by the page map: read once, where anybody asks. A
+// block on a snapshot does not tell.
+static bool count_absent(struct pw_process *process, const struct pw_extent *extent,
+                         uint64_t *absent) {
+    uint64_t there = 0;
+    bool asked = extent->zero_given || (extent->sparse && may_be_warm(process, extent));
+    bool known = asked && !extent->snapshot &&
+                 pw_share_count_private(&process->share, extent, 0, extent->pages, &there);
+    *absent = known ? extent->pages - there : 0;
+    return known;
+}
+
+// Tell the policy what became of pages that were given back.
+static void report_zero_pages(struct pw_process *process, const struct pw_extent *extent,
+                              bool known, uint64_t absent) {
+    struct pw_zero_learner *learner = &process->zero_learner;
     if (!extent->zero_given && !extent->zero_young) {
-        pw_zero_report_nothing(&process->zero_learner, extent->pages);
+        pw_zero_report_nothing(learner, extent->pages);
     }
-    if (extent->zero_given && !extent->snapshot &&
-        pw_share_count_private(&process->share, extent, 0, extent->pages, &resident)) {
-        pw_zero_report(&process->zero_learner, extent->pages, extent->zero_given,
-                       process->share.collections - extent->zero_given_at,
-                       extent->pages - resident);
+    if (extent->zero_given && known) {
+        pw_zero_report(learner, extent->pages, extent->zero_given,
+                       process->share.collections - extent->zero_given_at, absent);
     }
 }
 
 static enum pw_extent_state release_state(struct pw_process *process, struct pw_extent *extent) {
+    uint64_t absent = 0;
     pw_fate_ends(process, extent);
-    report_zero_pages(process, extent);
+    bool known = count_absent(process, extent, &absent);
+    report_zero_pages(process, extent, known, absent);
     if (pw_extent_is_shared(extent)) {
         return pw_share_drop_block(&process->share, extent) ? PW_EXTENT_COLD : PW_EXTENT_LOST;
     }
-    if (process->options.pool && !extent->fixed && !is_mostly_absent(process, extent)) {
+    // Most of a block that was filled lazily may never have been backed: such pages are not warm.
+    bool is_mostly_absent = extent->sparse && absent * 2 > extent->pages;
+    if (may_be_warm(process, extent) && !is_mostly_absent) {
         return PW_EXTENT_WARM;
     }
     struct pw_arena *arena = &process->arena;
@@ -515,7 +526,7 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     }
     char *from = pw_extent_address(arena, extent), *to = pw_extent_address(arena, larger);
     size_t moved = (size_t)extent->pages * PW_PAGE;
-    pw_arena_keep_rule(arena, larger->pages - extent->pages);
+    pw_arena_keep_rule(arena, 0, larger->pages - extent->pages, &(struct pw_resident){0});
     pw_fate_ends(process, extent);
     if (!pw_arena_move(arena, from, moved, to)) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
@@ -524,7 +535,7 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     pw_arena_count_moved(arena, larger, extent->moved + 1);
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
-    reset(process, larger, size, extent->data_offset, extent->collected);
+    reset(process, larger, size, extent->data_offset, extent->may_share);
     write_header(process, larger);
     pw_block_count_live(process, (int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);

@@ -15,7 +15,7 @@ struct copy {
     uint32_t from, to, pages;
     char *whole;        // destination of the first whole page
     const char *origin; // its source
-    bool by_call;       // mmapcopy(2) can make it
+    bool by_mmapcopy;   // mmapcopy(2) can make it
     const void *site;   // who asked for it
     struct pw_caller caller;
     const struct pw_os_signals *held; // signals that were blocked before
@@ -41,7 +41,7 @@ static bool find_pages(struct pw_process *process, struct copy *copy, char *to, 
     }
     copy->whole = to + lead;
     copy->origin = from + lead;
-    copy->by_call = false;
+    copy->by_mmapcopy = false;
     copy->pages = (uint32_t)((size - lead) / PW_PAGE);
     copy->to = (uint32_t)((copy->whole - pw_extent_address(arena, copy->destination)) / PW_PAGE);
     copy->from = (uint32_t)((copy->origin - pw_extent_address(arena, copy->source)) / PW_PAGE);
@@ -74,29 +74,10 @@ static void count_plain(struct pw_process *process, enum pw_copy_answer answer) 
 }
 
 // The destination's pages are about to be replaced: warm ones go back to the pool instead of being
-// thrown away with the mapping.
+// thrown away with the mapping. Pages that mmapcopy(2) has copied elsewhere are not warm any more.
 static void save_warm_pages(struct pw_process *process, const struct copy *copy) {
-    struct pw_arena *arena = &process->arena;
-    struct pw_extent *destination = copy->destination;
-    uint32_t end = copy->to + copy->pages;
-    uint32_t warm_end = destination->warm_pages < end ? destination->warm_pages : end;
-    // Pages that mmapcopy(2) has copied elsewhere are not warm any more.
-    if (!process->options.pool || destination->called || warm_end < copy->to + 16 ||
-        !pw_arena_may_move(arena, warm_end - copy->to)) {
-        return;
-    }
-    uint32_t pages = warm_end - copy->to;
-    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
-    if (!saved) {
-        return;
-    }
-    if (saved->pages == pages && pw_arena_move(arena, copy->whole, (size_t)pages * PW_PAGE,
-                                               pw_extent_address(arena, saved))) {
-        pw_arena_count_moved(arena, saved, destination->moved + 1);
-        pw_arena_release(arena, saved, PW_EXTENT_WARM);
-        destination->warm_pages = copy->to;
-    } else {
-        pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    if (process->options.pool && !copy->destination->mmapcopied) {
+        pw_arena_save_warm(&process->arena, copy->destination, copy->to, copy->to + copy->pages);
     }
 }
 
@@ -106,7 +87,7 @@ static void unattach(struct pw_process *process, const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
     if (!pw_arena_blank(&process->arena, copy->whole, size)) {
         copy->destination->fixed = true;
-        copy->destination->collected = false;
+        copy->destination->may_share = false;
         pw_arena_mend(&process->arena, copy->whole, size);
     }
 }
@@ -114,7 +95,7 @@ static void unattach(struct pw_process *process, const struct copy *copy) {
 // Map the destination onto the source's snapshot, or onto its pages.
 static bool attach(struct pw_process *process, const struct copy *copy) {
     save_warm_pages(process, copy);
-    bool attached = (copy->by_call ? pw_share_call : pw_share_attach)(
+    bool attached = (copy->by_mmapcopy ? pw_share_mmapcopy : pw_share_attach)(
         &process->share, copy->destination, copy->to, copy->source, copy->from, copy->pages);
     if (!attached) {
         unattach(process, copy);
@@ -123,7 +104,7 @@ static bool attach(struct pw_process *process, const struct copy *copy) {
     copy->destination->copied = true;
     copy->destination->judged = false;
     copy->destination->sparse = false;
-    pw_arena_keep_rule(&process->arena, 0);
+    pw_arena_keep_rule(&process->arena, 0, 0, &(struct pw_resident){0});
     return true;
 }
 
@@ -173,7 +154,7 @@ static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_qu
     }
     if (!source->snapshot) {
         // As cheap as a copy of pages that are published already.
-        copy->by_call = question->published = pw_share_calls(&process->share, source);
+        copy->by_mmapcopy = question->published = pw_share_uses_mmapcopy(&process->share, source);
         return true;
     }
     uint32_t shared_end = source->share_first + source->share_pages;
@@ -191,8 +172,8 @@ static bool make_room(struct pw_process *process, struct copy *copy, enum pw_cop
     if (publishing && !may_publish(process, copy)) {
         return false;
     }
-    bool ready = copy->by_call ? pw_share_ready_to_call(&process->share)
-                               : pw_share_ready(&process->share, publishing);
+    bool ready = copy->by_mmapcopy ? pw_share_ready_for_mmapcopy(&process->share)
+                                   : pw_share_ready(&process->share, publishing);
     return ready && free_destination(process, copy) && (!publishing || publish(process, copy)) &&
            attach(process, copy);
 }
@@ -265,8 +246,7 @@ static bool enter_to_copy(struct pw_process *process, struct copy *copy,
     pw_os_signals_block(signals);
     copy->held = signals;
     copy->caller = pw_caller_at(process, copy->site);
-    pw_quiet_look(&copy->caller);
-    bool entered = pw_process_enter_soon();
+    bool entered = pw_process_look_and_enter(&copy->caller);
     if (!entered) {
         pw_os_signals_restore(signals);
     }
@@ -287,7 +267,7 @@ bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_
     bool shared = false;
     if (find_pages(process, &copy, to, from, size)) {
         PW_COUNT(&process->stats, copies_seen, 1);
-        bool safe = copy.source->collected && copy.destination->collected &&
+        bool safe = copy.source->may_share && copy.destination->may_share &&
                     copy.caller.module != PW_MODULE_OTHER;
         if (!safe) {
             PW_COUNT(&process->stats, copies_plain_module, 1);
@@ -328,7 +308,7 @@ static bool blank_shared(struct pw_process *process, struct pw_extent *extent, c
     if (extent->snapshot) {
         return covers(first, pages, extent) && pw_share_drop(&process->share, extent);
     }
-    return pw_share_blank_called(&process->share, extent, first, pages);
+    return pw_share_blank_mmapcopied(&process->share, extent, first, pages);
 }
 
 // Whole pages of the fill, for which the extent's own knowledge pays.
@@ -349,7 +329,7 @@ static bool zero_pages(struct pw_process *process, struct pw_extent *extent, cha
     }
     // As zero reclaim does, and so only of blocks that it may look at: pages that a device writes
     // to must stay where they are.
-    if (extent->collected && process->options.zero != PW_ZERO_OFF) {
+    if (extent->may_share && process->options.zero != PW_ZERO_OFF) {
         pw_huge_empty(arena, extent, start, end);
         pw_huge_spared(&process->huge_price, extent->pages);
     }

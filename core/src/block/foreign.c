@@ -30,7 +30,7 @@ PW_API void pw_foreign_changed(struct pw_process *process) {
         if (trim) {
             process->last_trim_pages = total;
         }
-        pw_arena_keep_rule(arena, 0);
+        pw_arena_keep_rule(arena, 0, 0, &(struct pw_resident){0});
     }
     pw_process_leave();
     if (trim) {

@@ -126,7 +126,7 @@ static bool start_thread(struct pw_process *process) {
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all, saved;
-    if (PW_OS_FAULT(PW_SITE_KEEPER) || pthread_attr_init(&attributes) != 0) {
+    if (PW_OS_FAULT(PW_POINT_KEEPER) || pthread_attr_init(&attributes) != 0) {
         return false;
     }
     size_t least = (size_t)PTHREAD_STACK_MIN;

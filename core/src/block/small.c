@@ -47,7 +47,7 @@ static struct pw_extent *take(struct pw_process *process, uint32_t pages) {
     if (!extent) {
         extent = pw_arena_take_cold(arena, pages, 0);
         if (extent) {
-            pw_arena_keep_rule(arena, extent->pages);
+            pw_arena_keep_rule(arena, 0, extent->pages, &(struct pw_resident){0});
         }
     }
     return extent;

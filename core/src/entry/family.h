@@ -73,7 +73,7 @@ static void *offer(void *block) {
 
 FAMILY_API void *FAMILY(malloc)(size_t size) {
     if (UNLIKELY(size >= pw_gate.threshold)) {
-        if (UNLIKELY(pw_relief_comes_first(&pw_process, size, SITE))) {
+        if (UNLIKELY(pw_r_collection_comes_first(&pw_process, size, SITE))) {
             return refuse();
         }
         void *block = pw_block_allocate(&pw_process, size, 1, false, SITE);
@@ -83,7 +83,7 @@ FAMILY_API void *FAMILY(malloc)(size_t size) {
     }
     // A block that could not be ours was asked for above already.
     if (UNLIKELY(count_small(size)) && size < pw_gate.threshold &&
-        pw_relief_comes_first(&pw_process, size, SITE)) {
+        pw_r_collection_comes_first(&pw_process, size, SITE)) {
         small_bytes = FOREIGN_STEP; // to see the second attempt
         return refuse();
     }

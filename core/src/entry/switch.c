@@ -87,7 +87,7 @@ static bool serve(const struct pw_options *options) {
         return false;
     }
     pw_process.arena.slack_percent = options->slack_percent;
-    pw_share_use_call(&pw_process.share, options->mmapcopy && options->share != PW_SHARE_OFF);
+    pw_share_use_mmapcopy(&pw_process.share, options->mmapcopy && options->share != PW_SHARE_OFF);
     set_huge(options);
     open_gate(options);
     return true;

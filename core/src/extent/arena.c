@@ -15,10 +15,12 @@
 #define TABLE_CHUNK      ((size_t)1 << 18)
 #define SMALLEST_SURPLUS 256u // 1 MB
 // In units of the clock, so at least 256 ms: a page that is given back too early costs a fault, and
-// so costs at most that much a quarter of a second.
+// so costs at most that much a quarter of a second. Tuned on gcd
+// (docs/notes/experiments/warm-pages.md).
 #define SHORTEST_CYCLE 2u
 // Below this a purge would cost more system calls than it returns pages.
-#define PURGE_EXTRA_PAGES 512u
+#define PURGE_EXTRA_PAGES  512u
+#define FEWEST_SAVED_PAGES 16u // a move costs more than fewer are worth
 
 // --- our own tables ----------------------------------------------------------
 
@@ -242,7 +244,7 @@ static void split_moved(struct pw_extent *extent, struct pw_extent *rest, uint32
 }
 
 // Cut `extent` (in no bin) to its first `pages`; the rest goes to the pool as `state`. Without a
-// table entry for the rest, the extent keeps it: a little memory is wasted, nothing is lost.
+// table entry for the rest, the extent keeps it: it is a little longer, nothing is lost.
 static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages,
                      enum pw_extent_state state) {
     uint32_t number = extent->pages > pages ? new_extent(arena) : 0;
@@ -596,6 +598,28 @@ void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent) {
     }
 }
 
+void pw_arena_save_warm(struct pw_arena *arena, struct pw_extent *extent, uint32_t first,
+                        uint32_t end) {
+    uint32_t warm_end = extent->warm_pages < end ? extent->warm_pages : end;
+    if (warm_end < first + FEWEST_SAVED_PAGES || !pw_arena_may_move(arena, warm_end - first)) {
+        return;
+    }
+    uint32_t pages = warm_end - first;
+    struct pw_extent *saved = pw_arena_take_cold(arena, pages, 0);
+    if (!saved) {
+        return;
+    }
+    char *from = pw_extent_address(arena, extent) + (size_t)first * PW_PAGE;
+    if (saved->pages == pages &&
+        pw_arena_move(arena, from, (size_t)pages * PW_PAGE, pw_extent_address(arena, saved))) {
+        pw_arena_count_moved(arena, saved, extent->moved + 1);
+        pw_arena_release(arena, saved, PW_EXTENT_WARM);
+        extent->warm_pages = first;
+    } else {
+        pw_arena_release(arena, saved, PW_EXTENT_COLD);
+    }
+}
+
 void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context) {
     for (uint32_t number = 1; number < arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(arena, number);
@@ -666,6 +690,18 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
     return done;
 }
 
+uint64_t pw_resident_pages(struct pw_resident *resident) {
+    if (!resident->is_read) {
+        resident->pages = pw_os_resident_pages();
+        resident->is_read = true;
+    }
+    return resident->pages;
+}
+
+void pw_resident_less(struct pw_resident *resident, uint64_t pages) {
+    resident->pages = resident->pages > pages ? resident->pages - pages : 0;
+}
+
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
     // The program had most when the pool had least, be it between two looks.
     uint64_t used = resident > arena->warm_low ? resident - arena->warm_low : 0;
@@ -674,14 +710,15 @@ void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {
     }
 }
 
-uint64_t pw_arena_trim_surplus(struct pw_arena *arena) {
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resident) {
     uint32_t now = pw_arena_clock();
     if (arena->sealed || now - arena->trimmed_at < SHORTEST_CYCLE) {
         return 0;
     }
-    pw_arena_note_resident(arena, pw_os_resident_pages()); // before its low mark is forgotten
+    pw_arena_note_resident(arena, pw_resident_pages(resident)); // its low mark is forgotten below
     uint64_t unused = arena->warm_low;
     uint64_t done = unused >= SMALLEST_SURPLUS ? pw_arena_purge(arena, unused) : 0;
+    pw_resident_less(resident, done);
     arena->trimmed_at = now;
     arena->warm_low = arena->warm_pages;
     PW_COUNT(arena->stats, decayed_bytes, done * PW_PAGE);
@@ -722,10 +759,12 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most) {
 }
 
 // `pages`, warm ones among them, are to be hardly more than the `highest` that was needed.
-static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages) {
+static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages,
+                       struct pw_resident *resident) {
     uint64_t allowed = highest + highest * arena->slack_percent / 100 + ((size_t)1 << 20) / PW_PAGE;
     if (arena->warm_pages > 0 && pages > allowed) {
         uint64_t purged = pw_arena_purge(arena, pages - allowed);
+        pw_resident_less(resident, purged);
         if (purged) {
             PW_COUNT(arena->stats, purges, 1);
             PW_COUNT(arena->stats, purged_bytes, purged * PW_PAGE);
@@ -733,36 +772,38 @@ static void keep_below(struct pw_arena *arena, uint64_t highest, uint64_t pages)
     }
 }
 
-static void keep_live_rule(struct pw_arena *arena, uint64_t fresh) {
-    uint64_t live = arena->live_pages + arena->foreign_pages + fresh;
+static void keep_live_rule(struct pw_arena *arena, uint64_t used, struct pw_resident *resident) {
+    uint64_t live = arena->live_pages + arena->foreign_pages + used;
     if (live > arena->highest_pages) {
         arena->highest_pages = live;
     }
-    keep_below(arena, arena->highest_pages, live + arena->warm_pages);
+    keep_below(arena, arena->highest_pages, live + arena->warm_pages, resident);
 }
 
 // Blocks that are live may never have been written, and zeros in them may have been given back.
-static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh) {
+static void keep_resident_rule(struct pw_arena *arena, uint64_t fresh,
+                               struct pw_resident *resident) {
     if (arena->warm_pages == 0 || arena->fresh_pages < arena->fresh_then + PW_ARENA_LOOK_PAGES) {
         return;
     }
     arena->fresh_then = arena->fresh_pages;
-    uint64_t resident = pw_os_resident_pages();
-    if (resident > arena->warm_pages) { // known, and the pool counts none that never were
-        pw_arena_note_resident(arena, resident);
-        uint64_t used = resident - arena->warm_pages + fresh;
-        keep_below(arena, used > arena->highest_used ? used : arena->highest_used,
-                   resident + fresh);
+    uint64_t there = pw_resident_pages(resident);
+    if (there > arena->warm_pages) { // known, and the pool counts none that never were
+        pw_arena_note_resident(arena, there);
+        uint64_t used = there - arena->warm_pages + fresh;
+        keep_below(arena, used > arena->highest_used ? used : arena->highest_used, there + fresh,
+                   resident);
     }
 }
 
-void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh) {
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
+                        struct pw_resident *resident) {
     arena->fresh_pages += fresh;
     if (arena->sealed) {
         return;
     }
-    keep_live_rule(arena, fresh);
-    keep_resident_rule(arena, fresh);
+    keep_live_rule(arena, taken + fresh, resident);
+    keep_resident_rule(arena, fresh, resident);
 }
 
 // --- without system calls ----------------------------------------------------

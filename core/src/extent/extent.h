@@ -30,7 +30,7 @@ struct pw_extent {
     uint32_t page, pages;    // place in the arena and length, in pages
     uint32_t next, previous; // in the list of a size bin; 0 ends it
     uint8_t state;           // enum pw_extent_state
-    bool collected;          // allocated by a module whose blocks may be shared and zero reclaimed
+    bool may_share;          // allocated by a module whose blocks may be shared and zero reclaimed
     uint8_t hugetlb;         // log2 of the size of its pages from the hugetlb pool; 0: none
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
     uint8_t altered;         // enum pw_altered; until it is released, and mapped anew
@@ -43,7 +43,7 @@ struct pw_extent {
     bool judged;             // the predictor has seen what became of this copy
     bool copied;             // its shared pages came by a copy into it, not out of it
     bool watched;            // a plain copy that the predictor watches
-    bool called;             // mmapcopy(2) has copied pages of it, from it or to it
+    bool mmapcopied;         // mmapcopy(2) has copied pages of it, from it or to it
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
     uint16_t data_offset; // of the block's first byte in the extent, at most one page
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
@@ -60,8 +60,9 @@ struct pw_extent {
     };
 
     // The share room's: pages [share_first, share_first + share_pages) are mapped onto `snapshot`
-    // from its page share_offset on. snapshot 0: not mapped onto one; of a block with `called` the
-    // same pages may be shared all the same, with blocks of which the kernel alone keeps account.
+    // from its page share_offset on. snapshot 0: not mapped onto one; of a block with `mmapcopied`
+    // the same pages may be shared all the same, with blocks of which the kernel alone keeps
+    // account.
     uint32_t snapshot, share_first, share_pages, share_offset;
     uint32_t next_member, previous_member; // of the same snapshot
     // Of a copy made by mmapcopy(2), page copy_first on: which pages of which block it is a copy
@@ -150,7 +151,7 @@ static inline struct pw_extent *pw_extent_at(struct pw_arena *arena, uint32_t nu
 
 // Do pages of it cost nothing until they are written? Then they are not warm when it is freed.
 static inline bool pw_extent_is_shared(const struct pw_extent *extent) {
-    return extent->snapshot || extent->called;
+    return extent->snapshot || extent->mmapcopied;
 }
 
 uint32_t pw_extent_number(const struct pw_arena *arena, const struct pw_extent *extent);
@@ -175,7 +176,7 @@ static inline void pw_extent_alter(struct pw_extent *extent, bool header) {
     enum pw_altered altered = header ? PW_ALTERED_HEADER : PW_ALTERED;
     extent->altered = extent->altered > altered ? extent->altered : (uint8_t)altered;
     extent->fixed = true;
-    extent->collected = extent->untouched = false;
+    extent->may_share = extent->untouched = false;
 }
 
 // The extent of a page that is in use and stays so meanwhile. Needs no lock.
@@ -212,14 +213,34 @@ bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 // Make a taken extent a block: from now on every address in it is found.
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
 
+// Pages [first, end) of a block are about to be replaced: those that were warm when it was
+// allocated go back to the pool, if there are some. What is left there is undefined.
+void pw_arena_save_warm(struct pw_arena *arena, struct pw_extent *extent, uint32_t first,
+                        uint32_t end);
+
 // Return an extent to the pool, WARM or COLD, or put it aside as LOST.
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_extent_state state);
 
 // Take a free extent out of the pool, to be released again.
 void pw_arena_withdraw(struct pw_arena *arena, struct pw_extent *extent);
 
-// Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used.
-void pw_arena_keep_rule(struct pw_arena *arena, uint64_t fresh);
+// The process's resident pages by the kernel's count, read at most once at a look and handed to
+// whoever needs it. Zeroed: not read yet.
+struct pw_resident {
+    uint64_t pages; // 0: not known
+    bool is_read;
+};
+
+// Opens a file at the first call: some microseconds.
+uint64_t pw_resident_pages(struct pw_resident *resident);
+
+// So many pages were given back since.
+void pw_resident_less(struct pw_resident *resident, uint64_t pages);
+
+// Return to the kernel what the memory rule does not allow, with `fresh` pages about to be used and
+// `taken` ones that were warm. Neither count as live yet.
+void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
+                        struct pw_resident *resident);
 
 // So many pages of the process were seen to be there, warm ones among them. 0: not known.
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);
@@ -265,7 +286,7 @@ uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.
-uint64_t pw_arena_trim_surplus(struct pw_arena *arena);
+uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resident);
 
 // From now on make no system calls: what pages there are can be handed out and taken back, and
 // nothing else happens to them.

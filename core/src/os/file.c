@@ -31,7 +31,7 @@ static int move_up(int fd) {
 struct pw_os_file pw_os_adopt(int fd) {
     struct stat status;
     fd = fd < 0 ? fd : move_up(fd);
-    if (fd < 0 || PW_OS_FAULT(PW_SITE_FILE_STAT) || fstat(fd, &status) != 0) {
+    if (fd < 0 || PW_OS_FAULT(PW_POINT_FILE_STAT) || fstat(fd, &status) != 0) {
         if (fd >= 0) {
             close(fd);
         }
@@ -43,8 +43,9 @@ struct pw_os_file pw_os_adopt(int fd) {
 bool pw_os_is_ours(const struct pw_os_file *file) {
     int saved = errno;
     struct stat status;
-    bool ours = file->fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_STAT) && fstat(file->fd, &status) == 0 &&
-                status.st_dev == file->device && status.st_ino == file->inode;
+    bool ours = file->fd >= 0 && !PW_OS_FAULT(PW_POINT_FILE_STAT) &&
+                fstat(file->fd, &status) == 0 && status.st_dev == file->device &&
+                status.st_ino == file->inode;
     errno = saved;
     return ours;
 }
@@ -75,14 +76,14 @@ static struct pw_os_file memory_file(const char *name, uint64_t size, unsigned f
     int saved = errno;
     struct pw_os_file file = PW_OS_NO_FILE;
     *limited = !pw_os_may_write(size);
-    if (!*limited && !PW_OS_FAULT(PW_SITE_FILE_CREATE)) {
+    if (!*limited && !PW_OS_FAULT(PW_POINT_FILE_CREATE)) {
         int fd = memfd_create(name, MFD_CLOEXEC | flags);
         if (fd < 0 && errno == EINVAL && flags & NEVER_EXECUTABLE) {
             fd = memfd_create(name, MFD_CLOEXEC | (flags & ~NEVER_EXECUTABLE));
         }
         file = pw_os_adopt(fd);
     }
-    bool sized = file.fd >= 0 && !PW_OS_FAULT(PW_SITE_FILE_SIZE) &&
+    bool sized = file.fd >= 0 && !PW_OS_FAULT(PW_POINT_FILE_SIZE) &&
                  fchmod(file.fd, S_IRUSR | S_IWUSR) == 0 && ftruncate(file.fd, (off_t)size) == 0;
     if (file.fd >= 0 && !sized) {
         pw_os_close(&file);
@@ -103,7 +104,7 @@ bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {
     int saved = errno;
     const char *next = from;
     while (size > 0) {
-        int fault = PW_OS_FAULT(PW_SITE_FILE_WRITE);
+        int fault = PW_OS_FAULT(PW_POINT_FILE_WRITE);
         size_t part = fault < 0 ? (size + 1) / 2 : size;
         errno = fault;
         ssize_t written = fault > 0 ? -1 : pwrite(fd, next, part, (off_t)offset);
@@ -123,7 +124,7 @@ bool pw_os_write(int fd, const void *from, size_t size, uint64_t offset) {
 
 bool pw_os_punch(int fd, uint64_t offset, size_t size) {
     const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    int saved = errno, fault = PW_OS_FAULT(PW_SITE_FILE_PUNCH);
+    int saved = errno, fault = PW_OS_FAULT(PW_POINT_FILE_PUNCH);
     if (fault < 0) {
         fallocate(fd, mode, (off_t)offset, (off_t)((size / 2 & ~(PW_PAGE - 1)) + PW_PAGE));
     }
@@ -170,7 +171,7 @@ void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
     int saved = errno;
     void *got = MAP_FAILED;
     char path[PATH_MAX];
-    int fd = PW_OS_FAULT(PW_SITE_STATISTICS) || !pw_os_may_write(size)
+    int fd = PW_OS_FAULT(PW_POINT_STATISTICS) || !pw_os_may_write(size)
                  ? -1
                  : create_statistics(directory, path);
     if (fd >= 0) {

@@ -30,7 +30,7 @@ struct query {
 
 bool pw_os_maps_open(struct pw_os_maps *maps) {
     int saved = errno;
-    maps->fd = PW_OS_FAULT(PW_SITE_MAPS) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    maps->fd = PW_OS_FAULT(PW_POINT_MAPS) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     maps->start = maps->end = 0;
     errno = saved;
     return maps->fd >= 0;
@@ -130,7 +130,7 @@ bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping) {
 
 bool pw_os_map_empty(void *address, size_t size, int protection) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_MAP_BLANK)
+    void *got = PW_OS_FAULT(PW_POINT_MAP_BLANK)
                     ? MAP_FAILED
                     : mmap(address, size, protection,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -67,28 +67,28 @@ bool pw_os_would_promise(size_t size) {
 
 bool pw_os_map_new(void *address, size_t size) {
     return map_at(address, size, ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0,
-                  PW_OS_FAULT(PW_SITE_MAP_NEW));
+                  PW_OS_FAULT(PW_POINT_MAP_NEW));
 }
 
 bool pw_os_map_blank(void *address, size_t size) {
-    return map_at(address, size, ANONYMOUS | MAP_FIXED, -1, 0, PW_OS_FAULT(PW_SITE_MAP_BLANK));
+    return map_at(address, size, ANONYMOUS | MAP_FIXED, -1, 0, PW_OS_FAULT(PW_POINT_MAP_BLANK));
 }
 
 bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset) {
     return map_at(address, size, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, fd, offset,
-                  PW_OS_FAULT(PW_SITE_MAP_SNAPSHOT));
+                  PW_OS_FAULT(PW_POINT_MAP_SNAPSHOT));
 }
 
 bool pw_os_unmap(void *address, size_t size) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_SITE_UNMAP) && munmap(address, size) == 0;
+    bool done = !PW_OS_FAULT(PW_POINT_UNMAP) && munmap(address, size) == 0;
     errno = saved;
     return done;
 }
 
 bool pw_os_map_unusable(void *address, size_t size) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_RESERVE)
+    void *got = PW_OS_FAULT(PW_POINT_RESERVE)
                     ? MAP_FAILED
                     : mmap(address, size, PROT_NONE, ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved;
@@ -98,7 +98,7 @@ bool pw_os_map_unusable(void *address, size_t size) {
 char *pw_os_map_reserved(size_t size) {
     int saved = errno;
     void *got =
-        PW_OS_FAULT(PW_SITE_RESERVE) ? MAP_FAILED : mmap(NULL, size, PROT_NONE, ANONYMOUS, -1, 0);
+        PW_OS_FAULT(PW_POINT_RESERVE) ? MAP_FAILED : mmap(NULL, size, PROT_NONE, ANONYMOUS, -1, 0);
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
 }
@@ -111,7 +111,7 @@ static bool protect(void *address, size_t size, int protection, int fault) {
 }
 
 bool pw_os_split_reserved(void *address, size_t size) {
-    return protect(address, size, PROT_READ, PW_OS_FAULT(PW_SITE_RESERVE));
+    return protect(address, size, PROT_READ, PW_OS_FAULT(PW_POINT_RESERVE));
 }
 
 bool pw_os_join_reserved(void *address, size_t size) {
@@ -119,12 +119,12 @@ bool pw_os_join_reserved(void *address, size_t size) {
 }
 
 bool pw_os_protect(void *address, size_t size, bool writable) {
-    return protect(address, size, writable ? READ_WRITE : PROT_READ, PW_OS_FAULT(PW_SITE_PROTECT));
+    return protect(address, size, writable ? READ_WRITE : PROT_READ, PW_OS_FAULT(PW_POINT_PROTECT));
 }
 
 void *pw_os_map_table(size_t size) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_MAP_TABLE)
+    void *got = PW_OS_FAULT(PW_POINT_MAP_TABLE)
                     ? MAP_FAILED
                     : mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved;
@@ -166,7 +166,7 @@ static void unmap_marked(uintptr_t *place, size_t size, uintptr_t mark) {
 #define ROOM_TO_GROW ((uintptr_t)16 << 30)
 static void *map_with_room(const void *from, size_t size, size_t alignment) {
     uintptr_t far = ((uintptr_t)from & ~(alignment - 1)) - ROOM_TO_GROW;
-    if ((uintptr_t)from < 2 * ROOM_TO_GROW || PW_OS_FAULT(PW_SITE_MAP_TABLE)) {
+    if ((uintptr_t)from < 2 * ROOM_TO_GROW || PW_OS_FAULT(PW_POINT_MAP_TABLE)) {
         return pw_os_map_aligned(size, alignment);
     }
     void *got = mmap((void *)far, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -181,14 +181,14 @@ static void *map_with_room(const void *from, size_t size, size_t alignment) {
 
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
+    void *got = PW_OS_FAULT(PW_POINT_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
     if (got == MAP_FAILED) {
         uintptr_t *to = map_with_room(from, larger, alignment);
         uintptr_t mark = (uintptr_t)to ^ (uintptr_t)from ^ (uintptr_t)&mark;
         if (to) {
             *to = mark;
         }
-        got = !to || PW_OS_FAULT(PW_SITE_MOVE)
+        got = !to || PW_OS_FAULT(PW_POINT_MOVE)
                   ? MAP_FAILED
                   : mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
         if (to && got == MAP_FAILED) {
@@ -270,7 +270,7 @@ static void copy_back(char *from, size_t size, char *to) {
 
 bool pw_os_move(void *from, size_t size, void *to) {
     int saved = errno;
-    int fault = PW_OS_FAULT(PW_SITE_MOVE);
+    int fault = PW_OS_FAULT(PW_POINT_MOVE);
     size_t done = fault ? move_with_fault(from, size, to, fault) : move_parts(from, size, to);
     if (done < size) {
         copy_back(from, done, to);
@@ -290,33 +290,33 @@ static bool advise(void *address, size_t size, int advice, int fault) {
 }
 
 bool pw_os_discard(void *address, size_t size) {
-    return advise(address, size, MADV_DONTNEED, PW_OS_FAULT(PW_SITE_DISCARD));
+    return advise(address, size, MADV_DONTNEED, PW_OS_FAULT(PW_POINT_DISCARD));
 }
 
 void pw_os_split_huge(void *address, size_t size) {
     // The kernel splits a huge page of which a part is called cold (mm/madvise.c). So it does for
     // MADV_FREE, which also leaves pages to be dropped that the child of a fork still reads.
-    advise(address, size, MADV_COLD, PW_OS_FAULT(PW_SITE_DISCARD));
+    advise(address, size, MADV_COLD, PW_OS_FAULT(PW_POINT_DISCARD));
 }
 
 bool pw_os_advise_huge(void *address, size_t size) {
-    return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_SITE_ADVISE_HUGE));
+    return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_POINT_ADVISE_HUGE));
 }
 
 bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift) {
     // With a reservation: a page that the pool has not got is refused here, not at the first touch.
     int flags =
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_FIXED | (int)(shift << MAP_HUGE_SHIFT);
-    return map_at(address, size, flags, -1, 0, PW_OS_FAULT(PW_SITE_HUGETLB));
+    return map_at(address, size, flags, -1, 0, PW_OS_FAULT(PW_POINT_HUGETLB));
 }
 
 bool pw_os_collapse(void *address, size_t size) {
-    return advise(address, size, MADV_COLLAPSE, PW_OS_FAULT(PW_SITE_COLLAPSE));
+    return advise(address, size, MADV_COLLAPSE, PW_OS_FAULT(PW_POINT_COLLAPSE));
 }
 
 bool pw_os_lock(void *address, size_t size) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_SITE_LOCK) && mlock(address, size) == 0;
+    bool done = !PW_OS_FAULT(PW_POINT_LOCK) && mlock(address, size) == 0;
     errno = saved;
     return done;
 }
@@ -402,7 +402,7 @@ int pw_os_same_pages(const char *one, const char *other, const uint32_t *pages, 
         remote[2 * i + 1] = (struct iovec){(void *)(uintptr_t)(other + middle), PW_OS_PEEK};
     }
     local.iov_len = (size_t)count * 2 * PW_OS_PEEK;
-    ssize_t got = PW_OS_FAULT(PW_SITE_PEEK)
+    ssize_t got = PW_OS_FAULT(PW_POINT_PEEK)
                       ? -1
                       : process_vm_readv(getpid(), &local, 1, remote, 2 * (unsigned long)count, 0);
     for (unsigned i = 0; got == (ssize_t)local.iov_len && i < count; i++) {

@@ -111,7 +111,7 @@ bool pw_os_has_mmapcopy(void) {
 }
 
 enum pw_os_copied pw_os_mmapcopy(void *to, const void *from, size_t size) {
-    int saved = errno, error = PW_OS_FAULT(PW_SITE_MMAPCOPY);
+    int saved = errno, error = PW_OS_FAULT(PW_POINT_MMAPCOPY);
     if (!error) {
         error = call(to, from, size, 0) == (long)(uintptr_t)to ? 0 : errno;
     }

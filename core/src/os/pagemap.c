@@ -37,7 +37,7 @@ struct scan_request {
 void pw_os_pagemap_open(struct pw_os_pagemap *pagemap) {
     int saved = errno;
     int fd =
-        PW_OS_FAULT(PW_SITE_PAGEMAP_OPEN) ? -1 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        PW_OS_FAULT(PW_POINT_PAGEMAP_OPEN) ? -1 : open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     struct pw_os_file file = pw_os_adopt(fd);
     bool usable = file.fd >= 0;
     *pagemap = (struct pw_os_pagemap){.file = file, .scan = usable, .usable = usable};
@@ -67,7 +67,7 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
         request.category_mask |= SCAN_PRESENT | SCAN_ZERO_PAGE;
         request.category_inverted |= SCAN_ZERO_PAGE;
     }
-    if (PW_OS_FAULT(PW_SITE_PAGEMAP_SCAN)) {
+    if (PW_OS_FAULT(PW_POINT_PAGEMAP_SCAN)) {
         return -1;
     }
     int count = ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
@@ -85,7 +85,7 @@ static bool is_kind(uint64_t entry, enum pw_os_pages kind) {
 
 static ssize_t read_entries(const struct pw_os_pagemap *pagemap, uintptr_t address,
                             uint64_t *entries, size_t count) {
-    if (PW_OS_FAULT(PW_SITE_PAGEMAP_READ)) {
+    if (PW_OS_FAULT(PW_POINT_PAGEMAP_READ)) {
         return -1;
     }
     ssize_t got = pread(pagemap->file.fd, entries, count * sizeof *entries,

@@ -20,7 +20,7 @@
 
 uint32_t *pw_os_fork_marker(void) {
     int saved = errno;
-    void *page = PW_OS_FAULT(PW_SITE_FORK_MARKER) ? NULL : pw_os_map_table(PW_PAGE);
+    void *page = PW_OS_FAULT(PW_POINT_FORK_MARKER) ? NULL : pw_os_map_table(PW_PAGE);
     if (page && madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
         munmap(page, PW_PAGE);
         page = NULL;
@@ -85,7 +85,7 @@ unsigned pw_os_thread_count(void) {
     int saved = errno;
     struct stat status;
     // proc(5): the link count of the directory is two plus one for each thread.
-    bool known = !PW_OS_FAULT(PW_SITE_THREADS) && stat("/proc/self/task", &status) == 0;
+    bool known = !PW_OS_FAULT(PW_POINT_THREADS) && stat("/proc/self/task", &status) == 0;
     errno = saved;
     return known && status.st_nlink > 2 ? (unsigned)status.st_nlink - 2 : 0;
 }
@@ -95,7 +95,7 @@ uint64_t pw_os_resident_pages(void) {
     char text[128];
     unsigned long resident = 0;
     // proc_pid_statm(5): the second number.
-    bool known = !PW_OS_FAULT(PW_SITE_RESIDENT) &&
+    bool known = !PW_OS_FAULT(PW_POINT_RESIDENT) &&
                  pw_os_read_text("/proc/self/statm", text, sizeof text) > 0 &&
                  sscanf(text, "%*u %lu", &resident) == 1;
     errno = saved;
@@ -295,7 +295,7 @@ static int open_pressure(void) {
 
 struct pw_os_file pw_os_pressure_open(void) {
     int saved = errno;
-    int fd = PW_OS_FAULT(PW_SITE_PRESSURE) ? -1 : open_pressure();
+    int fd = PW_OS_FAULT(PW_POINT_PRESSURE) ? -1 : open_pressure();
     if (fd >= 0 && write(fd, trigger, sizeof trigger) < 0) {
         close(fd);
         fd = -1;

@@ -119,7 +119,7 @@ struct pw_os_room pw_os_memory_room(void) {
     int saved = errno;
     char text[4096];
     struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
-    if (PW_OS_FAULT(PW_SITE_ROOM)) {
+    if (PW_OS_FAULT(PW_POINT_ROOM)) {
         return (struct pw_os_room){0, 0};
     }
     if (pw_os_read_text("/proc/meminfo", text, sizeof text) > 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Sealed memory files (memfd_create(2), fcntl(2) F_ADD_SEALS) and the way to them from another
+// Memory files and their seals (memfd_create(2), fcntl(2) F_ADD_SEALS): objects that processes
+// share, and witnesses, which tell who else has our memory. The way to an object from another
 // process: /proc/PID/fd (proc_pid_fd(5)). Following such a link is allowed to a process of the same
 // user that could read the other's memory (PTRACE_MODE_READ_FSCREDS in ptrace(2)); Yama restricts
 // attaching only, and so does not restrict this.
@@ -24,7 +25,7 @@
 
 bool pw_os_seal(const struct pw_os_file *file) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_SITE_FILE_SEAL) && pw_os_is_ours(file) &&
+    bool done = !PW_OS_FAULT(PW_POINT_FILE_SEAL) && pw_os_is_ours(file) &&
                 fchmod(file->fd, S_IRUSR) == 0 && fcntl(file->fd, F_ADD_SEALS, SEALS) == 0;
     errno = saved;
     return done;
@@ -47,7 +48,7 @@ struct pw_os_file pw_os_open_of_process(uint32_t pid, int32_t fd, const char *na
     int saved = errno;
     snprintf(path, sizeof path, "/proc/%lu/fd/%ld", (unsigned long)pid, (long)fd);
     link_of(name, target, sizeof target);
-    errno = PW_OS_FAULT(PW_SITE_FILE_OPEN);
+    errno = PW_OS_FAULT(PW_POINT_FILE_OPEN);
     // Looked at first: to open another kind of file may wait, or have effects. It may become one
     // before it is opened.
     int opened = errno || !leads_to(AT_FDCWD, path, target)
@@ -85,7 +86,7 @@ bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t o
     char *next = to;
     bool ours = pw_os_is_ours(file);
     while (ours && size > 0) {
-        errno = PW_OS_FAULT(PW_SITE_FILE_READ);
+        errno = PW_OS_FAULT(PW_POINT_FILE_READ);
         ssize_t got = errno ? -1 : pread(file->fd, next, size, (off_t)offset);
         if (got < 0 && errno == EINTR) {
             continue;
@@ -103,7 +104,7 @@ bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t o
 
 void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t offset) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_SITE_MAP_SNAPSHOT) || !pw_os_is_ours(file)
+    void *got = PW_OS_FAULT(PW_POINT_MAP_SNAPSHOT) || !pw_os_is_ours(file)
                     ? MAP_FAILED
                     : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                            file->fd, (off_t)offset);
@@ -184,4 +185,49 @@ bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *contex
     }
     errno = saved;
     return hidden;
+}
+
+// --- witnesses ---------------------------------------------------------------
+//
+// Who else has our memory. The kernel counts the shared mappings of a file that may be written, for
+// the sake of the seal F_SEAL_WRITE (memfd_create(2), fcntl(2)), which it refuses with EBUSY while
+// there is one. fork copies each mapping, whoever asks for it and however, so that a memory file of
+// ours, mapped at the time, tells of every child that has our memory, and of its children.
+//
+// Nothing else changes that count: not other readers of memory, nor merging, swap or migration,
+// which move pages. The file has none: it is empty, so that nobody can make one by reading, and a
+// page that is held for a moment would have the seal wait for up to a sixth of a second.
+
+enum pw_os_made pw_os_witness_make(struct pw_os_witness *witness) {
+    int saved = errno;
+    bool limited = false;
+    struct pw_os_file file = pw_os_sealable_file("pagewise-witness", &limited);
+    void *page = MAP_FAILED;
+    if (file.fd >= 0 && !PW_OS_FAULT(PW_POINT_WITNESS)) {
+        // Not readable: whoever reads what may be read must not meet the end of the file.
+        page = mmap(NULL, PW_PAGE, PROT_NONE, MAP_SHARED, file.fd, 0);
+    }
+    enum pw_os_made made = file.fd < 0          ? PW_OS_NO_DESCRIPTOR
+                           : page == MAP_FAILED ? PW_OS_NO_MAPPING
+                                                : PW_OS_MADE;
+    if (made == PW_OS_NO_MAPPING) {
+        pw_os_close(&file);
+    }
+    *witness = (struct pw_os_witness){file, made == PW_OS_MADE ? page : NULL};
+    errno = saved;
+    return made;
+}
+
+enum pw_os_seen pw_os_witness_ask(const struct pw_os_witness *witness) {
+    if (!pw_os_is_ours(&witness->file)) {
+        return PW_OS_LOST;
+    }
+    int saved = errno;
+    errno = PW_OS_FAULT(PW_POINT_WITNESS_ASK);
+    bool sealed = !errno && fcntl(witness->file.fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
+    enum pw_os_seen seen = sealed           ? PW_OS_NOT_MAPPED
+                           : errno == EBUSY ? PW_OS_MAPPED
+                                            : PW_OS_NOT_TOLD;
+    errno = saved;
+    return seen;
 }

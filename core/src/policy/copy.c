@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "policy/copy.h"
 
-#define HIGHEST_SCORE             16
-#define LOWEST_SCORE              (-4)
-#define RETRY_EVERY               32u
+#define HIGHEST_SCORE 16
+#define LOWEST_SCORE  (-4)
+#define RETRY_EVERY   32u
+// Tuned on `solve` of bench/r's inverse (docs/notes/experiments/sharing.md).
 #define FIRST_SCORE_OF_EXTENSIONS 1
-// Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB).
+// Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB). Tuned
+// on rpart, ada, gbm, lda and randomForest (there, "Loops of brief copies").
 #define SMALLEST_WARM_SHARE_PAGES 256u
-// A block that is read from end to end is as fast with pages of its own, up to 8 MB and more
-// (docs/design/sharing.md); from 16 MB on only those who write little to it are thought of.
+// A block that is read from end to end is as fast with pages of its own, up to 8 MB and more; from
+// 16 MB on only those who write little to it are thought of. Tuned on the same loops.
 #define SMALLEST_BRIEF_SHARE_PAGES 4096u
 #define FEWEST_LIFETIMES           4u  // before that a kind is trusted
 #define MOST_LIFETIMES             64u // then older ones count half

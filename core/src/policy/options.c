@@ -12,10 +12,13 @@
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
 #define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
-#define DEFAULT_DECAY      1u                 // seconds; see docs/design/warm-pages.md
-#define HUGE_DECAY         10u                // large pages may be dear to get back
-#define DEFAULT_BRIEF      250u               // milliseconds; see docs/design/sharing.md
+#define HUGE_DECAY         10u                // seconds; large pages may be dear to get back
 #define LONGEST_ITEM       320
+// Seconds. Tuned on gbm, lda, glmnet, kknn, lssvm and Rails (docs/notes/experiments/warm-pages.md,
+// "Decay", and general.md).
+#define DEFAULT_DECAY 1u
+// Milliseconds. Tuned on lda, ada and loops of brief copies (docs/notes/experiments/sharing.md).
+#define DEFAULT_BRIEF 250u
 
 struct word {
     const char *text;

@@ -130,6 +130,11 @@ bool pw_process_enter_soon(void) {
     return enter(take_lock_soon);
 }
 
+bool pw_process_look_and_enter(struct pw_caller *caller) {
+    pw_quiet_look(caller);
+    return pw_process_enter_soon();
+}
+
 static bool take_lock_at_last(void) {
     return pthread_mutex_lock(&pw_process.lock) == 0;
 }

@@ -18,6 +18,11 @@ void pw_process_leave(void);
 // were, and one of those may hold the lock. False where it is not to be had within a moment.
 bool pw_process_enter_soon(void);
 
+// The same, after a look at who else runs (pw_quiet_look): in this order, as the look takes the
+// dynamic loader's lock.
+struct pw_caller;
+bool pw_process_look_and_enter(struct pw_caller *caller);
+
 // The same for our own threads, for which nobody else waits: never for want of patience.
 bool pw_process_wait(void);
 

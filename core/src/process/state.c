@@ -5,7 +5,7 @@ struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
 struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = &pw_gate};
 
 void pw_process_forget_collections(void) {
-    pw_process.early = (struct pw_early){0};
+    pw_collector_forget(&pw_process.collector);
     pw_process.was_refused = false;
 }
 

@@ -10,12 +10,11 @@
 #include "huge/huge.h"
 #include "os/program.h"
 #include "pagewise.h"
+#include "policy/collector.h"
 #include "policy/copy.h"
-#include "policy/early.h"
-#include "policy/huge.h"
+#include "policy/huge_price.h"
 #include "policy/options.h"
-#include "policy/relief.h"
-#include "policy/zero.h"
+#include "policy/zero_schedule.h"
 #include "process/quiet.h"
 #include "share/share.h"
 
@@ -50,8 +49,7 @@ struct pw_process {
     struct pw_huge huge;
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
-    struct pw_relief relief;
-    struct pw_early early;
+    struct pw_collector collector;
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none
@@ -60,21 +58,20 @@ struct pw_process {
     struct pw_general general; // policy general
     pthread_key_t thread_end;  // of a thread with a cache
 
-    bool serves_r;             // the program is R, or has it as a library
-    size_t first_break;        // program break at the start
-    uint64_t last_trim_pages;  // memory when the C library was last asked to trim
-    uint64_t highest_resident; // most pages of the process at a look, less what a search found
-    uint64_t fresh_then;       // the arena's fresh_pages at the last look
-    uint64_t freed_since;      // managed blocks freed since the last collection end
-    uint64_t allocated_since;  // managed blocks allocated since the last getrusage
-    size_t small_bytes_then;   // of other blocks, as it was said at that getrusage
-    bool getrusage_works;      // the collector announces itself: no guessing from bursts
-    struct pw_quiet quiet;     // who else could write to blocks
-    bool keeper_runs;          // the thread that returns idle pages
-    bool locks_all;            // mlockall: what is mapped from now on is locked in memory
-    bool keeper_failed;        // it could not be started: not tried again
-    bool keeper_stops;         // it is to end now
-    int keeper_thread;         // its number, after its end as well; 0: not known yet
+    bool serves_r;            // the program is R, or has it as a library
+    size_t first_break;       // program break at the start
+    uint64_t last_trim_pages; // memory when the C library was last asked to trim
+    uint64_t fresh_then;      // the arena's fresh_pages at the last look
+    uint64_t freed_since;     // managed blocks freed since the last collection end
+    uint64_t allocated_since; // managed blocks allocated since the last getrusage
+    size_t small_bytes_then;  // of other blocks, as it was said at that getrusage
+    bool getrusage_works;     // the collector announces itself: no guessing from bursts
+    struct pw_quiet quiet;    // who else could write to blocks
+    bool keeper_runs;         // the thread that returns idle pages
+    bool locks_all;           // mlockall: what is mapped from now on is locked in memory
+    bool keeper_failed;       // it could not be started: not tried again
+    bool keeper_stops;        // it is to end now
+    int keeper_thread;        // its number, after its end as well; 0: not known yet
     pthread_cond_t keeper_wake;
     size_t largest_freed; // block; the C library would have learnt from it (c_library.h)
     bool sealed;          // a filter came into force: no system calls any more (sandbox.h)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "record/log.h"
-#include "record/chunk.h"
 #include "record/clock.h"
+#include "record/spool_chunk.h"
 
 #include <errno.h>
 #include <link.h>

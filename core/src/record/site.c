@@ -7,8 +7,8 @@
 // stack base in steps of 16 bytes up to 4 KB, then in eight steps for each doubling, so that
 // recursion does not make a site of every level; 0 is a stack that is not the thread's own.
 
-#include "record/chunk.h"
 #include "record/log.h"
+#include "record/spool_chunk.h"
 
 #include <dlfcn.h>
 #include <elf.h>

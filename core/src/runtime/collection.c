@@ -26,7 +26,7 @@ static bool may_search(struct pw_process *process, const struct pw_caller *calle
     return quiet;
 }
 
-static uint64_t collect(struct pw_process *process, bool quiet) {
+static uint64_t collect(struct pw_process *process, bool quiet, struct pw_resident *resident) {
     uint64_t freed = 0;
     PW_COUNT(&process->stats, collections_seen, 1);
     pw_share_count_collection(&process->share);
@@ -35,10 +35,11 @@ static uint64_t collect(struct pw_process *process, bool quiet) {
     }
     freed += pw_share_reclaim_sole(&process->share);
     if (process->options.decay_seconds > 0) {
-        freed += pw_arena_trim_surplus(&process->arena) * PW_PAGE;
+        freed += pw_arena_trim_surplus(&process->arena, resident) * PW_PAGE;
     }
     process->freed_since = 0;
-    pw_relief_collected(&process->relief, process->arena.live_pages + process->arena.foreign_pages);
+    pw_collector_collected(&process->collector,
+                           process->arena.live_pages + process->arena.foreign_pages);
     return freed;
 }
 
@@ -46,7 +47,7 @@ size_t pw_collection_end(struct pw_process *process) {
     if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t freed = collect(process, true);
+    uint64_t freed = collect(process, true, &(struct pw_resident){0});
     pw_process_leave();
     return freed;
 }
@@ -57,7 +58,8 @@ size_t pw_collection_notice(struct pw_process *process) {
     if (!pw_is_on() || !pw_process_enter()) {
         return 0;
     }
-    uint64_t freed = collect(process, may_search(process, &outside));
+    bool quiet = may_search(process, &outside);
+    uint64_t freed = collect(process, quiet, &(struct pw_resident){0});
     pw_process_leave();
     return freed;
 }
@@ -71,18 +73,17 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     if (caller.module == PW_MODULE_OTHER) {
         return;
     }
-    pw_quiet_look(&caller);
-    if (!pw_process_enter_soon()) {
+    if (!pw_process_look_and_enter(&caller)) {
         return;
     }
     bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;
     process->allocated_since = 0;
     process->small_bytes_then = small_bytes;
     if (is_end) {
-        pw_relief_collection_ended(process);
-        collect(process, may_search(process, &caller));
+        pw_r_collection_ended(process);
+        collect(process, may_search(process, &caller), &(struct pw_resident){0});
     } else {
-        pw_relief_collection_began(process);
+        pw_r_collection_began(process);
     }
     pw_process_leave();
 }
@@ -94,16 +95,17 @@ PW_UNLOCKED static bool is_time_to_look(struct pw_process *process, uint64_t fre
 // A matrix of zeros that is filled later need not be there in full until the next collection, where
 // the process would become larger than it ever was.
 static void look_before_peak(struct pw_process *process, const struct pw_caller *caller,
-                             uint64_t fresh) {
-    uint64_t resident = pw_peak_resident(process), freed = 0;
-    if (pw_peak_rises(process, resident, fresh) && process->options.zero != PW_ZERO_OFF &&
-        may_search(process, caller)) {
-        bool all = pw_zero_may_waste(&process->zero_learner, pw_os_thread_cpu_ns());
+                             uint64_t fresh, struct pw_resident *resident) {
+    uint64_t there = pw_peak_resident(process, resident), freed = 0;
+    if (pw_collector_is_peak(&process->collector, there, fresh) &&
+        process->options.zero != PW_ZERO_OFF && may_search(process, caller)) {
+        bool all = pw_zero_may_search_all(&process->zero_learner, pw_os_thread_cpu_ns());
         freed = pw_share_reclaim_young(&process->share, all) / PW_PAGE;
     }
-    resident = resident > freed ? resident - freed : 0;
-    pw_peak_note(process, resident);
-    pw_arena_note_resident(&process->arena, resident);
+    there = there > freed ? there - freed : 0;
+    pw_resident_less(resident, freed);
+    pw_collector_saw_resident(&process->collector, there);
+    pw_arena_note_resident(&process->arena, there);
     process->fresh_then = process->arena.fresh_pages;
 }
 
@@ -125,17 +127,17 @@ PW_UNLOCKED bool pw_collection_is_moment(struct pw_process *process, size_t size
 }
 
 void pw_collection_block_allocated(struct pw_process *process, size_t size,
-                                   const struct pw_caller *caller) {
+                                   const struct pw_caller *caller, struct pw_resident *resident) {
     uint64_t fresh = pw_peak_fresh_pages(process, size);
     process->allocated_since++;
     bool ended = seems_ended(process), look = is_time_to_look(process, fresh);
     // A BLAS may ask for memory while its threads write.
     if (caller->looked && caller->module != PW_MODULE_OTHER && !caller->in_blas) {
         if (ended) {
-            collect(process, may_search(process, caller));
+            collect(process, may_search(process, caller), resident);
         }
         if (look) {
-            look_before_peak(process, caller, fresh);
+            look_before_peak(process, caller, fresh, resident);
         }
     }
     process->freed_since = guesses(process) ? 0 : process->freed_since;

@@ -28,6 +28,6 @@ bool pw_collection_is_moment(struct pw_process *process, size_t size);
 // heap's lock.
 void pw_collection_block_freed(struct pw_process *process);
 void pw_collection_block_allocated(struct pw_process *process, size_t size,
-                                   const struct pw_caller *caller);
+                                   const struct pw_caller *caller, struct pw_resident *resident);
 
 #endif

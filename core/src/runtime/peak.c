@@ -9,18 +9,8 @@ PW_UNLOCKED uint64_t pw_peak_fresh_pages(struct pw_process *process, size_t size
 
 // What is live may be far more: zeros that were given back, copies that share pages (each counts
 // here as soon as it is read).
-uint64_t pw_peak_resident(struct pw_process *process) {
+uint64_t pw_peak_resident(struct pw_process *process, struct pw_resident *resident) {
     const struct pw_arena *arena = &process->arena;
-    uint64_t pages = pw_os_resident_pages();
+    uint64_t pages = pw_resident_pages(resident);
     return pages ? pages : arena->live_pages + arena->warm_pages + arena->foreign_pages;
-}
-
-bool pw_peak_rises(struct pw_process *process, uint64_t resident, uint64_t fresh) {
-    return resident + fresh > process->highest_resident;
-}
-
-void pw_peak_note(struct pw_process *process, uint64_t resident) {
-    if (process->highest_resident < resident) {
-        process->highest_resident = resident;
-    }
 }

@@ -30,8 +30,8 @@ void pw_share_seal(struct pw_share *share) {
     }
     pw_os_close(&share->pagemap.file);
     share->pagemap.usable = false;
-    share->call = share->call_works = false;
-    share->call_asked = true;
+    share->mmapcopy = share->mmapcopy_works = false;
+    share->mmapcopy_asked = true;
 }
 
 void pw_share_after_fork(struct pw_share *share) {
@@ -137,7 +137,7 @@ static void leave_snapshot(struct pw_share *share, struct pw_extent *source, uin
     uint32_t end = source->share_first + source->share_pages;
     if (end > from) {
         make_private(page_address(share, source, from), (size_t)(end - from) * PW_PAGE);
-        source->collected = false;
+        source->may_share = false;
         source->fixed = source->of_file = true;
     }
     pw_snapshot_remove_owner(share, source);
@@ -166,7 +166,7 @@ uint32_t pw_share_publish(struct pw_share *share, struct pw_extent *source, uint
         pw_snapshot_release(share, number);
         return 0;
     }
-    pw_call_forget(share, source);
+    pw_mmapcopy_forget(share, source);
     source->share_first = first;
     source->share_pages = done;
     source->share_offset = 0;
@@ -210,7 +210,7 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
         PW_COUNT(share->stats, fallback_pagemap, 1);
         return false;
     }
-    pw_call_forget(share, destination);
+    pw_mmapcopy_forget(share, destination);
     destination->share_first = to;
     destination->share_pages = pages;
     destination->share_offset = offset;
@@ -232,7 +232,7 @@ void pw_share_forget(struct pw_share *share, struct pw_extent *extent) {
     if (extent->snapshot) {
         pw_snapshot_remove_owner(share, extent);
     }
-    pw_call_forget(share, extent);
+    pw_mmapcopy_forget(share, extent);
     extent->copied = false; // what it may share next goes out of it
 }
 

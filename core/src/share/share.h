@@ -2,11 +2,11 @@
 //
 // share: pages of copies shared copy-on-write, and all-zero pages given back.
 //
-// Where the kernel has mmapcopy(2), that makes the copy (call.c): both sides stay ordinary memory,
-// there is no file, and nobody but the kernel keeps account of who shares what. On all others a
-// copy is shared by publishing: the source's pages are written once into an immutable range of a
-// memory file (a snapshot), and source and destination are both mapped privately onto it. The
-// kernel then makes a private copy of any page that either of them writes.
+// Where the kernel has mmapcopy(2), that makes the copy (kernel_copy.c): both sides stay ordinary
+// memory, there is no file, and nobody but the kernel keeps account of who shares what. On all
+// others a copy is shared by publishing: the source's pages are written once into an immutable
+// range of a memory file (a snapshot), and source and destination are both mapped privately onto
+// it. The kernel then makes a private copy of any page that either of them writes.
 //
 // Snapshots never change, so a fork's child reads the right bytes for ever. That, and two rules,
 // make every kind of fork safe without a handler:
@@ -84,8 +84,9 @@ struct pw_share {
     uint64_t shared_extents; // each costs up to three mappings
     uint64_t mapping_limit;  // of those, before sharing pauses
     uint32_t collections;    // how many there were: the clock of both searches' back-off
-    bool call_asked, call;   // was the kernel asked for mmapcopy(2), and are copies made by it
-    bool call_works;         // what it said
+    bool mmapcopy_asked,
+        mmapcopy;        // was the kernel asked for mmapcopy(2), and are copies made by it
+    bool mmapcopy_works; // what it said
 };
 
 void pw_share_start(struct pw_share *share, struct pw_arena *arena);
@@ -127,21 +128,22 @@ bool pw_share_attach(struct pw_share *share, struct pw_extent *destination, uint
 
 // Make copies by mmapcopy(2) from now on, if the kernel has it and `wanted`. It is asked once, and
 // only where wanted.
-void pw_share_use_call(struct pw_share *share, bool wanted);
+void pw_share_use_mmapcopy(struct pw_share *share, bool wanted);
 
 // Can a copy of this extent's pages be made by mmapcopy(2)? Pages on a snapshot cannot.
-static inline bool pw_share_calls(const struct pw_share *share, const struct pw_extent *source) {
-    return share->call && !source->snapshot;
+static inline bool pw_share_uses_mmapcopy(const struct pw_share *share,
+                                          const struct pw_extent *source) {
+    return share->mmapcopy && !source->snapshot;
 }
 
 // May one be made now? Otherwise the reason has been counted.
-bool pw_share_ready_to_call(struct pw_share *share);
+bool pw_share_ready_for_mmapcopy(struct pw_share *share);
 
 // Make pages [to, to + pages) of `destination`, whose contents are dead, a copy of `source`'s from
 // `from` on. The destination must not be on a snapshot. False: its pages there read undefined, or
 // are not mapped.
-bool pw_share_call(struct pw_share *share, struct pw_extent *destination, uint32_t to,
-                   struct pw_extent *source, uint32_t from, uint32_t pages);
+bool pw_share_mmapcopy(struct pw_share *share, struct pw_extent *destination, uint32_t to,
+                       struct pw_extent *source, uint32_t from, uint32_t pages);
 
 // How many pages of a copy made so are no longer shared, because either side wrote them: an
 // estimate from a few of them. False: not known; nor is it where the source has gone, which leaves
@@ -151,8 +153,8 @@ bool pw_share_estimate_private(struct pw_share *share, const struct pw_extent *c
 
 // Make pages [first, first + pages) of a block blank, if they are most of what mmapcopy(2) has
 // copied of it. False: they are as before.
-bool pw_share_blank_called(struct pw_share *share, struct pw_extent *extent, uint32_t first,
-                           uint32_t pages);
+bool pw_share_blank_mmapcopied(struct pw_share *share, struct pw_extent *extent, uint32_t first,
+                               uint32_t pages);
 
 // Make the extent's shared pages blank and give up its share. False: it keeps them.
 bool pw_share_drop(struct pw_share *share, struct pw_extent *extent);

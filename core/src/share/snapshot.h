@@ -37,6 +37,6 @@ bool pw_snapshot_file_ready(struct pw_share *share);
 void pw_snapshot_after_fork(struct pw_share *share);
 
 // Forget that mmapcopy(2) has copied pages of the extent: they are its own again, or on a snapshot.
-void pw_call_forget(struct pw_share *share, struct pw_extent *extent);
+void pw_mmapcopy_forget(struct pw_share *share, struct pw_extent *extent);
 
 #endif

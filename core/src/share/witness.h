@@ -2,7 +2,7 @@
 //
 // Which children still have memory of ours, and of which time. Private to share.
 //
-// Witnesses (os/witness.c) follow each other, numbered, and the next one is mapped before the last
+// Witnesses (os/sealed.c) follow each other, numbered, and the next one is mapped before the last
 // one is unmapped: whoever is forked, at any moment, has the one that was mapped then. A range of
 // memory that was mapped while the witnesses `first` to `last` were can be seen by nobody else any
 // more when all of these have been asked after their time, and nobody had them.

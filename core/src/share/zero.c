@@ -4,9 +4,11 @@
 // are given back; the next read of one finds the kernel's zero page.
 #include "share/share.h"
 
-#define YOUNG_RUN   ((size_t)32 * PW_PAGE) // shorter runs of a young block are left alone
-#define YOUNG_PAGES 256u                   // smaller young blocks wait for the collection
-#define MAX_BACKOFF 6                      // at least every 64th collection looks at a block
+// Shorter runs of a young block are left alone. Tuned on `solve`
+// (docs/notes/experiments/zero-pages.md).
+#define YOUNG_RUN   ((size_t)32 * PW_PAGE)
+#define YOUNG_PAGES 256u // smaller young blocks wait for the collection
+#define MAX_BACKOFF 6    // at least every 64th collection looks at a block
 
 // All 4,096 bytes zero? Most pages that are not show it in their first bytes.
 static bool is_zero(const char *page) {
@@ -131,7 +133,7 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
 }
 
 static bool is_for_peaks(const struct pw_extent *extent, bool all) {
-    return extent->state == PW_EXTENT_USED && extent->collected && extent->zero_young &&
+    return extent->state == PW_EXTENT_USED && extent->may_share && extent->zero_young &&
            extent->pages >= YOUNG_PAGES && (all || extent->zero_at_peak);
 }
 
@@ -164,7 +166,7 @@ uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
     pw_os_maps_open(&maps);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (extent->state != PW_EXTENT_USED || !extent->collected ||
+        if (extent->state != PW_EXTENT_USED || !extent->may_share ||
             !is_due(extent, share->collections, always)) {
             continue;
         }

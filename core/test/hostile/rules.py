@@ -31,8 +31,8 @@ MUTANTS = [
            "    file->end += (uint64_t)pages * PW_PAGE;", "    file->end += 0;",
            ["snapshot", "stress-share"], "share"),
     Mutant("identity-not-checked", "device and inode are checked before a descriptor is used", "os/file.c",
-           "                status.st_dev == file->device && status.st_ino == file->inode;",
-           "                status.st_mode != 0;",
+           " status.st_dev == file->device &&\n                status.st_ino == file->inode;",
+           " status.st_mode != 0;",
            ["environment-reuse", "environment-close-all"], "share,auto"),
     Mutant("free-pages-offered", "what a child may read is never offered to the kernel", "os/memory.c",
            "    advise(address, size, MADV_COLD,", "    advise(address, size, MADV_FREE,", ["huge"],
@@ -116,8 +116,8 @@ MUTANTS = [
            "    bool may = getrlimit(RLIMIT_FSIZE, &limit) == 0 || end;",
            ["environment-file-size"], "share"),
     Mutant("warm-though-fixed", "fixed pages are not for another block", "block/block.c",
-           "    if (process->options.pool && !extent->fixed && !is_mostly_absent(process, extent)) {",
-           "    if (process->options.pool && !is_mostly_absent(process, extent)) {",
+           "    return process->options.pool && !extent->fixed && !pw_extent_is_shared(extent);",
+           "    return process->options.pool && !pw_extent_is_shared(extent);",
            ["environment-advice"], "share,auto"),
     Mutant("mappings-to-the-last", "the last mappings are the program's", "extent/mappings.c",
            "    return mappings->held;\n}", "    return true;\n}",
@@ -211,7 +211,7 @@ MUTANTS = [
            "    if (seen != PW_OS_NOT_MAPPED && !pw_os_unmap(present->page, PW_PAGE)) {\n        return false;\n    }\n"
            "    if (!make(share, next)) {",
            ["snapshot"], "share", missed="the moment is a few microseconds long, and another thread must fork in it"),
-    Mutant("witness-not-identified", "only a descriptor that is ours is sealed", "os/witness.c",
+    Mutant("witness-not-identified", "only a descriptor that is ours is sealed", "os/sealed.c",
            "    if (!pw_os_is_ours(&witness->file)) {", "    if (witness->file.fd < 0) {",
            ["snapshot", "environment-reuse"], "share,auto",
            missed="its own files allow no seals"),
@@ -341,10 +341,10 @@ MUTANTS = [
            "    struct pw_caller caller = pw_caller_at(process, site);\n"
            "    if (pw_collection_is_moment(process, size)) {\n        pw_quiet_look(&caller);\n    }\n"
            "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
-           "    if (!process->arena.sealed) {",
+           "    struct pw_resident resident = {0};",
            "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
            "    struct pw_caller caller = pw_caller_at(process, site);\n    pw_quiet_look(&caller);\n"
-           "    if (!process->arena.sealed) {",
+           "    struct pw_resident resident = {0};",
            ["order-loader-lock"], missed="the C library tells without a lock since 2.35"),
     Mutant("unreadable-searched", "the kernel is asked what may be read before a block is searched", "share/zero.c",
            "    if (!is_readable(reclaim->maps, base + (size_t)first * PW_PAGE,\n"

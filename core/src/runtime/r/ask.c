@@ -10,7 +10,7 @@
 
 #define SMALLEST_REQUEST ((size_t)4 << 10) // R's pages of small objects are smaller
 
-void pw_relief_find_allocator(struct pw_process *process) {
+void pw_r_find_allocator(struct pw_process *process) {
     void *allocator = dlsym(RTLD_DEFAULT, "Rf_allocVector3");
     Dl_info module;
     const ElfW(Sym) *symbol = NULL;
@@ -32,22 +32,26 @@ static void count_asked(struct pw_process *process, uint64_t freed) {
 // --- when memory is short ----------------------------------------------------
 
 static bool ask_when_short(struct pw_process *process, uint64_t request) {
-    struct pw_relief *relief = &process->relief;
+    struct pw_collector *collector = &process->collector;
     uint64_t live = live_pages(process) + request;
     uint64_t now = pw_os_now_ms();
-    if (process->options.relieve == PW_RELIEVE_OFF || !pw_relief_is_due(relief, live, now)) {
+    if (process->options.relieve == PW_RELIEVE_OFF ||
+        !pw_collector_may_look_at_room(collector, live, now)) {
         return false;
     }
     bool always = process->options.relieve == PW_RELIEVE_ALWAYS;
     struct pw_os_room room = pw_os_memory_room();
     if (!always) {
-        pw_relief_looked(relief, room.memory / PW_PAGE, live, now);
+        pw_collector_saw_room(collector, room.memory / PW_PAGE, live, now);
     }
     bool is_short =
-        pw_relief_is_short(room.memory / PW_PAGE, process->arena.warm_pages, request, live);
-    uint64_t swap = is_short ? room.swap / PW_PAGE : UINT64_MAX;
-    return (is_short || always) &&
-           pw_relief_ask(relief, live_pages(process), swap, pw_os_monotonic_ns());
+        pw_collector_is_short(room.memory / PW_PAGE, process->arena.warm_pages, request, live);
+    struct pw_collector_facts facts = {
+        .live = live_pages(process),
+        .swap = is_short ? room.swap / PW_PAGE : UINT64_MAX,
+        .now = pw_os_monotonic_ns(),
+    };
+    return (is_short || always) && pw_collector_ask(collector, PW_REASON_SHORT, &facts);
 }
 
 // --- where collections are cheap, or the process would become larger ---------------
@@ -57,35 +61,40 @@ static bool may_ask_early(struct pw_process *process) {
     return options->early && options->collect != PW_COLLECT_BURST && process->getrusage_works;
 }
 
-static bool ask_before_peak(struct pw_process *process, size_t size, uint64_t live, uint64_t now) {
-    uint64_t resident = pw_peak_resident(process);
-    return pw_peak_rises(process, resident, pw_peak_fresh_pages(process, size)) &&
-           pw_early_ask_at_peak(&process->early, live, resident, now);
+static bool ask_before_peak(struct pw_process *process, size_t size,
+                            struct pw_collector_facts *facts) {
+    facts->resident = pw_peak_resident(process, &(struct pw_resident){0});
+    return pw_collector_is_peak(&process->collector, facts->resident,
+                                pw_peak_fresh_pages(process, size)) &&
+           pw_collector_ask(&process->collector, PW_REASON_PEAK, facts);
 }
 
 static bool ask_early(struct pw_process *process, size_t size) {
-    struct pw_early *early = &process->early;
-    uint64_t live = live_pages(process), request = pw_pages_for(size);
-    if (!may_ask_early(process) || !pw_early_is_due(early, live, request)) {
+    struct pw_collector *collector = &process->collector;
+    struct pw_collector_facts facts = {.live = live_pages(process), .request = pw_pages_for(size)};
+    if (!may_ask_early(process) ||
+        !pw_collector_may_look_at_clock(collector, facts.live, facts.request)) {
         return false;
     }
-    uint64_t now = pw_os_thread_cpu_ns();
-    return pw_early_ask(early, live, request, now) || ask_before_peak(process, size, live, now);
+    facts.now = pw_os_thread_cpu_ns();
+    return pw_collector_ask(collector, PW_REASON_CHEAP, &facts) ||
+           ask_before_peak(process, size, &facts);
 }
 
-void pw_relief_collection_began(struct pw_process *process) {
+void pw_r_collection_began(struct pw_process *process) {
     if (!process->options.early) {
         return;
     }
-    pw_early_began(&process->early, live_pages(process), pw_os_thread_cpu_ns());
+    pw_collector_began(&process->collector, live_pages(process), pw_os_thread_cpu_ns());
 }
 
-void pw_relief_collection_ended(struct pw_process *process) {
+void pw_r_collection_ended(struct pw_process *process) {
     if (!process->options.early) {
         return;
     }
-    bool asked = process->early.asked;
-    uint64_t freed = pw_early_ended(&process->early, live_pages(process), pw_os_thread_cpu_ns());
+    struct pw_collector *collector = &process->collector;
+    bool asked = collector->asked && collector->asked != PW_REASON_SHORT;
+    uint64_t freed = pw_collector_ended(collector, live_pages(process), pw_os_thread_cpu_ns());
     if (asked) {
         count_asked(process, freed);
     }
@@ -94,14 +103,12 @@ void pw_relief_collection_ended(struct pw_process *process) {
 // --- requests ------------------------------------------------------------------
 
 static void attempt_again(struct pw_process *process) {
+    struct pw_collector *collector = &process->collector;
     process->was_refused = false;
-    if (process->relief.asked_at != 0) {
-        count_asked(process,
-                    pw_relief_ended(&process->relief, live_pages(process), pw_os_monotonic_ns()));
-    }
-    if (process->early.asked) {
-        count_asked(process,
-                    pw_early_unseen(&process->early, live_pages(process), pw_os_thread_cpu_ns()));
+    if (collector->asked) {
+        uint64_t now =
+            collector->asked == PW_REASON_SHORT ? pw_os_monotonic_ns() : pw_os_thread_cpu_ns();
+        count_asked(process, pw_collector_asked_again(collector, live_pages(process), now));
     }
 }
 
@@ -114,7 +121,7 @@ static bool ask(struct pw_process *process, size_t size) {
     return true;
 }
 
-bool pw_relief_comes_first(struct pw_process *process, size_t size, const void *site) {
+bool pw_r_collection_comes_first(struct pw_process *process, size_t size, const void *site) {
     if ((uintptr_t)site - process->allocator >= process->allocator_size ||
         size < SMALLEST_REQUEST || size > PTRDIFF_MAX - PW_PAGE || !pw_is_on() ||
         !pw_process_enter()) {

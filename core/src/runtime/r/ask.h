@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Collections that are asked of R: before more is taken than there is (policy/relief.h), and where
-// they cost little (policy/early.h).
+// Collections that are asked of R, for the reasons of policy/collector.h.
 //
 // R's allocator of vectors, Rf_allocVector3 in R's memory.c, has always collected garbage and tried
 // again when malloc fails ("cannot allocate vector" comes only after the second time). So a
 // collection is asked for by a malloc that fails once, for that allocator and for nobody else. A
 // collection may happen in any allocation of a vector: what R code computes does not change.
-#ifndef PW_RUNTIME_RELIEF_H
-#define PW_RUNTIME_RELIEF_H
+#ifndef PW_RUNTIME_R_ASK_H
+#define PW_RUNTIME_R_ASK_H
 
 #include "pagewise.h"
 #include "process/state.h"
@@ -16,14 +15,14 @@
 struct pw_process;
 
 // Where R allocates vectors, if this is R.
-void pw_relief_find_allocator(struct pw_process *process);
+void pw_r_find_allocator(struct pw_process *process);
 
 // R's collector is at its start, at its end. With the process's lock.
-void pw_relief_collection_began(struct pw_process *process);
-void pw_relief_collection_ended(struct pw_process *process);
+void pw_r_collection_began(struct pw_process *process);
+void pw_r_collection_ended(struct pw_process *process);
 
 // Is a request for `size` bytes from `site` to fail, for a collection to come first? Never twice in
 // a row. Looks at memory only when the program has grown since the last collection.
-PW_API bool pw_relief_comes_first(struct pw_process *process, size_t size, const void *site);
+PW_API bool pw_r_collection_comes_first(struct pw_process *process, size_t size, const void *site);
 
 #endif

@@ -50,7 +50,7 @@ static void on_polled_events(void) {
 
 bool pw_r_find(struct pw_process *process) {
     announced_to = process;
-    pw_relief_find_allocator(process);
+    pw_r_find_allocator(process);
     polled_events = (void (**)(void))symbol("R_PolledEvents");
     bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
                   process->options.relieve != PW_RELIEVE_OFF;

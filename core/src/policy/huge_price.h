@@ -8,8 +8,8 @@
 // dear; of others one now and then. The runtime asks in the same way for a block that will be
 // filled and for one that a copy is to share, which needs no pages: sizes that were shared lately
 // are not touched.
-#ifndef PW_POLICY_HUGE_H
-#define PW_POLICY_HUGE_H
+#ifndef PW_POLICY_HUGE_PRICE_H
+#define PW_POLICY_HUGE_PRICE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
 // How long a new block is left alone before its pages are searched for zeros. Giving a page back
 // costs a fault when it is written again, and saves nothing when the block is freed soon after;
 // earlier blocks of the same size tell.
-#ifndef PW_POLICY_ZERO_H
-#define PW_POLICY_ZERO_H
+#ifndef PW_POLICY_ZERO_SCHEDULE_H
+#define PW_POLICY_ZERO_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,9 +13,9 @@
 
 // Zeroed memory is a valid start.
 struct pw_zero_learner {
-    uint8_t level[PW_ZERO_SIZES];     // log2 of the wait beyond the shortest one, by hashed size
-    uint8_t fruitless[PW_ZERO_SIZES]; // blocks in a row in which nothing was found
-    uint64_t wasted;                  // pages given back that was not worth it
+    uint8_t level[PW_ZERO_SIZES];   // log2 of the wait beyond the shortest one, by hashed size
+    uint8_t in_vain[PW_ZERO_SIZES]; // blocks in a row in which nothing was found
+    uint64_t given_in_vain;         // pages given back that were needed soon
 };
 
 // Collections until all zero pages of a block are looked for.
@@ -32,9 +32,9 @@ static inline uint32_t pw_zero_first_wait(uint32_t wait) {
 bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages);
 
 // May other young blocks be searched then as well? A few large ones that are soon gone can be all
-// that the peak consists of: while what was wasted is little of the time. `now`: CPU time of the
-// thread, ns.
-bool pw_zero_may_waste(const struct pw_zero_learner *learner, uint64_t now);
+// that the peak consists of: while what was given back in vain is little of the time. `now`: CPU
+// time of the thread, ns.
+bool pw_zero_may_search_all(const struct pw_zero_learner *learner, uint64_t now);
 
 // A block of `pages` pages is freed. `given` pages were given back, most of them `since`
 // collections ago, and `absent` of the block's pages are still not backed. Returns whether that was

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "policy/huge.h"
+#include "policy/huge_price.h"
 
 // Small pages in its place cost .8 ms where faults are dear, .15 ms on a bare machine, which also
 // clears 2 MB in less than .2 ms.
@@ -12,6 +12,7 @@
 // it. While they are cheap a try costs nothing, and every block begins with one.
 #define PAUSE_PAGES ((uint64_t)256 << 10)
 // The second block of a size may be the first one's copy. After one that was, these are in doubt.
+// Tuned on `modified-argument` and `keep-copies` (docs/notes/experiments/huge-pages.md).
 #define DOUBTS_AT_FIRST 1u
 #define DOUBTS          8u
 

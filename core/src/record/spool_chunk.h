@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Where records are written: chunks of the spool, which a thread has for itself.
-#ifndef PW_RECORD_CHUNK_H
-#define PW_RECORD_CHUNK_H
+#ifndef PW_RECORD_SPOOL_CHUNK_H
+#define PW_RECORD_SPOOL_CHUNK_H
 
 #include "record/log.h"
 

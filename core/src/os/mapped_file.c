@@ -16,7 +16,7 @@
 
 struct pw_os_file pw_os_create(const char *path) {
     int saved = errno;
-    int fd = PW_OS_FAULT(PW_SITE_SPOOL_CREATE)
+    int fd = PW_OS_FAULT(PW_POINT_SPOOL_CREATE)
                  ? -1
                  : open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct pw_os_file file = fd < 0 ? PW_OS_NO_FILE : pw_os_adopt(fd);
@@ -44,7 +44,7 @@ static int reopen(const struct pw_os_file *file, const char *path) {
 // A write to a mapped page that the disk has no room for would raise SIGBUS: room is made before.
 static bool make_room(int fd, uint64_t offset, size_t size) {
     struct stat status;
-    if (PW_OS_FAULT(PW_SITE_SPOOL_STAT) || fstat(fd, &status) != 0 || status.st_nlink == 0) {
+    if (PW_OS_FAULT(PW_POINT_SPOOL_STAT) || fstat(fd, &status) != 0 || status.st_nlink == 0) {
         errno = ENOENT; // nobody can read it any more
         return false;
     }
@@ -52,7 +52,7 @@ static bool make_room(int fd, uint64_t offset, size_t size) {
         errno = EFBIG;
         return false;
     }
-    int fault = PW_OS_FAULT(PW_SITE_SPOOL_ROOM);
+    int fault = PW_OS_FAULT(PW_POINT_SPOOL_ROOM);
     if (!fault && fallocate(fd, 0, (off_t)offset, (off_t)size) == 0) {
         return true;
     }
@@ -78,13 +78,13 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
     int fd = ours ? file->fd : reopen(file, path);
     void *got = MAP_FAILED;
     if (fd >= 0 && make_room(fd, offset, size)) {
-        errno = PW_OS_FAULT(PW_SITE_SPOOL_MAP);
+        errno = PW_OS_FAULT(PW_POINT_SPOOL_MAP);
         got = errno ? MAP_FAILED
                     : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     }
     *error = got == MAP_FAILED ? errno : 0;
     // A child has files of its own, and must not write into this one.
-    int fault = got == MAP_FAILED ? 0 : PW_OS_FAULT(PW_SITE_SPOOL_KEEP);
+    int fault = got == MAP_FAILED ? 0 : PW_OS_FAULT(PW_POINT_SPOOL_KEEP);
     if (got != MAP_FAILED && (fault || madvise(got, size, MADV_DONTFORK) != 0)) {
         *error = fault ? fault : errno;
         munmap(got, size);

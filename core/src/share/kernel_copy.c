@@ -12,16 +12,16 @@
 // would pin it, and the kernel copies a shared page before it is pinned.
 #define SAMPLED_PAGES 32u
 
-void pw_share_use_call(struct pw_share *share, bool wanted) {
-    if (wanted && !share->call_asked) {
-        share->call_asked = true;
-        share->call_works = pw_os_has_mmapcopy();
+void pw_share_use_mmapcopy(struct pw_share *share, bool wanted) {
+    if (wanted && !share->mmapcopy_asked) {
+        share->mmapcopy_asked = true;
+        share->mmapcopy_works = pw_os_has_mmapcopy();
     }
-    share->call = wanted && share->call_works;
-    PW_GAUGE(share->stats, mmapcopy_used, share->call);
+    share->mmapcopy = wanted && share->mmapcopy_works;
+    PW_GAUGE(share->stats, mmapcopy_used, share->mmapcopy);
 }
 
-bool pw_share_ready_to_call(struct pw_share *share) {
+bool pw_share_ready_for_mmapcopy(struct pw_share *share) {
     if (share->shared_extents >= share->mapping_limit) {
         PW_COUNT(share->stats, fallback_map_count, 1);
         return false;
@@ -32,20 +32,20 @@ bool pw_share_ready_to_call(struct pw_share *share) {
 // Pages [first, first + pages) may be shared from now on, whatever of the extent was before.
 static void mark(struct pw_share *share, struct pw_extent *extent, uint32_t first, uint32_t pages) {
     uint32_t end = first + pages;
-    if (extent->called) {
+    if (extent->mmapcopied) {
         uint32_t old_end = extent->share_first + extent->share_pages;
         first = extent->share_first < first ? extent->share_first : first;
         end = old_end > end ? old_end : end;
     } else {
-        extent->called = true;
+        extent->mmapcopied = true;
         share->shared_extents++;
     }
     extent->share_first = first;
     extent->share_pages = end - first;
 }
 
-bool pw_share_call(struct pw_share *share, struct pw_extent *destination, uint32_t to,
-                   struct pw_extent *source, uint32_t from, uint32_t pages) {
+bool pw_share_mmapcopy(struct pw_share *share, struct pw_extent *destination, uint32_t to,
+                       struct pw_extent *source, uint32_t from, uint32_t pages) {
     char *address = pw_extent_address(share->arena, destination) + (size_t)to * PW_PAGE;
     const char *origin = pw_extent_address(share->arena, source) + (size_t)from * PW_PAGE;
     enum pw_os_copied copied = pw_os_mmapcopy(address, origin, (size_t)pages * PW_PAGE);
@@ -53,8 +53,8 @@ bool pw_share_call(struct pw_share *share, struct pw_extent *destination, uint32
         PW_COUNT(share->stats, fallback_mmapcopy, 1);
         pw_mappings_relieve(share->arena);
         if (copied == PW_OS_COPY_DENIED) { // by a filter that came later: snapshots from now on
-            share->call_works = false;
-            pw_share_use_call(share, false);
+            share->mmapcopy_works = false;
+            pw_share_use_mmapcopy(share, false);
         }
         return false;
     }
@@ -69,7 +69,7 @@ bool pw_share_call(struct pw_share *share, struct pw_extent *destination, uint32
 }
 
 static bool origin_lives(struct pw_share *share, const struct pw_extent *copy) {
-    if (!copy->called || !copy->origin) {
+    if (!copy->mmapcopied || !copy->origin) {
         return false;
     }
     const struct pw_extent *origin = pw_extent_at(share->arena, copy->origin);
@@ -97,16 +97,16 @@ bool pw_share_estimate_private(struct pw_share *share, const struct pw_extent *c
     return true;
 }
 
-void pw_call_forget(struct pw_share *share, struct pw_extent *extent) {
-    if (extent->called) {
-        extent->called = false;
+void pw_mmapcopy_forget(struct pw_share *share, struct pw_extent *extent) {
+    if (extent->mmapcopied) {
+        extent->mmapcopied = false;
         extent->origin = extent->share_pages = 0;
         share->shared_extents--;
     }
 }
 
-bool pw_share_blank_called(struct pw_share *share, struct pw_extent *extent, uint32_t first,
-                           uint32_t pages) {
+bool pw_share_blank_mmapcopied(struct pw_share *share, struct pw_extent *extent, uint32_t first,
+                               uint32_t pages) {
     uint32_t end = first + pages, shared_end = extent->share_first + extent->share_pages;
     uint32_t from = first > extent->share_first ? first : extent->share_first;
     uint32_t to = end < shared_end ? end : shared_end;
@@ -120,7 +120,7 @@ bool pw_share_blank_called(struct pw_share *share, struct pw_extent *extent, uin
     }
     // What is left at one end may still be shared; of two ends, the range between them counts too.
     if (from == extent->share_first && to == shared_end) {
-        pw_call_forget(share, extent);
+        pw_mmapcopy_forget(share, extent);
     } else if (from == extent->share_first) {
         extent->share_first = to;
         extent->share_pages = shared_end - to;

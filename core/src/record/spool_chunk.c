@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "record/chunk.h"
+#include "record/spool_chunk.h"
 #include "record/clock.h"
 
 #include <errno.h>

@@ -316,8 +316,8 @@ static void what_is_freed_soon_is_searched_while_that_is_cheap(void **state) {
     for (int i = 0; i < 4; i++) {
         reclaimed_of_a_short_life();
     }
-    assert_true(pw_process.zero_learner.wasted > 0);
-    pw_process.zero_learner.wasted += pw_os_thread_cpu_ns(); // however slow the machine is
+    assert_true(pw_process.zero_learner.given_in_vain > 0);
+    pw_process.zero_learner.given_in_vain += pw_os_thread_cpu_ns(); // however slow the machine is
     assert_int_equal(reclaimed_of_a_short_life(), 0);
     pw_process.zero_learner.given_in_vain = 0;
     assert_true(reclaimed_of_a_short_life() > 0);

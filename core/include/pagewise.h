@@ -112,7 +112,11 @@ extern "C" {
     X(fallback_fork, "frees put off: a fork waited for a thread that waited for us")               \
     X(programs_left_plain, "programs started without the library: it cannot be preloaded there")   \
     X(fallback_seccomp, "all left to the C library: a seccomp filter is in force "                 \
-                        "(seccomp=ignore)")
+                        "(seccomp=ignore)")                                                        \
+    X(frozen_nodes, "objects of R's that no collection visits")                                    \
+    X(freezes, "times they were frozen")                                                           \
+    X(thaws, "times they were all given back to R")                                                \
+    X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

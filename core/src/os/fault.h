@@ -47,6 +47,7 @@ enum pw_os_site {
     PW_SITE_MMAPCOPY,
     PW_SITE_WITNESS_ASK,
     PW_SITE_MAPS,
+    PW_SITE_WRITTEN,
     PW_SITE_COUNT
 };
 

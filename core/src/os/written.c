@@ -88,7 +88,8 @@ static int take_some(const struct pw_os_written *written, uintptr_t start, uintp
         .category_mask = WRITTEN_PAGE,
         .return_mask = WRITTEN_PAGE,
     };
-    int count = PW_OS_FAULT(PW_SITE_WRITTEN) ? -1 : ioctl(written->table.fd, WRITTEN_IOCTL, &request);
+    int count =
+        PW_OS_FAULT(PW_SITE_WRITTEN) ? -1 : ioctl(written->table.fd, WRITTEN_IOCTL, &request);
     *walked = request.walk_end;
     return count;
 }

@@ -27,7 +27,8 @@
     X(struct pw_r_node *, logical, "Rf_ScalarLogical", (int value))                                \
     X(struct pw_r_node *, string, "Rf_mkChar", (const char *text))                                 \
     X(struct pw_r_node *, weak_reference, "R_MakeWeakRef",                                         \
-      (struct pw_r_node * key, struct pw_r_node * value, struct pw_r_node * finalizer, int onexit)) \
+      (struct pw_r_node * key, struct pw_r_node * value, struct pw_r_node * finalizer,             \
+       int onexit))                                                                                \
     X(struct pw_r_node *, new_node, "Rf_allocSExp", (unsigned type))                               \
     X(int, type_of, "TYPEOF", (struct pw_r_node * node))                                           \
     X(int, mark_of, "MARK", (struct pw_r_node * node))                                             \
@@ -47,7 +48,8 @@
     X(struct pw_r_node *, element, "VECTOR_ELT", (struct pw_r_node * node, ptrdiff_t place))       \
     X(ptrdiff_t, length, "Rf_xlength", (struct pw_r_node * node))                                  \
     X(const char *, text, "R_CHAR", (struct pw_r_node * node))                                     \
-    X(struct pw_r_node *, string_element, "STRING_ELT", (struct pw_r_node * node, ptrdiff_t place)) \
+    X(struct pw_r_node *, string_element, "STRING_ELT",                                            \
+      (struct pw_r_node * node, ptrdiff_t place))                                                  \
     X(double *, reals, "REAL", (struct pw_r_node * node))                                          \
     X(int *, integers, "INTEGER", (struct pw_r_node * node))
 

@@ -14,7 +14,8 @@
 #define DUE             20 // calls: ten collections
 
 static struct {
-    bool active, found, checks;
+    bool active, found, checks, busy;
+    bool by_hand;      // from then on by hand only
     bool last_was_end; // nothing was allocated between a collection and the last call
     struct pw_process *process;
     struct pw_r_api api;
@@ -103,7 +104,8 @@ static bool thaw_node(void *context, struct pw_r_node *node) {
     bool holds_younger = false;
     pw_r_each_child(node, ask_younger, &holds_younger);
     pw_r_unlink(node); // from itself, or from a list of R's that the barrier has put it into
-    pw_r_link_before(node, holds_younger ? class->old_to_new[PW_R_OLDEST] : class->old[PW_R_OLDEST]);
+    pw_r_link_before(node,
+                     holds_younger ? class->old_to_new[PW_R_OLDEST] : class->old[PW_R_OLDEST]);
     class->old_count[PW_R_OLDEST]++;
     return true;
 }
@@ -399,10 +401,16 @@ static const char *freeze(bool watch) {
 }
 
 bool pw_r_freeze_is_due(const struct pw_process *process) {
-    return process->options.freeze == PW_FREEZE_CHECK && state.calls - state.calls_then >= DUE;
+    return process->options.freeze == PW_FREEZE_CHECK && !state.busy && !state.by_hand &&
+           state.calls - state.calls_then >= DUE;
 }
 
-const char *pw_r_freeze(struct pw_process *process, bool watch) {
+const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
+    if (state.busy) {
+        return "not now: it is being done";
+    }
+    state.busy = true; // R code runs meanwhile
+    state.by_hand |= by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
     pw_r_thaw();
@@ -413,5 +421,6 @@ const char *pw_r_freeze(struct pw_process *process, bool watch) {
         PW_COUNT(&process->stats, freezes, 1);
     }
     state.calls_then = state.calls;
+    state.busy = false;
     return problem;
 }

@@ -14,8 +14,9 @@
 struct pw_process;
 
 // Freeze, or thaw and freeze anew. Collects: to be called where R code may run. NULL, or why
-// nothing is frozen. With `watch` the kernel is asked to tell of written pages.
-const char *pw_r_freeze(struct pw_process *process, bool watch);
+// nothing is frozen. With `watch` the kernel is asked to tell of written pages. Once it is done by
+// hand it is never due.
+const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand);
 
 // freeze=check: ten collections have passed since the last freeze.
 bool pw_r_freeze_is_due(const struct pw_process *process);

@@ -10,7 +10,7 @@
 #define NEAR        100000 // nodes made since a collection, at most: the way to a peg
 #define FAR         20000000
 #define TRIES       3
-#define MOST_WORDS  64 // places of a value, before they are told apart
+#define MOST_WORDS  64  // places of a value, before they are told apart
 #define LOWEST      402 // versions whose sources were read, as 100 major + minor
 #define HIGHEST     402
 #define HEADER_SIZE sizeof(struct pw_r_vector)

@@ -21,11 +21,11 @@ struct pw_r_heap_class {
 };
 
 struct pw_r_layout {
-    struct pw_r_heap_class *classes;        // PW_R_CLASSES of them
-    struct pw_r_node **weak_references;     // the first; each has its key, and the next
-    uint64_t *node_limit, *vector_limit;    // R_NSize and R_VSize: they trigger collections
-    uintptr_t code_start, code_end;         // of libR.so, or of the executable that R is
-    unsigned per_page[PW_R_SMALL_CLASSES];  // nodes
+    struct pw_r_heap_class *classes;       // PW_R_CLASSES of them
+    struct pw_r_node **weak_references;    // the first; each has its key, and the next
+    uint64_t *node_limit, *vector_limit;   // R_NSize and R_VSize: they trigger collections
+    uintptr_t code_start, code_end;        // of libR.so, or of the executable that R is
+    unsigned per_page[PW_R_SMALL_CLASSES]; // nodes
 };
 
 #define PW_R_WEAK_KEY  0

@@ -79,8 +79,8 @@ static void reach_anchors(struct pw_r_reach *reach, const struct pw_r_api *api) 
         reach_node(reach, anchors[i]);
     }
     // Reached, so that nobody goes into it; never frozen.
-    reach->failed |= !pw_r_set_add(&reach->anchors, api->global) ||
-                     !pw_r_set_add(&reach->reached, api->global);
+    reach->failed |=
+        !pw_r_set_add(&reach->anchors, api->global) || !pw_r_set_add(&reach->reached, api->global);
     pw_r_each_namespace(api, reach_namespace, reach);
 }
 

@@ -13,7 +13,7 @@ struct pw_r_reach {
     struct pw_r_node **order; // nodes in the order in which they were reached
     size_t count, room;
     struct pw_r_set reached, anchors, leaves; // leaves: from which a finalizer's key is reachable
-    bool failed;                             // no memory, or an unknown type
+    bool failed;                              // no memory, or an unknown type
 };
 
 // Walks from the anchors. Changes no node. NULL, or why nothing may be frozen.

@@ -15,7 +15,8 @@ bool pw_r_roots_make(struct pw_r_roots *roots, const struct pw_r_api *api) {
     if (!table) {
         return false;
     }
-    *roots = (struct pw_r_roots){.room = ROOM, .young_room = YOUNG_ROOM, .first_free = PW_R_NO_ROOT};
+    *roots =
+        (struct pw_r_roots){.room = ROOM, .young_room = YOUNG_ROOM, .first_free = PW_R_NO_ROOT};
     roots->next = (uint32_t *)table;
     roots->young_places = roots->next + ROOM;
     roots->is_young = (bool *)(roots->young_places + ROOM);

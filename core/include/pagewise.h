@@ -160,6 +160,12 @@ PW_API bool pw_switch_on(const char *options, const char **reason);
 // free pages back and keeps none from then on (pw_is_on is false), and to switch on ends that.
 PW_API void pw_switch_off(void);
 
+// For tests of R's permanent generation (docs/design/frozen.md), in the form of R's .C(): freeze
+// now, told of written pages by the kernel or not; one text comes back, empty when all is well.
+// From then on it is done by these two alone. To be called where R code may run.
+PW_API void pw_freeze_now(const int *watch, char **problem);
+PW_API void pw_thaw_now(void);
+
 // Was the malloc family preloaded, so that all modules of the program are served?
 PW_API bool pw_is_preloaded(void);
 

@@ -192,11 +192,11 @@ void pw_quiet_thread_ends(void) {
 
 // --- tests of R's permanent generation -----------------------------------------------
 
-void pw_r_freeze_now(const int *watch, char **problem) {
+void pw_freeze_now(const int *watch, char **problem) {
     const char *why = pw_r_freeze(&pw_process, *watch != 0, true);
     *problem = (char *)(why ? why : "");
 }
 
-void pw_r_thaw_now(void) {
+void pw_thaw_now(void) {
     pw_r_thaw();
 }

@@ -27,8 +27,4 @@ void pw_r_thaw(void);
 // getrusage was called from `site`: a collection of R's may begin or have ended there.
 void pw_r_before_collection(struct pw_process *process, const void *site);
 
-// For tests, in the form of R's .C(): *watch in, one text out, empty when all is well.
-PW_API void pw_r_freeze_now(const int *watch, char **problem);
-PW_API void pw_r_thaw_now(void);
-
 #endif

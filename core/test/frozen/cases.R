@@ -27,6 +27,7 @@ cases <- list()
 
 cases$memory <- function() {
     x <<- numeric(2e7); y <<- lapply(1:2e5, function(i) c(i, i + .5)); z <<- paste0("z", 1:2e5)
+    in_package("texts", paste0("newer than z, and before it in the cache's chains ", 1:2e5))
     full(3); before <- megabytes()
     freeze()
     rm(x, y, z, envir = globalenv())
@@ -57,7 +58,7 @@ cases$finalizers <- function() {
     in_package("listed", list(list(new.env()))); reg.finalizer(listed[[1]][[1]], add("listed"))
     in_package("pointed", list(native("external_pointer", NULL))); reg.finalizer(pointed[[1]], add("pointed"))
     in_package("closed", local({ e <- new.env(); reg.finalizer(e, add("closed")); function() e }))
-    in_package("late", new.env())
+    in_package("late", new.env(parent = emptyenv())) # from here no key is reached: frozen
     full(3); expect(length(fired) == 0); freeze(); full(2); expect(length(fired) == 0)
     rm(global); full(); expect(identical(fired, "global"))
     holder$held <- NULL; full(); expect(identical(fired, c("global", "held")))

@@ -15,8 +15,7 @@ const char *const pw_os_site_names[PW_SITE_COUNT] = {
     "fork_marker", "witness",    "threads",      "resident",     "pressure",     "keeper",
     "peek",        "room",       "spool_create", "spool_stat",   "spool_room",   "spool_map",
     "spool_keep",  "protect",    "hugetlb",      "collapse",     "lock",         "file_seal",
-    "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",
-    "written",
+    "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",         "written",
 };
 
 static struct {

@@ -215,10 +215,13 @@ cases$unfrozen <- function() { # loaded after, and again and again
 # --- processes, and R's own switches ---
 
 cases$fork <- function() {
+    loadNamespace("parallel") # whose own finalizer would thaw
     in_package("cell", new.env()); cell$value <- 1
     in_package("cells", lapply(1:3000, function(k) list2env(list(v = 0), parent = emptyenv()))) # over pages that its parent does not write
     full(3); freeze(); value <- list(1, c(5, 6)); full(3)
+    frozen <- gc()[1, 1]
     work <- function(i) {
+        if (gc()[1, 1] > frozen + 100000) return("thawed")
         for (k in 1:3000) assign("v", list(k, i), envir = cells[[k]])
         full(); overwrite()
         for (k in 1:3000) if (!identical(cells[[k]]$v, list(k, i))) return(FALSE)

@@ -93,6 +93,10 @@ pub const FIELDS: &[&str] = &[
     "fallback_fork",
     "programs_left_plain",
     "fallback_seccomp",
+    "frozen_nodes",
+    "freezes",
+    "thaws",
+    "fallback_freeze",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

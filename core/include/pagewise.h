@@ -112,7 +112,11 @@ extern "C" {
     X(fallback_fork, "frees put off: a fork waited for a thread that waited for us")               \
     X(programs_left_plain, "programs started without the library: it cannot be preloaded there")   \
     X(fallback_seccomp, "all left to the C library: a seccomp filter is in force "                 \
-                        "(seccomp=ignore)")
+                        "(seccomp=ignore)")                                                        \
+    X(frozen_nodes, "objects of R's that no collection visits")                                    \
+    X(freezes, "times they were frozen")                                                           \
+    X(thaws, "times they were all given back to R")                                                \
+    X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator
@@ -155,6 +159,12 @@ PW_API bool pw_switch_on(const char *options, const char **reason);
 // sizes, small and large, go on being served before and after both calls: to switch off only gives
 // free pages back and keeps none from then on (pw_is_on is false), and to switch on ends that.
 PW_API void pw_switch_off(void);
+
+// For tests of R's permanent generation (docs/design/frozen.md), in the form of R's .C(): freeze
+// now, told of written pages by the kernel or not; one text comes back, empty when all is well.
+// From then on it is done by these two alone. To be called where R code may run.
+PW_API void pw_freeze_now(const int *watch, char **problem);
+PW_API void pw_thaw_now(void);
 
 // Was the malloc family preloaded, so that all modules of the program are served?
 PW_API bool pw_is_preloaded(void);

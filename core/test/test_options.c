@@ -95,7 +95,8 @@ static void every_documented_value_is_taken(void **state) {
         "verbose=0",        "verbose=1",         "huge=always",    "huge-min=1M",
         "huge-max=4G",      "pages=transparent", "pages=ordinary", "pages=hugetlb",
         "pages=hugetlb-1g", "lock=on",           "lock=off",       "mmapcopy=on",
-        "mmapcopy=off",     "early=on",          "early=off"};
+        "mmapcopy=off",     "early=on",          "early=off",      "freeze=off",
+        "freeze=check"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         read_options(good[i]);
         if (warnings) {

@@ -11,6 +11,7 @@
 #include "process/quiet.h"
 #include "process/state.h"
 #include "runtime/collection.h"
+#include "runtime/r/frozen.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -187,4 +188,15 @@ void pw_quiet_thread_began(void) {
 
 void pw_quiet_thread_ends(void) {
     pw_quiet_count(&pw_process.quiet.own, -1);
+}
+
+// --- tests of R's permanent generation -----------------------------------------------
+
+void pw_freeze_now(const int *watch, char **problem) {
+    const char *why = pw_r_freeze(&pw_process, *watch != 0, true);
+    *problem = (char *)(why ? why : "");
+}
+
+void pw_thaw_now(void) {
+    pw_r_thaw();
 }

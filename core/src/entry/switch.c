@@ -8,6 +8,7 @@
 #include "process/lock.h"
 #include "process/quiet.h"
 #include "process/state.h"
+#include "runtime/r/frozen.h"
 #include "runtime/runtime.h"
 
 #include <stdio.h>
@@ -245,6 +246,7 @@ const char *pw_heap_switch_on(const char *text) {
 }
 
 void pw_heap_switch_off(void) {
+    pw_r_thaw();
     pw_gate.threshold = pw_gate.copy_threshold = SIZE_MAX;
     if (pw_process.arena.base && pw_process_enter()) {
         pw_process.options.pool = false;

@@ -15,7 +15,7 @@ const char *const pw_os_point_names[PW_POINT_COUNT] = {
     "fork_marker", "witness",    "threads",      "resident",     "pressure",     "keeper",
     "peek",        "room",       "spool_create", "spool_stat",   "spool_room",   "spool_map",
     "spool_keep",  "protect",    "hugetlb",      "collapse",     "lock",         "file_seal",
-    "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",
+    "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",         "written",
 };
 
 static struct {

@@ -47,6 +47,7 @@ enum pw_os_point {
     PW_POINT_MMAPCOPY,
     PW_POINT_WITNESS_ASK,
     PW_POINT_MAPS,
+    PW_POINT_WRITTEN,
     PW_POINT_COUNT
 };
 

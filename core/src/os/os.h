@@ -315,6 +315,26 @@ bool pw_os_pagemap_tally(struct pw_os_pagemap *pagemap, char *start, char *end,
 // that must be right may rest on it.
 bool pw_os_pagemap_exclusive(struct pw_os_pagemap *pagemap, const void *address, bool *known);
 
+// --- pages written since the last look ----------------------------------------
+
+struct pw_os_written {
+    struct pw_os_file watch, table;
+};
+
+// False: this kernel or container does not tell (before Linux 6.7).
+bool pw_os_written_open(struct pw_os_written *written);
+void pw_os_written_close(struct pw_os_written *written);
+
+// Tell of pages in this range from now on: private anonymous memory, whole mappings at best, as
+// each border makes one more of them. All count as written until they are first taken.
+bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr_t end);
+
+// Call `visit` with each range of pages in [start, end) that were written since they were last
+// taken. False: not all were told, or `visit` returned false. Then what was taken is gone: all
+// pages are to be looked at. The descriptors must be this process's own.
+bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                        pw_os_visit *visit, void *context);
+
 // --- process -----------------------------------------------------------------
 
 // A page that reads zero in a child of any kind of fork (fork, _Fork, raw clone). NULL: unknown.

@@ -46,6 +46,8 @@ static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
                                             {NULL, 0}};
 static const struct word relieve_modes[] = {
     {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
+static const struct word freeze_modes[] = {
+    {"off", PW_FREEZE_OFF}, {"check", PW_FREEZE_CHECK}, {NULL, 0}};
 static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
 static const struct word huge_modes[] = {{"off", PW_HUGE_OFF},       {"on", PW_HUGE_ON},
                                          {"always", PW_HUGE_ALWAYS}, {"0", PW_HUGE_OFF},
@@ -158,6 +160,7 @@ static const struct option known_options[] = {
     {.name = "collect", .kind = KIND_WORD, .offset = AT(collect), .words = collect_modes},
     {.name = "modules", .kind = KIND_WORD, .offset = AT(modules), .words = module_sets},
     {.name = "pool", .kind = KIND_SWITCH, .offset = AT(pool), .words = switches},
+    {.name = "freeze", .kind = KIND_WORD, .offset = AT(freeze), .words = freeze_modes},
     {.name = "relieve", .kind = KIND_WORD, .offset = AT(relieve), .words = relieve_modes},
     {.name = "huge", .kind = KIND_WORD, .offset = AT(huge), .words = huge_modes},
     {.name = "early", .kind = KIND_SWITCH, .offset = AT(early), .words = switches},

@@ -11,6 +11,7 @@
 #include "process/state.h"
 #include "runtime/peak.h"
 #include "runtime/r/ask.h"
+#include "runtime/r/frozen.h"
 #include "runtime/runtime.h"
 
 #define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
@@ -66,6 +67,7 @@ size_t pw_collection_notice(struct pw_process *process) {
 
 // The collector asks for the time at its start and at its end, and allocates nothing in between.
 void pw_collection_getrusage(struct pw_process *process, const void *site, size_t small_bytes) {
+    pw_r_before_collection(process, site); // on or off, and whoever has the lock
     if (!pw_is_on() || process->options.collect == PW_COLLECT_BURST) {
         return;
     }

@@ -61,6 +61,7 @@ static void keep_gauges(struct pw_statistics *to, const struct pw_statistics *fr
     to->snapshots_live = from->snapshots_live;
     to->arenas_live = from->arenas_live;
     to->mmapcopy_used = from->mmapcopy_used;
+    to->frozen_nodes = from->frozen_nodes;
 }
 
 void pw_stats_after_fork(struct pw_stats *stats) {

@@ -5,6 +5,7 @@
 // code may run, to switch that on.
 #include "process/state.h"
 #include "runtime/r/ask.h"
+#include "runtime/r/frozen.h"
 #include "runtime/r/r.h"
 
 #include <dlfcn.h>
@@ -40,9 +41,18 @@ static void enable_gc_time(struct pw_process *process) {
     process->getrusage_works = !failed;
 }
 
+// R code may run: freeze=check comes here again and again.
 static void on_polled_events(void) {
-    *polled_events = earlier_handler;
-    enable_gc_time(announced_to);
+    bool again = announced_to->options.freeze == PW_FREEZE_CHECK;
+    if (!again) {
+        *polled_events = earlier_handler;
+    }
+    if (!announced_to->getrusage_works) {
+        enable_gc_time(announced_to);
+    }
+    if (again && pw_r_freeze_is_due(announced_to)) {
+        pw_r_freeze(announced_to, true, false);
+    }
     if (earlier_handler) {
         earlier_handler();
     }
@@ -53,7 +63,8 @@ bool pw_r_find(struct pw_process *process) {
     pw_r_find_allocator(process);
     polled_events = (void (**)(void))symbol("R_PolledEvents");
     bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
-                  process->options.relieve != PW_RELIEVE_OFF;
+                  process->options.relieve != PW_RELIEVE_OFF ||
+                  process->options.freeze == PW_FREEZE_CHECK;
     if (of_use && polled_events && process->options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;

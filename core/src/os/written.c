@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//
+// Which pages were written since the last look (Linux 6.7): asynchronous write protection by
+// userfaultfd(2), asked and renewed by PAGEMAP_SCAN
+// (Documentation/admin-guide/mm/userfaultfd.rst and pagemap.rst). The kernel's faults never reach
+// the program. A child of a fork inherits none of it, and a descriptor that the program closes ends
+// it: both are an error of the next look, never a page that is left out.
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// From linux/fs.h and linux/userfaultfd.h of 6.7; Debian 12's headers are older than its kernels.
+struct written_region {
+    uint64_t start, end, categories;
+};
+struct written_request {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define WRITTEN_IOCTL        _IOWR('f', 16, struct written_request)
+#define WRITTEN_RENEW        ((uint64_t)1 << 0)
+#define WRITTEN_ONLY_WATCHED ((uint64_t)1 << 1) // others are an error
+#define WRITTEN_PAGE         ((uint64_t)1 << 1)
+#define WATCH_UNPOPULATED    ((uint64_t)1 << 13)
+#define WATCH_ASYNCHRONOUSLY ((uint64_t)1 << 15)
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+#define BATCH 64
+
+static bool set_up(int fd) {
+    struct uffdio_api wanted = {.api = UFFD_API,
+                                .features = WATCH_UNPOPULATED | WATCH_ASYNCHRONOUSLY};
+    return ioctl(fd, UFFDIO_API, &wanted) == 0 &&
+           (wanted.features & WATCH_ASYNCHRONOUSLY) == WATCH_ASYNCHRONOUSLY;
+}
+
+bool pw_os_written_open(struct pw_os_written *written) {
+    int saved = errno;
+    *written = (struct pw_os_written){.watch = PW_OS_NO_FILE, .table = PW_OS_NO_FILE};
+    int flags = O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY;
+    if (!PW_OS_FAULT(PW_POINT_WRITTEN)) {
+        written->watch = pw_os_adopt((int)syscall(SYS_userfaultfd, flags));
+    }
+    if (written->watch.fd >= 0 && set_up(written->watch.fd)) {
+        written->table = pw_os_adopt(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    }
+    bool works = written->table.fd >= 0;
+    if (!works) {
+        pw_os_written_close(written);
+    }
+    errno = saved;
+    return works;
+}
+
+void pw_os_written_close(struct pw_os_written *written) {
+    pw_os_close(&written->watch);
+    pw_os_close(&written->table);
+    *written = (struct pw_os_written){.watch = PW_OS_NO_FILE, .table = PW_OS_NO_FILE};
+}
+
+bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr_t end) {
+    int saved = errno;
+    struct uffdio_register range = {.range = {.start = start, .len = end - start},
+                                    .mode = UFFDIO_REGISTER_MODE_WP};
+    bool done = !PW_OS_FAULT(PW_POINT_WRITTEN) && pw_os_is_ours(&written->watch) &&
+                ioctl(written->watch.fd, UFFDIO_REGISTER, &range) == 0;
+    errno = saved;
+    return done;
+}
+
+static int take_some(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                     struct written_region *regions, uintptr_t *walked) {
+    struct written_request request = {
+        .size = sizeof request,
+        .flags = WRITTEN_RENEW | WRITTEN_ONLY_WATCHED,
+        .start = start,
+        .end = end,
+        .vec = (uintptr_t)regions,
+        .vec_len = BATCH,
+        .category_mask = WRITTEN_PAGE,
+        .return_mask = WRITTEN_PAGE,
+    };
+    int count =
+        PW_OS_FAULT(PW_POINT_WRITTEN) ? -1 : ioctl(written->table.fd, WRITTEN_IOCTL, &request);
+    *walked = request.walk_end;
+    return count;
+}
+
+bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                        pw_os_visit *visit, void *context) {
+    int saved = errno;
+    struct written_region regions[BATCH];
+    bool going = true;
+    while (going && start < end) {
+        uintptr_t walked = start;
+        int count = take_some(written, start, end, regions, &walked);
+        going = count >= 0 && walked > start;
+        for (int i = 0; going && i < count; i++) {
+            going = visit(context, (char *)regions[i].start, regions[i].end - regions[i].start);
+        }
+        start = walked;
+    }
+    errno = saved;
+    return going;
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/r/frozen.h"
+
+#include "os/os.h"
+#include "runtime/r/gc_guard.h"
+#include "runtime/r/layout.h"
+#include "runtime/r/reach.h"
+#include "runtime/r/rescan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST_NAMESPACES 4096
+#define DUE             20 // calls: ten collections
+
+static struct {
+    bool active, found, checks, busy;
+    bool by_hand;      // from then on by hand only
+    bool last_was_end; // nothing was allocated between a collection and the last call
+    struct pw_process *process;
+    struct pw_r_api api;
+    struct pw_r_layout layout;
+    struct pw_r_set nodes;
+    struct pw_r_frozen_pages pages;
+    struct pw_r_roots roots;
+    struct pw_r_rescan rescan;
+    struct pw_r_page *taken[PW_R_SMALL_CLASSES]; // R's pages that are wholly frozen
+    struct pw_r_node *namespaces[MOST_NAMESPACES];
+    size_t namespace_count;
+    uint64_t frozen[PW_R_SMALL_CLASSES];
+    uint64_t calls, calls_then; // that may be a collection's; at the last freeze
+} state;
+
+static bool may_call(void) {
+    return !__atomic_load_n(&state.process->sealed, __ATOMIC_RELAXED);
+}
+
+static bool is_frozen(const struct pw_r_node *node) {
+    return pw_r_set_has(&state.nodes, node);
+}
+
+static uint64_t all_frozen(void) {
+    uint64_t all = 0;
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        all += state.frozen[c];
+    }
+    return all;
+}
+
+static uint64_t frozen_units(void) {
+    uint64_t units = 0;
+    for (unsigned c = 1; c < PW_R_SMALL_CLASSES; c++) {
+        units += state.frozen[c] * pw_r_class_units(c);
+    }
+    return units;
+}
+
+// --- check ------------------------------------------------------------------------------
+
+static const struct pw_r_node *holder;
+
+static void stop(const char *problem, const struct pw_r_node *child) {
+    char text[160];
+    snprintf(text, sizeof text, "of type %u, class %u, holds type %u, class %u", pw_r_type(holder),
+             pw_r_class(holder), child ? pw_r_type(child) : 0, child ? pw_r_class(child) : 0);
+    pw_os_warn(problem, text);
+    abort();
+}
+
+static void check_child(void *context, struct pw_r_node *child) {
+    (void)context;
+    if (!pw_r_is_marked(child)) {
+        stop("freeze=check: a frozen node holds one that a collection has freed: ", child);
+    }
+}
+
+static bool check_node(void *context, struct pw_r_node *node) {
+    (void)context;
+    holder = node;
+    if (!pw_r_is_oldest(node)) {
+        stop("freeze=check: a frozen node is not marked any more: ", NULL);
+    }
+    if (!pw_r_each_child(node, check_child, NULL)) {
+        stop("freeze=check: a frozen node of unknown type: ", NULL);
+    }
+    return true;
+}
+
+static void check_all(void) {
+    for (size_t i = 0; i < state.pages.count; i++) {
+        pw_r_page_each(&state.pages.pages[i], check_node, NULL);
+    }
+}
+
+// --- thaw -------------------------------------------------------------------------------
+
+static void ask_younger(void *context, struct pw_r_node *child) {
+    *(bool *)context |= !pw_r_is_oldest(child);
+}
+
+// Into the list that R's barrier would have put it into.
+static bool thaw_node(void *context, struct pw_r_node *node) {
+    struct pw_r_heap_class *class = context;
+    bool holds_younger = false;
+    pw_r_each_child(node, ask_younger, &holds_younger);
+    pw_r_unlink(node); // from itself, or from a list of R's that the barrier has put it into
+    pw_r_link_before(node,
+                     holds_younger ? class->old_to_new[PW_R_OLDEST] : class->old[PW_R_OLDEST]);
+    class->old_count[PW_R_OLDEST]++;
+    return true;
+}
+
+static void return_pages(unsigned number) {
+    struct pw_r_heap_class *class = &state.layout.classes[number];
+    while (state.taken[number]) {
+        struct pw_r_page *page = state.taken[number];
+        state.taken[number] = page->next;
+        page->next = class->pages;
+        class->pages = page;
+        class->page_count++;
+        class->node_count += (int)state.layout.per_page[number];
+    }
+}
+
+static void forget(void) {
+    pw_r_rescan_stop(&state.rescan, may_call());
+    pw_r_roots_clear(&state.roots, state.api.nil);
+    if (may_call()) {
+        pw_r_frozen_pages_free(&state.pages);
+        pw_r_set_free(&state.nodes);
+    }
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        state.frozen[c] = 0;
+    }
+    state.namespace_count = 0;
+    state.active = false;
+    PW_GAUGE(&state.process->stats, frozen_nodes, 0);
+}
+
+void pw_r_thaw(void) {
+    if (!state.active) {
+        return;
+    }
+    *state.layout.node_limit += all_frozen();
+    *state.layout.vector_limit += frozen_units();
+    for (size_t i = 0; i < state.pages.count; i++) {
+        struct pw_r_frozen_page *page = &state.pages.pages[i];
+        pw_r_page_each(page, thaw_node, &state.layout.classes[page->class]);
+    }
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        return_pages(c);
+    }
+    forget();
+    PW_COUNT(&state.process->stats, thaws, 1);
+}
+
+// --- freeze -----------------------------------------------------------------------------
+
+static void freeze_node(struct pw_r_frozen_page *page, struct pw_r_node *node, unsigned at) {
+    pw_r_unlink(node);
+    pw_r_link_to_itself(node);
+    page->nodes[at / 64] |= (uint64_t)1 << at % 64;
+    page->count++;
+    state.layout.classes[page->class].old_count[PW_R_OLDEST]--;
+    state.frozen[page->class]++;
+}
+
+// What could not be written down is not frozen.
+static void freeze_page(const struct pw_r_reach *reach, struct pw_r_frozen_page *page) {
+    unsigned each = state.layout.per_page[page->class];
+    for (unsigned at = 0; at < each; at++) {
+        struct pw_r_node *node = pw_r_page_node(page, at);
+        if (pw_r_set_has(&reach->reached, node) && pw_r_reach_may_freeze(reach, node) &&
+            node != state.api.global && pw_r_set_add(&state.nodes, node)) {
+            freeze_node(page, node, at);
+        }
+    }
+    page->taken = page->count == each;
+}
+
+// No collection goes through what is left of these pages: nothing.
+static void take_pages(unsigned number) {
+    struct pw_r_heap_class *class = &state.layout.classes[number];
+    for (struct pw_r_page **link = &class->pages; *link;) {
+        struct pw_r_page *page = *link;
+        size_t at = pw_r_frozen_pages_find(&state.pages, (uintptr_t)page);
+        bool taken = at < state.pages.count && state.pages.pages[at].page == page &&
+                     state.pages.pages[at].taken;
+        if (!taken) {
+            link = &page->next;
+            continue;
+        }
+        *link = page->next;
+        page->next = state.taken[number];
+        state.taken[number] = page;
+        class->page_count--;
+        class->node_count -= (int)state.layout.per_page[number];
+    }
+}
+
+static bool note_namespace(void *context, struct pw_r_node *environment) {
+    (void)context;
+    if (state.namespace_count < MOST_NAMESPACES) {
+        state.namespaces[state.namespace_count++] = environment;
+    }
+    return state.namespace_count < MOST_NAMESPACES;
+}
+
+static void freeze_all(const struct pw_r_reach *reach) {
+    for (size_t i = 0; i < state.pages.count; i++) {
+        freeze_page(reach, &state.pages.pages[i]);
+    }
+    pw_r_frozen_pages_settle(&state.pages);
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        take_pages(c);
+    }
+    *state.layout.node_limit -= all_frozen();
+    *state.layout.vector_limit -= frozen_units();
+    state.last_was_end = true; // the next call is taken for a start
+    state.active = true;
+    PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
+}
+
+// Each node that was reached counts in R's limits, which are at least what is in use.
+static bool fits_limits(const struct pw_r_reach *reach) {
+    uint64_t units = 0;
+    for (size_t i = 0; i < reach->count; i++) {
+        unsigned class = pw_r_class(reach->order[i]);
+        units += class < PW_R_SMALL_CLASSES ? pw_r_class_units(class) : 0;
+    }
+    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > units;
+}
+
+static const char *begin(bool watch) {
+    struct pw_r_reach reach;
+    const char *problem = pw_r_reach_find(&reach, &state.layout, &state.api);
+    state.namespace_count = 0;
+    if (!problem && !pw_r_each_namespace(&state.api, note_namespace, NULL)) {
+        problem = "too many namespaces";
+    }
+    if (!problem && !fits_limits(&reach)) {
+        problem = "R's limits are lower than what would be frozen";
+    }
+    if (!problem && !pw_r_frozen_pages_make(&state.pages, &state.layout)) {
+        problem = "no memory";
+    }
+    if (!problem) {
+        freeze_all(&reach);
+        state.rescan = (struct pw_r_rescan){.marker = state.rescan.marker,
+                                            .pages = &state.pages,
+                                            .frozen = &state.nodes,
+                                            .roots = &state.roots,
+                                            .nothing = state.api.nil,
+                                            .global = state.api.global};
+        pw_r_rescan_start(&state.rescan, watch);
+    }
+    pw_r_reach_free(&reach);
+    return problem;
+}
+
+// --- before a collection --------------------------------------------------------------------
+
+// A frozen node that R's barrier has linked: its young children are looked at with the others.
+static void take_off_lists(void) {
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        struct pw_r_node *peg = state.layout.classes[c].old_to_new[PW_R_OLDEST];
+        for (struct pw_r_node *node = peg->next; node != peg;) {
+            struct pw_r_node *next = node->next;
+            if (is_frozen(node)) {
+                pw_r_unlink(node);
+                pw_r_link_to_itself(node);
+            }
+            node = next;
+        }
+    }
+}
+
+static bool is_namespace(const struct pw_r_node *environment) {
+    for (size_t i = 0; i < state.namespace_count; i++) {
+        if (state.namespaces[i] == environment) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Dies before its time, or not at all.
+static bool may_be_waited_for(const struct pw_r_node *key) {
+    const struct pw_r_api *api = &state.api;
+    return !is_frozen(key) || is_namespace(key) || key == api->base || key == api->nil ||
+           key == api->namespaces || key == api->empty;
+}
+
+// Somebody waits for a frozen node to die since it was frozen. R goes through this list as well, at
+// each collection.
+static bool is_waited_for(void) {
+    struct pw_r_node *reference = *state.layout.weak_references;
+    while (reference != state.api.nil) {
+        struct pw_r_vector *vector = pw_r_as_vector(reference);
+        if (!may_be_waited_for(vector->elements[PW_R_WEAK_KEY])) {
+            return true;
+        }
+        reference = vector->elements[PW_R_WEAK_NEXT];
+    }
+    return false;
+}
+
+static bool count_namespace(void *context, struct pw_r_node *environment) {
+    *(size_t *)context += is_namespace(environment);
+    return true;
+}
+
+static bool was_unloaded(void) {
+    size_t found = 0;
+    pw_r_each_namespace(&state.api, count_namespace, &found);
+    return found < state.namespace_count;
+}
+
+static void look(void) {
+    take_off_lists();
+    if (is_waited_for() || was_unloaded() || !pw_r_rescan_look(&state.rescan, may_call()) ||
+        !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
+        pw_r_thaw();
+    }
+}
+
+static bool is_inside_r(const void *site) {
+    uintptr_t address = (uintptr_t)site;
+    return address >= state.layout.code_start && address < state.layout.code_end;
+}
+
+// The collector asks at its start and at its end, and allocates nothing in between. Where nothing
+// was allocated before the start either, both look like an end, and both are taken for a start.
+void pw_r_before_collection(struct pw_process *process, const void *site) {
+    if (!state.found) {
+        state.calls += process->options.freeze == PW_FREEZE_CHECK;
+        return;
+    }
+    if (!is_inside_r(site)) {
+        return;
+    }
+    state.calls++;
+    if (!state.active) {
+        return;
+    }
+    bool is_collected = pw_r_layout_is_collected(&state.layout);
+    bool is_end = is_collected && !state.last_was_end;
+    state.last_was_end = is_collected;
+    if (is_collected && state.checks) {
+        check_all();
+    }
+    if (!is_end) {
+        look();
+    }
+}
+
+// --- when R code may run ----------------------------------------------------------------------
+
+static const char *prepare(void) {
+    if (!pw_r_api_find(&state.api)) {
+        return "R's functions are not found";
+    }
+    if (state.api.is_collecting() || !may_call()) {
+        return "not now: R is collecting, or no system calls may be made";
+    }
+    const char *problem = pw_r_layout_find(&state.layout, &state.api);
+    if (problem) {
+        return problem;
+    }
+    state.found = true;
+    if (!pw_r_api_call(&state.api, "gc.time", 1)) {
+        return "gc.time fails";
+    }
+    return pw_r_roots_make(&state.roots, &state.api) ? NULL : "no memory";
+}
+
+// Each collection must call us, twice.
+static bool is_called(void) {
+    uint64_t before = state.calls;
+    state.api.collect();
+    return state.calls >= before + 2;
+}
+
+static const char *freeze(bool watch) {
+    const char *problem = prepare();
+    if (problem) {
+        return problem;
+    }
+    if (!pw_r_guard_gc_time(&state.api, pw_r_thaw)) {
+        return "gc.time is not found";
+    }
+    if (!is_called() || !is_called()) {
+        return "R's collections are not seen";
+    }
+    problem = begin(watch);
+    if (!problem && !is_called()) { // and R's counters are right from here on
+        pw_r_thaw();
+        problem = "R's collections are not seen";
+    }
+    return problem;
+}
+
+bool pw_r_freeze_is_due(const struct pw_process *process) {
+    return process->options.freeze == PW_FREEZE_CHECK && !state.busy && !state.by_hand &&
+           state.calls - state.calls_then >= DUE;
+}
+
+const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
+    if (state.busy) {
+        return "not now: it is being done";
+    }
+    state.busy = true; // R code runs meanwhile
+    state.by_hand |= by_hand;
+    state.process = process;
+    state.checks = process->options.freeze == PW_FREEZE_CHECK;
+    pw_r_thaw();
+    const char *problem = freeze(watch);
+    if (problem) {
+        PW_COUNT(&process->stats, fallback_freeze, 1);
+    } else {
+        PW_COUNT(&process->stats, freezes, 1);
+    }
+    state.calls_then = state.calls;
+    state.busy = false;
+    return problem;
+}

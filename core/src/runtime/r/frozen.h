@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// The permanent generation: nodes that packages brought, taken off R's lists and still marked, so
+// that no collection visits them (docs/design/frozen.md).
+#ifndef PW_RUNTIME_R_FROZEN_H
+#define PW_RUNTIME_R_FROZEN_H
+
+#include "pagewise.h"
+#include "process/state.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pw_process;
+
+// Freeze, or thaw and freeze anew. Collects: to be called where R code may run. NULL, or why
+// nothing is frozen. With `watch` the kernel is asked to tell of written pages. Once it is done by
+// hand it is never due.
+const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand);
+
+// freeze=check: ten collections have passed since the last freeze.
+bool pw_r_freeze_is_due(const struct pw_process *process);
+
+// Give everything back to R. Where R code may run, or where a collection begins.
+void pw_r_thaw(void);
+
+// getrusage was called from `site`: a collection of R's may begin or have ended there.
+void pw_r_before_collection(struct pw_process *process, const void *site);
+
+#endif

@@ -1,0 +1,278 @@
+# The cases of frozen-*: Rscript cases.R LIBPAGEWISE STORES WATCH CASE. What they find is said by stop(); the last line is "ok".
+arguments <- commandArgs(TRUE)
+dyn.load(arguments[1]); dyn.load(arguments[2])
+watch <- as.integer(arguments[3]); case <- arguments[4]
+
+full <- function(times = 1) for (i in seq_len(times)) gc(full = TRUE)
+thaw <- function() invisible(.C("pw_thaw_now"))
+native <- function(...) .Call(...)
+try_freeze <- function() .C("pw_freeze_now", watch, why = "")$why
+freeze <- function() {
+    why <- try_freeze()
+    if (nzchar(why)) stop("not frozen: ", why)
+}
+# A namespace of our own: what is in it may be frozen.
+package <- new.env(parent = globalenv()); assign(".__NAMESPACE__.", list2env(list(spec = c(name = "frozentest", version = "1.0"))), package)
+assign(".packageName", "frozentest", package)
+.Internal(registerNamespace("frozentest", package))
+in_package <- function(name, value) assign(name, value, envir = package)
+expect <- function(found, what = deparse(substitute(found))) if (!isTRUE(found)) stop("not so: ", what, call. = FALSE)
+megabytes <- function() sum(gc(full = TRUE)[, 2])
+# Takes what was freed by mistake into use again.
+overwrite <- function() { for (i in 1:5) { x <- lapply(1:20000, function(i) list(i, i + .5)); y <- paste0("overwritten", 1:5000) }; invisible() }
+
+cases <- list()
+
+# --- what the program gives up is given back ---
+
+cases$memory <- function() {
+    x <<- numeric(2e7); y <<- lapply(1:2e5, function(i) c(i, i + .5)); z <<- paste0("z", 1:2e5)
+    in_package("texts", paste0("newer than z, and before it in the cache's chains ", 1:2e5))
+    full(3); before <- megabytes()
+    freeze()
+    rm(x, y, z, envir = globalenv())
+    after <- megabytes()
+    expect(before - after > 160 + 20)
+    in_package("kept", numeric(2e7)); full(3); freeze()
+    with <- megabytes()
+    rm("kept", envir = package)
+    expect(with - megabytes() > 150)
+}
+
+cases$options <- function() { # R keeps these in base, and the program brought them
+    options(mine = lapply(1:2e5, function(i) c(i, i)))
+    full(3); freeze()
+    before <- megabytes()
+    options(mine = NULL)
+    expect(before - megabytes() > 10)
+}
+
+# --- finalizers, weak references, external pointers ---
+
+cases$finalizers <- function() {
+    fired <- character()
+    add <- function(name) function(e) fired <<- c(fired, name)
+    global <- new.env(); reg.finalizer(global, add("global"))
+    holder <- new.env(); in_package("holder", holder)
+    holder$held <- new.env(); reg.finalizer(holder$held, add("held"))
+    in_package("listed", list(list(new.env()))); reg.finalizer(listed[[1]][[1]], add("listed"))
+    in_package("pointed", list(native("external_pointer", NULL))); reg.finalizer(pointed[[1]], add("pointed"))
+    in_package("closed", local({ e <- new.env(); reg.finalizer(e, add("closed")); function() e }))
+    in_package("late", new.env(parent = emptyenv())) # from here no key is reached: frozen
+    full(3); expect(length(fired) == 0); freeze(); full(2); expect(length(fired) == 0)
+    rm(global); full(); expect(identical(fired, "global"))
+    holder$held <- NULL; full(); expect(identical(fired, c("global", "held")))
+    in_package("listed", NULL); full(); expect("listed" %in% fired)
+    in_package("pointed", NULL); full(); expect("pointed" %in% fired)
+    in_package("closed", NULL); full(); expect("closed" %in% fired)
+    reg.finalizer(late, add("late")); full(); expect(!"late" %in% fired) # of a frozen one
+    in_package("late", NULL); full(); expect("late" %in% fired)
+}
+
+cases$`finalizer-stored-later` <- function() {
+    fired <- 0
+    in_package("cell", new.env()); cell$value <- 1
+    full(3); freeze()
+    cell$value <- new.env(); reg.finalizer(cell$value, function(e) fired <<- fired + 1)
+    full(4); expect(fired == 0)
+    cell$value <- 2; full(); expect(fired == 1)
+}
+
+cases$weak <- function() {
+    key <- new.env(); reference <- native("weak_reference", key, list(1))
+    in_package("key_of_package", new.env()); other <- native("weak_reference", key_of_package, list(2))
+    full(3); freeze(); full()
+    expect(!native("is_cleared", reference)); expect(!native("is_cleared", other))
+    rm(key); full(); expect(native("is_cleared", reference))
+    in_package("key_of_package", NULL); full(); expect(native("is_cleared", other))
+}
+
+# --- stores of old objects that are not frozen into frozen ones: no barrier of R's sees them ---
+
+cases$stores <- function() {
+    holders <- native("make_holders"); f <- function(x) x
+    in_package("holders", list(pair = holders[[1]], list = holders[[2]], promise = holders[[3]], strings = holders[[4]],
+                            closure = f, table = new.env(hash = TRUE), frame = new.env(hash = FALSE), plain = c(1, 2)))
+    rm(holders, f); holders$table$x <- 0; holders$frame$x <- 0
+    full(3); freeze()
+    where <- c(car = "pair", cdr = "pair", tag = "pair", element = "list", attributes = "plain", formals = "closure",
+               body = "closure", `closure-environment` = "closure", `promise-value` = "promise",
+               `promise-environment` = "promise", string = "strings", enclosure = "frame")
+    make <- function(kind) switch(kind, cdr = , attributes = , formals = as.pairlist(list(x = c(5, 6, 7))),
+                                  `closure-environment` = , enclosure = , `promise-environment` = list2env(list(x = c(5, 6, 7))),
+                                  string = paste0("a string of its own, ", "not known to others"), list(c(5, 6, 7), "x"))
+    same <- function(kind) {
+        found <- native("stored", kind, holders[[where[[kind]]]])
+        if (is.environment(found)) identical(found$x, c(5, 6, 7)) else identical(found, make(kind))
+    }
+    for (kind in names(where)) {
+        value <- make(kind); full(3) # of the oldest generation, and not frozen
+        native("store", kind, holders[[where[[kind]]]], value); rm(value)
+        full(); overwrite(); full(2); overwrite()
+        expect(same(kind), kind)
+    }
+    for (name in c("table", "frame")) {
+        value <- make("element"); full(3)
+        assign("x", value, envir = holders[[name]]); rm(value)
+        full(); overwrite(); full(2); overwrite()
+        expect(identical(holders[[name]]$x, make("element")), name)
+    }
+    for (kind in names(where)) expect(kind %in% c("attributes") || same(kind), kind)
+    thaw(); full(2); overwrite(); expect(same("element"))
+}
+
+# R goes on from a young collection to a full one, after the only moment that is seen.
+cases$escalated <- function() {
+    in_package("cell", new.env()); cell$value <- 1
+    full(3); freeze()
+    for (i in 1:6) {
+        value <- list(i, c(5, 6)); full(3); cell$value <- value; rm(value)
+        more <- lapply(1:(60000 * i), function(j) list(j)) # R's own collections, the heap's growth among them
+        overwrite()
+        expect(identical(cell$value, list(i, c(5, 6))))
+    }
+}
+
+cases$young <- function() { # R's barrier tells of these
+    in_package("cell", new.env()); for (n in letters) cell[[n]] <- 0
+    full(3); freeze()
+    for (i in 1:15) { for (n in letters) cell[[n]] <- list(i, n); overwrite(); if (i %% 10 == 0) full(); gc(full = FALSE)
+                      for (n in letters) expect(identical(cell[[n]], list(i, n))) }
+}
+
+# --- kinds ---
+
+cases$strings <- function() {
+    in_package("texts", paste0("of package ", 1:10)); mine <- paste0("mine ", 1:2e4)
+    full(3); freeze()
+    for (i in 1:6) { more <- paste0("text ", i, " ", 1:5e4); full(); expect(sum(nchar(texts)) == 121) } # and the table grows
+    rm(more); full(2); overwrite()
+    expect(identical(texts, paste0("of package ", 1:10))); expect(identical(mine, paste0("mine ", 1:2e4)))
+    same <- paste0("of package ", 1:10); expect(identical(match(same, texts), 1:10))
+}
+
+cases$code <- function() {
+    in_package("fib", function(n) if (n < 2) n else fib(n - 1) + fib(n - 2))
+    full(3); freeze()
+    expect(fib(15) == 610); fib(18); full(2); overwrite() # compiled while it is frozen
+    expect(fib(15) == 610); in_package("fib", compiler::cmpfun(fib)); full(2); overwrite(); expect(fib(15) == 610)
+    f <- function() { x <- 1; repeat { x <- x + 1; if (x > 1e5) return(x) } }; expect(f() == 100001)
+}
+
+cases$classes <- function() {
+    library(methods)
+    setClass("Point", representation(x = "numeric")); setGeneric("shift", function(o, by) standardGeneric("shift"))
+    setMethod("shift", "Point", function(o, by) { o@x <- o@x + by; o })
+    Account <- setRefClass("Account", fields = list(total = "numeric"), methods = list(add = function(n) { total <<- total + n; invisible(.self) }))
+    full(3); freeze()
+    p <- new("Point", x = 1); for (i in 1:200) p <- shift(p, i); expect(p@x == 20101)
+    a <- Account$new(total = 0); for (i in 1:200) a$add(i); full(2); overwrite(); expect(a$total == 20100)
+    setClass("Third", contains = "Point", representation(y = "character")); setMethod("shift", "Third", function(o, by) callNextMethod())
+    full(2); overwrite(); expect(shift(new("Third", x = 1, y = "a"), 2)@x == 3)
+    setMethod("show", "Point", function(object) cat("")); full(); removeMethod("shift", "Third"); full(2); overwrite()
+}
+
+cases$alternative <- function() {
+    in_package("compact", 1:1000000); in_package("deferred", as.character(1:100)); in_package("wrapped", sort(c(3, 1, 2)))
+    full(3); freeze()
+    expect(sum(compact) == 500000500000); x <- compact; x[2] <- 5L; full(); overwrite()
+    expect(identical(deferred[100], "100")); expect(!is.unsorted(deferred[1:9])); full(2); overwrite()
+    expect(identical(deferred, as.character(1:100))); expect(identical(wrapped, c(1, 2, 3))); expect(compact[77] == 77)
+}
+
+cases$preserved <- function() {
+    fired <- FALSE
+    x <- lapply(1:2e5, function(i) c(i, i)); native("preserve", x)
+    e <- new.env(); reg.finalizer(e, function(e) fired <<- TRUE); native("preserve", e)
+    in_package("both", list(1, 2)); native("preserve", both)
+    full(3); freeze(); before <- megabytes()
+    native("release", x); rm(x); expect(before - megabytes() > 10)
+    native("release", e); rm(e); full(); expect(fired)
+    native("release", both); full(2); overwrite(); expect(identical(both, list(1, 2)))
+    y <- list(7); native("preserve", y); full(2); overwrite(); expect(identical(y, list(7))); native("release", y)
+}
+
+# --- namespaces that come and go ---
+
+cases$unload <- function() {
+    for (i in 1:6) {
+        loadNamespace("splines"); loadNamespace("stats4"); x <- splines::bs(1:20, df = 5)
+        freeze(); full(); overwrite()
+        unloadNamespace("splines"); full(); unloadNamespace("stats4"); full(2)
+        if (i == 2) before <- megabytes()
+    }
+    expect(megabytes() - before < 3)
+    expect(dim(x)[2] == 5)
+}
+
+cases$unfrozen <- function() { # loaded after, and again and again
+    full(3); freeze()
+    for (i in 1:6) { loadNamespace("splines"); x <- splines::bs(1:20, df = 5); overwrite(); unloadNamespace("splines"); full(2)
+                     if (i == 2) before <- megabytes() }
+    expect(megabytes() - before < 3)
+}
+
+# --- processes, and R's own switches ---
+
+cases$fork <- function() {
+    loadNamespace("parallel") # whose own finalizer would thaw
+    in_package("cell", new.env()); cell$value <- 1
+    in_package("cells", lapply(1:3000, function(k) list2env(list(v = 0), parent = emptyenv()))) # over pages that its parent does not write
+    full(3); freeze(); value <- list(1, c(5, 6)); full(3)
+    frozen <- gc()[1, 1]
+    work <- function(i) {
+        full() # where written pages are told, a child thaws
+        if (!watch && gc()[1, 1] > frozen + 100000) return("thawed")
+        for (k in 1:3000) assign("v", list(k, i), envir = cells[[k]])
+        full(); overwrite()
+        for (k in 1:3000) if (!identical(cells[[k]]$v, list(k, i))) return(FALSE)
+        cell$value <- list(i, value); v <- list(i, "own"); full(3); cell$other <- 0; assign("value", v, envir = cell); rm(v)
+        full(); overwrite(); full(2); overwrite()
+        more <- parallel::mclapply(1:2, function(j) { cell$value <- list(i, j); full(2); overwrite(); cell$value }, mc.cores = 2)
+        identical(cell$value, list(i, "own")) && identical(more, list(list(i, 1L), list(i, 2L)))
+    }
+    expect(identical(unlist(parallel::mclapply(1:2, work, mc.cores = 2)), rep(TRUE, 2)))
+    cell$value <- value; rm(value); full(2); overwrite(); expect(identical(cell$value, list(1, c(5, 6))))
+}
+
+cases$torture <- function() {
+    in_package("cell", new.env()); cell$value <- 1
+    f <- function() { for (i in 1:4) { cell$value <- list(i, letters[i]); x <- paste(cell$value, "x") }; x }
+    f(); full(3); freeze(); y <- list(1, c(5, 6)); full(3); cell$kept <- y; rm(y)
+    gctorture2(101); x <- f(); y <- tryCatch(stop("a"), error = function(e) conditionMessage(e)); gctorture2(0)
+    expect(identical(x, c("4 x", "d x"))); expect(y == "a"); expect(identical(cell$kept, list(1, c(5, 6))))
+    thaw(); gctorture(TRUE); why <- try_freeze(); gctorture(FALSE)
+    expect(why == "gctorture is on")
+}
+
+cases$switches <- function() { # whoever ends the times of collections ends what is seen of them
+    in_package("cell", new.env()); cell$value <- 1
+    full(3); freeze(); y <- list(1, c(5, 6)); full(3); cell$value <- y; rm(y)
+    gc.time(FALSE); full(2); overwrite(); full(2); overwrite(); expect(identical(cell$value, list(1, c(5, 6))))
+    gc.time(); freeze(); gc.time(); full(); thaw(); thaw(); full(); freeze(); freeze(); full(2); overwrite()
+    expect(identical(cell$value, list(1, c(5, 6))))
+}
+
+cases$thawed <- function() { # what a frozen node held is held by R's own lists again
+    in_package("cell", new.env()); for (n in letters) cell[[n]] <- 0
+    for (i in 1:4) {
+        full(3); freeze(); full()
+        for (n in letters) cell[[n]] <- list(i, n)
+        thaw(); gc(full = FALSE); overwrite(); gc(full = FALSE); overwrite()
+        for (n in letters) expect(identical(cell[[n]], list(i, n)))
+        full(2); overwrite()
+        for (n in letters) expect(identical(cell[[n]], list(i, n)))
+    }
+}
+
+cases$counts <- function() { # as many nodes after a thaw as before the freeze, and room for more
+    freeze(); thaw(); full(3); before <- gc(full = TRUE)[1, 1] # a first freeze has R load and compile a little
+    for (i in 1:6) { freeze(); full(4); thaw(); x <- lapply(1:1e5, function(i) list(i)); rm(x) }
+    expect(abs(gc(full = TRUE)[1, 1] - before) < 50000)
+    freeze(); for (i in 1:20) full(); thaw(); x <- lapply(1:1e6, function(i) list(i)); expect(length(x) == 1e6)
+}
+
+run <- cases[[case]]
+if (case != "classes") environment(run) <- package # methods expects more of a namespace
+run()
+cat("ok\n")

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+//
+// A module for R that stores into objects in place, as R's own C code and packages do, and that
+// keeps objects alive by R_PreserveObject. R's headers are not needed to build it.
+#include <string.h>
+
+typedef struct value *value; // SEXP
+
+extern value R_NilValue;
+extern value Rf_cons(value first, value rest), SETCAR(value cell, value to),
+    SETCDR(value cell, value to), SET_VECTOR_ELT(value list, long at, value to),
+    VECTOR_ELT(value list, long at), STRING_ELT(value strings, long at), ATTRIB(value of),
+    CAR(value cell), CDR(value cell), TAG(value cell), CLOENV(value closure), BODY(value closure),
+    FORMALS(value closure), PRVALUE(value promise), PRENV(value promise),
+    Rf_allocSExp(unsigned type), Rf_allocVector(unsigned type, long length), Rf_protect(value of),
+    R_ExternalPtrTag(value pointer), R_MakeExternalPtr(void *address, value tag, value protects),
+    R_WeakRefKey(value reference),
+    R_MakeWeakRef(value key, value held, value finalizer, int on_exit), Rf_mkChar(const char *text),
+    R_WeakRefValue(value reference), Rf_ScalarLogical(int yes), ENCLOS(value environment);
+extern void SET_TAG(value cell, value to), SET_ATTRIB(value of, value to),
+    SET_CLOENV(value closure, value to), SET_BODY(value closure, value to),
+    SET_FORMALS(value closure, value to), SET_PRVALUE(value promise, value to),
+    SET_PRENV(value promise, value to), SET_ENCLOS(value environment, value to),
+    SET_STRING_ELT(value strings, long at, value to), Rf_unprotect(int count),
+    R_PreserveObject(value of), R_ReleaseObject(value of);
+extern const char *R_CHAR(value string);
+
+#define PAIRLIST 2
+#define PROMISE  5
+#define STRINGS  16
+#define LIST     19
+
+static int is(value name, const char *text) {
+    return strcmp(R_CHAR(STRING_ELT(name, 0)), text) == 0;
+}
+
+// A list of one object of each kind, whose children are nothing.
+value make_holders(void) {
+    value holders = Rf_protect(Rf_allocVector(LIST, 4));
+    SET_VECTOR_ELT(holders, 0, Rf_cons(R_NilValue, R_NilValue));
+    SET_VECTOR_ELT(holders, 1, Rf_allocVector(LIST, 2));
+    SET_VECTOR_ELT(holders, 2, Rf_allocSExp(PROMISE));
+    SET_VECTOR_ELT(holders, 3, Rf_allocVector(STRINGS, 2));
+    Rf_unprotect(1);
+    return holders;
+}
+
+value store(value kind, value holder, value to) {
+    if (is(kind, "car")) {
+        SETCAR(holder, to);
+    } else if (is(kind, "cdr")) {
+        SETCDR(holder, to);
+    } else if (is(kind, "tag")) {
+        SET_TAG(holder, to);
+    } else if (is(kind, "element")) {
+        SET_VECTOR_ELT(holder, 0, to);
+    } else if (is(kind, "attributes")) {
+        SET_ATTRIB(holder, to);
+    } else if (is(kind, "formals")) {
+        SET_FORMALS(holder, to);
+    } else if (is(kind, "body")) {
+        SET_BODY(holder, to);
+    } else if (is(kind, "closure-environment")) {
+        SET_CLOENV(holder, to);
+    } else if (is(kind, "enclosure")) {
+        SET_ENCLOS(holder, to);
+    } else if (is(kind, "promise-value")) {
+        SET_PRVALUE(holder, to);
+    } else if (is(kind, "promise-environment")) {
+        SET_PRENV(holder, to);
+    } else if (is(kind, "string")) {
+        SET_STRING_ELT(holder, 0, STRING_ELT(to, 0));
+    }
+    return R_NilValue;
+}
+
+value stored(value kind, value holder) {
+    if (is(kind, "string")) {
+        value strings = Rf_protect(Rf_allocVector(STRINGS, 1));
+        SET_STRING_ELT(strings, 0, STRING_ELT(holder, 0));
+        Rf_unprotect(1);
+        return strings;
+    }
+    return is(kind, "car")                   ? CAR(holder)
+           : is(kind, "cdr")                 ? CDR(holder)
+           : is(kind, "tag")                 ? TAG(holder)
+           : is(kind, "element")             ? VECTOR_ELT(holder, 0)
+           : is(kind, "attributes")          ? ATTRIB(holder)
+           : is(kind, "formals")             ? FORMALS(holder)
+           : is(kind, "body")                ? BODY(holder)
+           : is(kind, "closure-environment") ? CLOENV(holder)
+           : is(kind, "enclosure")           ? ENCLOS(holder)
+           : is(kind, "promise-value")       ? PRVALUE(holder)
+                                             : PRENV(holder);
+}
+
+value preserve(value of) {
+    R_PreserveObject(of);
+    return R_NilValue;
+}
+
+value release(value of) {
+    R_ReleaseObject(of);
+    return R_NilValue;
+}
+
+value weak_reference(value key, value held) {
+    return R_MakeWeakRef(key, held, R_NilValue, 0);
+}
+
+value is_cleared(value reference) {
+    return Rf_ScalarLogical(R_WeakRefKey(reference) == R_NilValue &&
+                            R_WeakRefValue(reference) == R_NilValue);
+}
+
+value external_pointer(value tag) {
+    return R_MakeExternalPtr(&R_NilValue, tag, R_NilValue);
+}

@@ -5,7 +5,7 @@
 #ifndef PW_RUNTIME_R_LAYOUT_H
 #define PW_RUNTIME_R_LAYOUT_H
 
-#include "runtime/r/api.h"
+#include "runtime/r/r_api.h"
 
 struct pw_r_page { // of small nodes, which follow
     struct pw_r_page *next;

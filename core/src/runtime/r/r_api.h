@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // R's own functions, found where R is loaded. They are called only where R code may run.
-#ifndef PW_RUNTIME_R_API_H
-#define PW_RUNTIME_R_API_H
+#ifndef PW_RUNTIME_R_R_API_H
+#define PW_RUNTIME_R_R_API_H
 
 #include "runtime/r/node.h"
 

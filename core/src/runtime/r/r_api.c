@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "runtime/r/api.h"
+#include "runtime/r/r_api.h"
 
 #include <dlfcn.h>
 

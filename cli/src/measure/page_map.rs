@@ -204,14 +204,19 @@ fn visit(batch: &[Region], from: u64, entries: &[u8], found: &mut impl FnMut(u64
     }
 }
 
-/// Adds regions, joining a region that continues the previous one (it was cut by `max_pages`).
+/// Adds regions, joining a region that continues the previous one (it was cut by `max_pages`). What a region repeats is
+/// left out: where mappings change during a scan, the next one may begin before the last one's end.
 fn append(regions: &mut Vec<Region>, found: &[PageRegion]) {
     for region in found {
+        let known = regions.last().map_or(0, |last| last.end);
         let next = Region {
-            start: region.start,
+            start: region.start.max(known),
             end: region.end,
             huge: region.categories & PAGE_IS_HUGE != 0,
         };
+        if next.start >= next.end {
+            continue;
+        }
         match regions.last_mut() {
             Some(last) if last.end == next.start && last.huge == next.huge => last.end = next.end,
             _ => regions.push(next),
@@ -304,6 +309,24 @@ mod tests {
             },
         );
         assert_eq!(pages, [(0, 1), (1, 2), (5, 6)]);
+    }
+
+    #[test]
+    fn regions_stay_in_order_and_apart_where_a_scan_repeats_pages() {
+        let part = |start, end| PageRegion {
+            start: start * page_size(),
+            end: end * page_size(),
+            ..PageRegion::default()
+        };
+        let mut regions = Vec::new();
+        append(&mut regions, &[part(4, 8)]);
+        append(&mut regions, &[part(2, 6), part(5, 9), part(20, 21)]);
+        let places: Vec<_> = regions
+            .iter()
+            .map(|region| (region.start / page_size(), region.end / page_size()))
+            .collect();
+        assert_eq!(places, [(4, 9), (20, 21)]);
+        assert_eq!(merged_batch(&regions).len(), 2);
     }
 
     #[test]

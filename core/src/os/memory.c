@@ -295,7 +295,8 @@ bool pw_os_discard(void *address, size_t size) {
 
 void pw_os_split_huge(void *address, size_t size) {
     // The kernel splits a huge page of which a part is called cold (mm/madvise.c). So it does for
-    // MADV_FREE, which also leaves pages to be dropped that the child of a fork still reads.
+    // MADV_FREE; but beside KSM and swap, pages that a fork's child still read were zeros then
+    // (docs/notes/experiments/huge-pages.md).
     advise(address, size, MADV_COLD, PW_OS_FAULT(PW_POINT_DISCARD));
 }
 

@@ -4,26 +4,11 @@
 // container denies it, /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst).
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/pagemap_scan.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-
-// From linux/fs.h of 6.7 and later; Debian 12's headers are older than its kernels.
-struct scan_region {
-    uint64_t start, end, categories;
-};
-struct scan_request {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-#define SCAN_IOCTL     _IOWR('f', 16, struct scan_request)
-#define SCAN_FILE      ((uint64_t)1 << 2)
-#define SCAN_PRESENT   ((uint64_t)1 << 3)
-#define SCAN_SWAPPED   ((uint64_t)1 << 4)
-#define SCAN_ZERO_PAGE ((uint64_t)1 << 5)
-#define SCAN_HUGE      ((uint64_t)1 << 6)
 
 #define ENTRY_PRESENT   ((uint64_t)1 << 63)
 #define ENTRY_SWAPPED   ((uint64_t)1 << 62)

@@ -7,26 +7,15 @@
 // it: both are an error of the next look, never a page that is left out.
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/pagemap_scan.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// From linux/fs.h and linux/userfaultfd.h of 6.7; Debian 12's headers are older than its kernels.
-struct written_region {
-    uint64_t start, end, categories;
-};
-struct written_request {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-#define WRITTEN_IOCTL        _IOWR('f', 16, struct written_request)
-#define WRITTEN_RENEW        ((uint64_t)1 << 0)
-#define WRITTEN_ONLY_WATCHED ((uint64_t)1 << 1) // others are an error
-#define WRITTEN_PAGE         ((uint64_t)1 << 1)
+// From linux/userfaultfd.h of 6.7.
 #define WATCH_UNPOPULATED    ((uint64_t)1 << 13)
 #define WATCH_ASYNCHRONOUSLY ((uint64_t)1 << 15)
 #ifndef UFFD_USER_MODE_ONLY
@@ -77,19 +66,18 @@ bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr
 }
 
 static int take_some(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
-                     struct written_region *regions, uintptr_t *walked) {
-    struct written_request request = {
+                     struct scan_region *regions, uintptr_t *walked) {
+    struct scan_request request = {
         .size = sizeof request,
-        .flags = WRITTEN_RENEW | WRITTEN_ONLY_WATCHED,
+        .flags = SCAN_RENEW | SCAN_ONLY_WATCHED,
         .start = start,
         .end = end,
         .vec = (uintptr_t)regions,
         .vec_len = BATCH,
-        .category_mask = WRITTEN_PAGE,
-        .return_mask = WRITTEN_PAGE,
+        .category_mask = SCAN_WRITTEN,
+        .return_mask = SCAN_WRITTEN,
     };
-    int count =
-        PW_OS_FAULT(PW_POINT_WRITTEN) ? -1 : ioctl(written->table.fd, WRITTEN_IOCTL, &request);
+    int count = PW_OS_FAULT(PW_POINT_WRITTEN) ? -1 : ioctl(written->table.fd, SCAN_IOCTL, &request);
     *walked = request.walk_end;
     return count;
 }
@@ -97,7 +85,7 @@ static int take_some(const struct pw_os_written *written, uintptr_t start, uintp
 bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
                         pw_os_visit *visit, void *context) {
     int saved = errno;
-    struct written_region regions[BATCH];
+    struct scan_region regions[BATCH];
     bool going = true;
     while (going && start < end) {
         uintptr_t walked = start;

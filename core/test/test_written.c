@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+//
+// Which pages were written: told once, to this process alone, and an error where anything is lost.
+#include "os/fault.h"
+#include "os/os.h"
+#include "support.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { PAGES = 600 };
+
+static struct pw_os_written written;
+static char *area;
+static bool told[PAGES];
+
+static bool note(void *context, char *start, size_t size) {
+    (void)context;
+    for (size_t at = 0; at < size; at += PW_PAGE) {
+        size_t page = (size_t)(start + at - area) / PW_PAGE;
+        CHECK(page < PAGES && !told[page]);
+        told[page] = true;
+    }
+    return true;
+}
+
+static bool take(void) {
+    memset(told, 0, sizeof told);
+    uintptr_t start = (uintptr_t)area;
+    return pw_os_written_take(&written, start, start + PAGES * PW_PAGE, note, NULL);
+}
+
+static unsigned count(void) {
+    unsigned found = 0;
+    for (unsigned page = 0; page < PAGES; page++) {
+        found += told[page];
+    }
+    return found;
+}
+
+static int begin(void **state) {
+    (void)state;
+    area = mmap(NULL, PAGES * PW_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(area != MAP_FAILED);
+    memset(area, 1, PAGES * PW_PAGE);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    pw_os_fault_clear();
+    pw_os_written_close(&written);
+    munmap(area, PAGES * PW_PAGE);
+    return 0;
+}
+
+static void watch(void) {
+    if (!pw_os_written_open(&written)) {
+        skip(); // before Linux 6.7, or denied
+    }
+    uintptr_t start = (uintptr_t)area;
+    assert_true(pw_os_written_watch(&written, start, start + PAGES * PW_PAGE));
+    assert_true(take());
+}
+
+static void each_written_page_is_told_once(void **state) {
+    (void)state;
+    watch();
+    assert_true(take());
+    assert_int_equal(count(), 0);
+    for (unsigned page = 0; page < PAGES; page += 2) { // more ranges than one call tells
+        area[page * PW_PAGE + 5] = 2;
+    }
+    assert_true(take());
+    assert_int_equal(count(), PAGES / 2);
+    assert_true(told[0] && !told[1] && told[PAGES - 2]);
+    assert_true(take());
+    assert_int_equal(count(), 0);
+}
+
+// Its pages are not watched, and the file is its parent's.
+static void a_child_is_told_of_its_parents_pages_alone(void **state) {
+    (void)state;
+    watch();
+    pid_t child = fork();
+    if (child == 0) {
+        area[0] = 3;
+        _exit(pw_os_is_ours(&written.table) && take() && !told[0] ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0); // so a child must not rest on it: rescan.c asks the fork marker
+    area[PW_PAGE] = 3;
+    assert_true(take());
+    assert_true(told[1]);
+}
+
+static void what_is_not_watched_is_an_error(void **state) {
+    (void)state;
+    watch();
+    mmap(area + 7 * PW_PAGE, PW_PAGE, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    area[7 * PW_PAGE] = 4;
+    assert_false(take());
+}
+
+static void a_closed_watch_is_an_error(void **state) {
+    (void)state;
+    watch();
+    close(written.watch.fd);
+    area[0] = 5;
+    assert_false(take());
+}
+
+static void what_is_refused_is_false(void **state) {
+    (void)state;
+    watch();
+    pw_os_fault_plan(PW_POINT_WRITTEN, EPERM, 1, 1);
+    assert_false(take());
+    assert_false(pw_os_written_watch(&written, (uintptr_t)area, (uintptr_t)area + PW_PAGE));
+    struct pw_os_written other;
+    assert_false(pw_os_written_open(&other));
+    assert_true(other.watch.fd < 0 && other.table.fd < 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(each_written_page_is_told_once),  CASE(a_child_is_told_of_its_parents_pages_alone),
+        CASE(what_is_not_watched_is_an_error), CASE(a_closed_watch_is_an_error),
+        CASE(what_is_refused_is_false),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

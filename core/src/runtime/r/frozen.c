@@ -11,7 +11,9 @@
 #include <stdlib.h>
 
 #define MOST_NAMESPACES 4096
-#define DUE             20 // calls: ten collections
+#define WORTH_HOLDING   .75 // frozen nodes of a page: its free ones are kept free
+#define LOOKS           10  // a collection that took as long as these wrote to many pages
+#define DUE             20  // calls: ten collections
 
 static struct {
     bool active, found, checks, busy;
@@ -29,6 +31,7 @@ static struct {
     size_t namespace_count;
     uint64_t frozen[PW_R_SMALL_CLASSES];
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
+    uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
 } state;
 
 static bool may_call(void) {
@@ -122,6 +125,17 @@ static void return_pages(unsigned number) {
     }
 }
 
+// Into the list of R's free nodes.
+static bool release_node(void *context, struct pw_r_node *node) {
+    struct pw_r_heap_class *class = context;
+    node->info &= ~PW_R_MARK;
+    pw_r_link_before(node, class->fresh);
+    if (class->free == class->fresh) {
+        class->free = node;
+    }
+    return true;
+}
+
 static void forget(void) {
     pw_r_rescan_stop(&state.rescan, may_call());
     pw_r_roots_clear(&state.roots, state.api.nil);
@@ -145,7 +159,9 @@ void pw_r_thaw(void) {
     *state.layout.vector_limit += frozen_units();
     for (size_t i = 0; i < state.pages.count; i++) {
         struct pw_r_frozen_page *page = &state.pages.pages[i];
-        pw_r_page_each(page, thaw_node, &state.layout.classes[page->class]);
+        struct pw_r_heap_class *class = &state.layout.classes[page->class];
+        pw_r_page_each(page, thaw_node, class);
+        pw_r_page_each_of(page, page->held, release_node, class);
     }
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         return_pages(c);
@@ -165,17 +181,47 @@ static void freeze_node(struct pw_r_frozen_page *page, struct pw_r_node *node, u
     state.frozen[page->class]++;
 }
 
+static bool may_freeze(const struct pw_r_reach *reach, const struct pw_r_node *node) {
+    return node != state.api.global && pw_r_reach_may_freeze(reach, node);
+}
+
 // What could not be written down is not frozen.
 static void freeze_page(const struct pw_r_reach *reach, struct pw_r_frozen_page *page) {
     unsigned each = state.layout.per_page[page->class];
     for (unsigned at = 0; at < each; at++) {
         struct pw_r_node *node = pw_r_page_node(page, at);
-        if (pw_r_set_has(&reach->reached, node) && pw_r_reach_may_freeze(reach, node) &&
-            node != state.api.global && pw_r_set_add(&state.nodes, node)) {
+        if (may_freeze(reach, node) && pw_r_set_add(&state.nodes, node)) {
             freeze_node(page, node, at);
         }
     }
-    page->taken = page->count == each;
+}
+
+static void hold_node(struct pw_r_frozen_page *page, struct pw_r_node *node) {
+    size_t at =
+        ((uintptr_t)node - (uintptr_t)pw_r_page_node(page, 0)) / pw_r_node_size(page->class);
+    pw_r_unlink(node);
+    pw_r_link_to_itself(node);
+    node->info |= PW_R_MARK; // R sorts and releases what is not marked
+    page->held[at / 64] |= (uint64_t)1 << at % 64;
+    page->held_count++;
+}
+
+// Free nodes of pages with frozen ones: what would be made there would have these looked at again.
+static void hold_free_nodes(unsigned number) {
+    struct pw_r_heap_class *class = &state.layout.classes[number];
+    struct pw_r_frozen_page *page = NULL;
+    for (struct pw_r_node *node = class->free, *next; node != class->fresh; node = next) {
+        next = node->next;
+        if (!page || (uintptr_t)node < (uintptr_t)page->page ||
+            (uintptr_t)node >= pw_r_page_end(&state.pages, page)) {
+            size_t at = pw_r_frozen_pages_find(&state.pages, (uintptr_t)node);
+            page = &state.pages.pages[at]; // each of R's pages is there
+        }
+        if (page->count >= WORTH_HOLDING * state.layout.per_page[number]) {
+            class->free = class->free == node ? next : class->free;
+            hold_node(page, node);
+        }
+    }
 }
 
 // No collection goes through what is left of these pages: nothing.
@@ -185,7 +231,7 @@ static void take_pages(unsigned number) {
         struct pw_r_page *page = *link;
         size_t at = pw_r_frozen_pages_find(&state.pages, (uintptr_t)page);
         bool taken = at < state.pages.count && state.pages.pages[at].page == page &&
-                     state.pages.pages[at].taken;
+                     pw_r_page_is_taken(&state.pages, &state.pages.pages[at]);
         if (!taken) {
             link = &page->next;
             continue;
@@ -210,6 +256,9 @@ static void freeze_all(const struct pw_r_reach *reach) {
     for (size_t i = 0; i < state.pages.count; i++) {
         freeze_page(reach, &state.pages.pages[i]);
     }
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        hold_free_nodes(c);
+    }
     pw_r_frozen_pages_settle(&state.pages);
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         take_pages(c);
@@ -223,12 +272,7 @@ static void freeze_all(const struct pw_r_reach *reach) {
 
 // Each node that was reached counts in R's limits, which are at least what is in use.
 static bool fits_limits(const struct pw_r_reach *reach) {
-    uint64_t units = 0;
-    for (size_t i = 0; i < reach->count; i++) {
-        unsigned class = pw_r_class(reach->order[i]);
-        units += class < PW_R_SMALL_CLASSES ? pw_r_class_units(class) : 0;
-    }
-    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > units;
+    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > reach->units;
 }
 
 static const char *begin(bool watch) {
@@ -317,11 +361,14 @@ static bool was_unloaded(void) {
 }
 
 static void look(void) {
+    uint64_t start = pw_os_thread_cpu_ns();
     take_off_lists();
     if (is_waited_for() || was_unloaded() || !pw_r_rescan_look(&state.rescan, may_call()) ||
         !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
         pw_r_thaw();
     }
+    state.looked = pw_os_thread_cpu_ns();
+    state.look_took = state.looked - start;
 }
 
 static bool is_inside_r(const void *site) {
@@ -336,8 +383,8 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
         state.calls += process->options.freeze == PW_FREEZE_CHECK;
         return;
     }
-    if (!is_inside_r(site)) {
-        return;
+    if (!is_inside_r(site) || !state.api.is_collecting()) {
+        return; // proc.time() asks as well
     }
     state.calls++;
     if (!state.active) {
@@ -351,6 +398,8 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
     }
     if (!is_end) {
         look();
+    } else if (pw_os_thread_cpu_ns() - state.looked > LOOKS * state.look_took) {
+        pw_r_rescan_collected(&state.rescan, may_call());
     }
 }
 

@@ -12,10 +12,10 @@
 
 struct pw_r_frozen_page {
     struct pw_r_page *page;
-    uint64_t nodes[PW_R_PAGE_WORDS];
+    uint64_t nodes[PW_R_PAGE_WORDS]; // frozen
+    uint64_t held[PW_R_PAGE_WORDS];  // free, and kept so: nothing new writes to the page
     uint32_t first_root;
-    uint8_t class, count;
-    bool taken; // wholly frozen: off R's list of pages
+    uint8_t class, count, held_count;
 };
 
 struct pw_r_frozen_pages {
@@ -43,13 +43,19 @@ static inline uintptr_t pw_r_page_end(const struct pw_r_frozen_pages *pages,
     return (uintptr_t)pw_r_page_node(page, pages->per_page[page->class]);
 }
 
+// Neither R's nodes in use nor its free ones are there.
+static inline bool pw_r_page_is_taken(const struct pw_r_frozen_pages *pages,
+                                      const struct pw_r_frozen_page *page) {
+    return (unsigned)page->count + page->held_count == pages->per_page[page->class];
+}
+
 typedef bool pw_r_visit_frozen(void *context, struct pw_r_node *node);
 
 // Until `visit` returns false.
-static inline bool pw_r_page_each(const struct pw_r_frozen_page *page, pw_r_visit_frozen *visit,
-                                  void *context) {
+static inline bool pw_r_page_each_of(const struct pw_r_frozen_page *page, const uint64_t *which,
+                                     pw_r_visit_frozen *visit, void *context) {
     for (unsigned word = 0; word < PW_R_PAGE_WORDS; word++) {
-        for (uint64_t left = page->nodes[word]; left; left &= left - 1) {
+        for (uint64_t left = which[word]; left; left &= left - 1) {
             unsigned at = word * 64 + (unsigned)__builtin_ctzll(left);
             if (!visit(context, pw_r_page_node(page, at))) {
                 return false;
@@ -57,6 +63,11 @@ static inline bool pw_r_page_each(const struct pw_r_frozen_page *page, pw_r_visi
         }
     }
     return true;
+}
+
+static inline bool pw_r_page_each(const struct pw_r_frozen_page *page, pw_r_visit_frozen *visit,
+                                  void *context) {
+    return pw_r_page_each_of(page, page->nodes, visit, context);
 }
 
 #endif

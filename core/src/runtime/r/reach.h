@@ -10,10 +10,14 @@
 // What is taken to live as long as it is frozen, or is looked after (frozen.c): symbols, base, the
 // registry of namespaces and the namespaces in it.
 struct pw_r_reach {
-    struct pw_r_node **order; // nodes in the order in which they were reached
-    size_t count, room;
-    struct pw_r_set reached, anchors, leaves; // leaves: from which a finalizer's key is reachable
-    bool failed;                              // no memory, or an unknown type
+    uintptr_t *table; // a stack, and from the other end nodes that are not decided
+    size_t room, depth, undecided;
+    uint64_t count, units; // reached: nodes, and what small vectors among them hold, in 8 bytes
+    struct pw_r_set reached;
+    struct pw_r_set leaves;             // from these a finalizer's key is reachable
+    struct pw_r_set safe;               // from these not, or they are anchors
+    struct pw_r_set once, twice, cells; // of the symbol table
+    bool failed;                        // no memory, or an unknown type
 };
 
 // Walks from the anchors. Changes no node. NULL, or why nothing may be frozen.
@@ -21,7 +25,7 @@ const char *pw_r_reach_find(struct pw_r_reach *reach, const struct pw_r_layout *
                             const struct pw_r_api *api);
 void pw_r_reach_free(struct pw_r_reach *reach);
 
-// May a node that was reached be frozen?
+// May it be frozen?
 bool pw_r_reach_may_freeze(const struct pw_r_reach *reach, const struct pw_r_node *node);
 
 // Call `visit` with each namespace that is registered, until it returns false.

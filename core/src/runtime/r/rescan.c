@@ -3,7 +3,9 @@
 
 #include "process/state.h"
 
-#define LARGEST_GAP ((uintptr_t)8 * PW_PAGE) // between pages with frozen nodes, within a span
+// Between pages with frozen nodes, within a span: a call for each span costs more than to protect
+// what lies between.
+#define LARGEST_GAP ((uintptr_t)8 * PW_PAGE)
 
 // --- nodes ----------------------------------------------------------------------------
 
@@ -178,4 +180,12 @@ bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call) {
     }
     watch_again(rescan);
     return look_at_all(rescan);
+}
+
+// The collector writes marks and links alone. What it wrote need not be looked at, but for the next
+// writes to be told.
+void pw_r_rescan_collected(struct pw_r_rescan *rescan, bool may_call) {
+    if (rescan->watches && may_call && *rescan->marker == 1 && is_watched(rescan)) {
+        take_spans(rescan, ignore_range); // where it fails, pages are looked at without need
+    }
 }

@@ -34,4 +34,7 @@ void pw_r_rescan_stop(struct pw_r_rescan *rescan, bool may_call);
 // False: the roots are full. With `may_call` false no system call is made.
 bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call);
 
+// A collection has ended, and the program has not run since the look at its start.
+void pw_r_rescan_collected(struct pw_r_rescan *rescan, bool may_call);
+
 #endif

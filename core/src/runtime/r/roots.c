@@ -108,6 +108,7 @@ bool pw_r_roots_settle(struct pw_r_roots *roots, const struct pw_r_layout *layou
         return false;
     }
     write_young(roots, nothing);
+    pw_r_as_vector(roots->all)->length = roots->used; // R goes through no more of it
     if (roots->young_count > 0) {
         announce(roots->young, layout);
     }

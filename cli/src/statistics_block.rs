@@ -97,6 +97,7 @@ pub const FIELDS: &[&str] = &[
     "freezes",
     "thaws",
     "fallback_freeze",
+    "fallback_written",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

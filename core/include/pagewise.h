@@ -116,7 +116,8 @@ extern "C" {
     X(frozen_nodes, "objects of R's that no collection visits")                                    \
     X(freezes, "times they were frozen")                                                           \
     X(thaws, "times they were all given back to R")                                                \
-    X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")
+    X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")     \
+    X(fallback_written, "looks at all frozen objects: the kernel does not tell of written pages")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

@@ -47,7 +47,7 @@ static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
 static const struct word relieve_modes[] = {
     {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
 static const struct word freeze_modes[] = {
-    {"off", PW_FREEZE_OFF}, {"check", PW_FREEZE_CHECK}, {NULL, 0}};
+    {"off", PW_FREEZE_OFF}, {"auto", PW_FREEZE_AUTO}, {"check", PW_FREEZE_CHECK}, {NULL, 0}};
 static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
 static const struct word huge_modes[] = {{"off", PW_HUGE_OFF},       {"on", PW_HUGE_ON},
                                          {"always", PW_HUGE_ALWAYS}, {"0", PW_HUGE_OFF},

@@ -11,6 +11,7 @@
 #include "os/program.h"
 #include "pagewise.h"
 #include "policy/collector.h"
+#include "policy/freeze_schedule.h"
 #include "policy/copy.h"
 #include "policy/huge_price.h"
 #include "policy/options.h"
@@ -50,6 +51,7 @@ struct pw_process {
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
     struct pw_collector collector;
+    struct pw_freeze_schedule freezing;
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none

@@ -221,8 +221,8 @@ cases$fork <- function() {
     full(3); freeze(); value <- list(1, c(5, 6)); full(3)
     frozen <- gc()[1, 1]
     work <- function(i) {
-        full() # where written pages are told, a child thaws
-        if (!watch && gc()[1, 1] > frozen + 100000) return("thawed")
+        full() # a child looks at all nodes once, and has its own pages watched from then on
+        if (gc()[1, 1] > frozen + 100000) return("thawed")
         for (k in 1:3000) assign("v", list(k, i), envir = cells[[k]])
         full(); overwrite()
         for (k in 1:3000) if (!identical(cells[[k]]$v, list(k, i))) return(FALSE)

@@ -82,19 +82,22 @@ static bool ask_early(struct pw_process *process, size_t size) {
 }
 
 void pw_r_collection_began(struct pw_process *process) {
-    if (!process->options.early) {
-        return;
+    uint64_t now = pw_os_thread_cpu_ns();
+    pw_freeze_collection_began(&process->freezing, now);
+    if (process->options.early) {
+        pw_collector_began(&process->collector, live_pages(process), now);
     }
-    pw_collector_began(&process->collector, live_pages(process), pw_os_thread_cpu_ns());
 }
 
 void pw_r_collection_ended(struct pw_process *process) {
+    uint64_t now = pw_os_thread_cpu_ns();
+    pw_freeze_collection_ended(&process->freezing, now);
     if (!process->options.early) {
         return;
     }
     struct pw_collector *collector = &process->collector;
     bool asked = collector->asked && collector->asked != PW_REASON_SHORT;
-    uint64_t freed = pw_collector_ended(collector, live_pages(process), pw_os_thread_cpu_ns());
+    uint64_t freed = pw_collector_ended(collector, live_pages(process), now);
     if (asked) {
         count_asked(process, freed);
     }

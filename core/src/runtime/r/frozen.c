@@ -31,6 +31,7 @@ static struct {
     size_t namespace_count;
     uint64_t frozen[PW_R_SMALL_CLASSES];
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
+    uint64_t node_floor;        // of R's limit
     uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
 } state;
 
@@ -265,6 +266,7 @@ static void freeze_all(const struct pw_r_reach *reach) {
     }
     *state.layout.node_limit -= all_frozen();
     *state.layout.vector_limit -= frozen_units();
+    state.node_floor = *state.layout.node_limit;
     state.last_was_end = true; // the next call is taken for a start
     state.active = true;
     PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
@@ -363,12 +365,29 @@ static bool was_unloaded(void) {
 static void look(void) {
     uint64_t start = pw_os_thread_cpu_ns();
     take_off_lists();
-    if (is_waited_for() || was_unloaded() || !pw_r_rescan_look(&state.rescan, may_call()) ||
+    // Without written pages each collection would look at all nodes: dearer than what it saves.
+    bool worth = state.rescan.watches || state.process->options.freeze != PW_FREEZE_AUTO;
+    if (!worth || is_waited_for() || was_unloaded() ||
+        !pw_r_rescan_look(&state.rescan, may_call()) ||
         !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
         pw_r_thaw();
     }
+    if (state.active && !state.rescan.watches) {
+        PW_COUNT(&state.process->stats, fallback_written, 1);
+    }
     state.looked = pw_os_thread_cpu_ns();
     state.look_took = state.looked - start;
+}
+
+// R lowers its limit where little is in use, and frozen nodes are not: it would collect more often
+// than before.
+static void after_collection(void) {
+    if (*state.layout.node_limit < state.node_floor) {
+        *state.layout.node_limit = state.node_floor;
+    }
+    if (pw_os_thread_cpu_ns() - state.looked > LOOKS * state.look_took) {
+        pw_r_rescan_collected(&state.rescan, may_call());
+    }
 }
 
 static bool is_inside_r(const void *site) {
@@ -396,10 +415,10 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
     if (is_collected && state.checks) {
         check_all();
     }
-    if (!is_end) {
+    if (is_end) {
+        after_collection();
+    } else {
         look();
-    } else if (pw_os_thread_cpu_ns() - state.looked > LOOKS * state.look_took) {
-        pw_r_rescan_collected(&state.rescan, may_call());
     }
 }
 
@@ -431,6 +450,9 @@ static bool is_called(void) {
 }
 
 static const char *freeze(bool watch) {
+    if (state.process->options.freeze == PW_FREEZE_AUTO && !pw_r_rescan_can_watch()) {
+        return "the kernel does not tell of written pages";
+    }
     const char *problem = prepare();
     if (problem) {
         return problem;
@@ -450,8 +472,12 @@ static const char *freeze(bool watch) {
 }
 
 bool pw_r_freeze_is_due(const struct pw_process *process) {
-    return process->options.freeze == PW_FREEZE_CHECK && !state.busy && !state.by_hand &&
-           state.calls - state.calls_then >= DUE;
+    if (state.busy || state.by_hand) {
+        return false;
+    }
+    return process->options.freeze == PW_FREEZE_CHECK
+               ? state.calls - state.calls_then >= DUE
+               : pw_freeze_pays(&process->freezing, pw_os_thread_cpu_ns());
 }
 
 const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
@@ -459,6 +485,7 @@ const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
         return "not now: it is being done";
     }
     state.busy = true; // R code runs meanwhile
+    uint64_t start = pw_os_thread_cpu_ns();
     state.by_hand |= by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
@@ -470,6 +497,7 @@ const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
         PW_COUNT(&process->stats, freezes, 1);
     }
     state.calls_then = state.calls;
+    pw_freeze_tried(&process->freezing, start, pw_os_thread_cpu_ns());
     state.busy = false;
     return problem;
 }

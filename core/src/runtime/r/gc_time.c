@@ -41,9 +41,9 @@ static void enable_gc_time(struct pw_process *process) {
     process->getrusage_works = !failed;
 }
 
-// R code may run: freeze=check comes here again and again.
+// R code may run: to freeze, it comes here again and again.
 static void on_polled_events(void) {
-    bool again = announced_to->options.freeze == PW_FREEZE_CHECK;
+    bool again = announced_to->options.freeze != PW_FREEZE_OFF;
     if (!again) {
         *polled_events = earlier_handler;
     }
@@ -64,7 +64,7 @@ bool pw_r_find(struct pw_process *process) {
     polled_events = (void (**)(void))symbol("R_PolledEvents");
     bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
                   process->options.relieve != PW_RELIEVE_OFF ||
-                  process->options.freeze == PW_FREEZE_CHECK;
+                  process->options.freeze != PW_FREEZE_OFF;
     if (of_use && polled_events && process->options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;

@@ -69,19 +69,27 @@ static bool find_spans(struct pw_r_rescan *rescan) {
     return rescan->spans != NULL;
 }
 
-// Whole mappings, so that their number does not grow. Blocks of ours move their pages.
-static bool watch_mappings(struct pw_r_rescan *rescan) {
+// The whole mapping, so that their number does not grow. Where it ends; 0: it cannot be watched.
+// Blocks of ours move their pages.
+static uintptr_t watch_mapping(struct pw_r_rescan *rescan, uintptr_t address) {
     struct pw_os_mapping mapping = {0};
+    bool done = pw_os_mapping_from((const void *)address, &mapping) &&
+                !pw_gate_overlaps((const void *)mapping.start, mapping.end - mapping.start) &&
+                pw_os_written_watch(&rescan->written, mapping.start, mapping.end);
+    return done ? mapping.end : 0;
+}
+
+// A span may lie in more than one: what R took later than we last watched is a mapping of its own.
+static bool watch_mappings(struct pw_r_rescan *rescan) {
+    uintptr_t end = 0;
     for (size_t i = 0; i < rescan->span_count; i++) {
         const struct pw_r_span *span = &rescan->spans[i];
-        if (span->end <= mapping.end) {
-            continue;
-        }
-        if (!pw_os_mapping_from((const void *)span->start, &mapping) ||
-            mapping.start > span->start || mapping.end < span->end ||
-            pw_gate_overlaps((const void *)mapping.start, mapping.end - mapping.start) ||
-            !pw_os_written_watch(&rescan->written, mapping.start, mapping.end)) {
-            return false;
+        uintptr_t at = end > span->start ? end : span->start;
+        while (at < span->end) {
+            end = at = watch_mapping(rescan, at);
+            if (!end) {
+                return false;
+            }
         }
     }
     return true;
@@ -130,6 +138,15 @@ static bool look_at_range(void *context, char *start, size_t size) {
     return true;
 }
 
+bool pw_r_rescan_can_watch(void) {
+    struct pw_os_written written;
+    if (pw_gate.general || !pw_os_written_open(&written)) { // general: R's pages are blocks of ours
+        return false;
+    }
+    pw_os_written_close(&written);
+    return true;
+}
+
 // --- looks ------------------------------------------------------------------------------
 
 static bool is_watched(const struct pw_r_rescan *rescan) {
@@ -171,11 +188,9 @@ bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call) {
     if (begins || !rescan->watches) {
         return look_at_all(rescan);
     }
-    if (*rescan->marker != 1) {
-        return false; // in a child of a fork nothing is watched, and the descriptors are its
-                      // parent's
-    }
-    if (is_watched(rescan) && take_spans(rescan, look_at_range)) {
+    // In a child of a fork nothing is watched, and the descriptors tell of its parent's memory.
+    bool is_child = *rescan->marker != 1;
+    if (!is_child && is_watched(rescan) && take_spans(rescan, look_at_range)) {
         return true;
     }
     watch_again(rescan);

@@ -27,6 +27,9 @@ struct pw_r_rescan {
     bool begins;      // nothing was looked at yet
 };
 
+// Does the kernel tell of written pages, and are R's pages such that it can?
+bool pw_r_rescan_can_watch(void);
+
 // Prepare to be told of written pages, if `watch` and the kernel does. All count as written.
 void pw_r_rescan_start(struct pw_r_rescan *rescan, bool watch);
 void pw_r_rescan_stop(struct pw_r_rescan *rescan, bool may_call);

@@ -96,7 +96,7 @@ static void every_documented_value_is_taken(void **state) {
         "huge-max=4G",      "pages=transparent", "pages=ordinary", "pages=hugetlb",
         "pages=hugetlb-1g", "lock=on",           "lock=off",       "mmapcopy=on",
         "mmapcopy=off",     "early=on",          "early=off",      "freeze=off",
-        "freeze=check"};
+        "freeze=check",     "freeze=auto"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         read_options(good[i]);
         if (warnings) {

@@ -18,6 +18,7 @@
 static struct {
     bool active, found, checks, busy;
     bool by_hand;      // from then on by hand only
+    bool tried;        // to freeze
     bool last_was_end; // nothing was allocated between a collection and the last call
     struct pw_process *process;
     struct pw_r_api api;
@@ -450,8 +451,10 @@ static bool is_called(void) {
 }
 
 static const char *freeze(bool watch) {
-    if (state.process->options.freeze == PW_FREEZE_AUTO && !pw_r_rescan_can_watch()) {
-        return "the kernel does not tell of written pages";
+    const struct pw_options *options = &state.process->options;
+    if (options->freeze == PW_FREEZE_AUTO &&
+        (options->policy == PW_POLICY_GENERAL || !pw_r_rescan_can_watch())) {
+        return "the kernel does not tell of written pages, or R's are blocks of ours";
     }
     const char *problem = prepare();
     if (problem) {
@@ -476,7 +479,7 @@ bool pw_r_freeze_is_due(const struct pw_process *process) {
         return false;
     }
     return process->options.freeze == PW_FREEZE_CHECK
-               ? state.calls - state.calls_then >= DUE
+               ? (!state.tried || state.calls - state.calls_then >= DUE)
                : pw_freeze_pays(&process->freezing, pw_os_thread_cpu_ns());
 }
 
@@ -497,6 +500,7 @@ const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
         PW_COUNT(&process->stats, freezes, 1);
     }
     state.calls_then = state.calls;
+    state.tried = true;
     pw_freeze_tried(&process->freezing, start, pw_os_thread_cpu_ns());
     state.busy = false;
     return problem;

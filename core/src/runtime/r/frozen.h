@@ -18,7 +18,7 @@ struct pw_process;
 // hand it is never due.
 const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand);
 
-// freeze=check: ten collections have passed since the last freeze. freeze=auto: it pays.
+// freeze=check: at once, and when ten collections have passed. freeze=auto: it pays.
 bool pw_r_freeze_is_due(const struct pw_process *process);
 
 // Give everything back to R. Where R code may run, or where a collection begins.

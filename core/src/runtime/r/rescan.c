@@ -140,7 +140,7 @@ static bool look_at_range(void *context, char *start, size_t size) {
 
 bool pw_r_rescan_can_watch(void) {
     struct pw_os_written written;
-    if (pw_gate.general || !pw_os_written_open(&written)) { // general: R's pages are blocks of ours
+    if (!pw_os_written_open(&written)) {
         return false;
     }
     pw_os_written_close(&written);

@@ -27,7 +27,7 @@ struct pw_r_rescan {
     bool begins;      // nothing was looked at yet
 };
 
-// Does the kernel tell of written pages, and are R's pages such that it can?
+// Does the kernel tell of written pages?
 bool pw_r_rescan_can_watch(void);
 
 // Prepare to be told of written pages, if `watch` and the kernel does. All count as written.

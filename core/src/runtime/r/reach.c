@@ -222,6 +222,11 @@ static bool decide_circles(struct pw_r_reach *reach) {
 typedef bool visit_cell(struct pw_r_reach *reach, struct pw_r_node *cell,
                         const struct pw_r_api *api);
 
+// R leaves fields of a node empty that it has not filled yet.
+static bool has_type(const struct pw_r_node *node, unsigned type) {
+    return node && pw_r_type(node) == type;
+}
+
 static bool each_cell(struct pw_r_reach *reach, const struct pw_r_layout *layout,
                       const struct pw_r_api *api, visit_cell *visit) {
     bool all = true;
@@ -231,7 +236,7 @@ static bool each_cell(struct pw_r_reach *reach, const struct pw_r_layout *layout
             struct pw_r_node *node = (struct pw_r_node *)at;
             if (pw_r_type(node) == PW_R_PAIRLIST && pw_r_is_oldest(node) &&
                 !pw_r_holds_number(node) && node->attributes == api->nil &&
-                node->fields[2] == api->nil && pw_r_type(node->fields[0]) == PW_R_SYMBOL &&
+                node->fields[2] == api->nil && has_type(node->fields[0], PW_R_SYMBOL) &&
                 !pw_r_set_has(&reach->reached, node)) {
                 all = visit(reach, node, api);
             }
@@ -248,7 +253,7 @@ static bool note_symbol(struct pw_r_reach *reach, struct pw_r_node *cell,
 }
 
 static bool is_only(const struct pw_r_reach *reach, const struct pw_r_node *cell) {
-    return pw_r_type(cell) == PW_R_PAIRLIST && !pw_r_holds_number(cell) &&
+    return has_type(cell, PW_R_PAIRLIST) && !pw_r_holds_number(cell) &&
            pw_r_set_has(&reach->once, cell->fields[0]) &&
            !pw_r_set_has(&reach->twice, cell->fields[0]);
 }

@@ -1,15 +1,14 @@
-"""One measured run through `pagewise run`, and the signals that may interrupt it."""
+"""One measured run through `pagewise run`."""
 
 import csv
 import datetime
 import hashlib
 import json
 import os
-import signal
-import subprocess
 import tempfile
 
-from common import PAGEWISE, ROOT, environment
+from common import PAGEWISE, ROOT
+from running import Interrupted, RunFailed, Signals, TimedOut, call  # noqa: F401 (Interrupted, for those who use this module)
 from workloads import policy_of, uses_library
 
 # Fields of the statistics block that the report uses; the others would only make the records longer.
@@ -20,42 +19,6 @@ KEPT = ("lazy_zero_bytes", "shared_copy_bytes", "private_copy_bytes", "published
         "collections_asked", "collections_asked_bytes")
 CURVE_POINTS = 240
 KSM_FOLDER = "/sys/kernel/mm/ksm"
-
-
-class Interrupted(Exception):
-    """A signal asked the harness to end."""
-
-
-class RunFailed(Exception):
-    """The command did not end well; what it said is the message."""
-
-
-class TimedOut(Exception):
-    """The run took longer than allowed and was ended."""
-
-
-class Signals:
-    """Turns SIGINT, SIGTERM and SIGHUP into a request that is honoured once the run has put everything back.
-
-    Ctrl-C reaches pagewise and R by itself; a signal sent to the harness alone is passed on to pagewise.
-    """
-
-    def __init__(self):
-        self.asked = None
-        self.child = None
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup and background jobs mean it
-                signal.signal(number, self._arrived)
-
-    def _arrived(self, number, _frame):
-        self.asked = number
-        if self.child and self.child.poll() is None:
-            # SIGTERM also for Ctrl-C: R on its own may take SIGINT for an error in the script and go on.
-            self.child.send_signal(signal.SIGTERM)
-
-    def check(self):
-        if self.asked:
-            raise Interrupted(signal.Signals(self.asked).name)
 
 
 def now():
@@ -95,26 +58,6 @@ def merging():
     return found
 
 
-def _call(words, signals, out, errors, timeout=None, **more):
-    """Runs to the end, whatever signals arrive; returns the exit status. Raises TimedOut when it had to be ended."""
-    signals.check()
-    process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=errors, **more)
-    signals.child = process
-    if signals.asked:  # it came between the check and the start
-        process.terminate()
-    try:
-        status = process.wait(timeout)
-    except subprocess.TimeoutExpired as late:
-        process.terminate()
-        process.wait()
-        signals.check()
-        raise TimedOut from late
-    finally:
-        signals.child = None
-    signals.check()
-    return status
-
-
 def run(configuration, command, signals, wants_curve=False, pagewise=PAGEWISE, preexec_fn=None,
         timeout=None):
     """Measures the command once; returns (record, curve). Raises Interrupted, RunFailed or TimedOut."""
@@ -126,7 +69,7 @@ def run(configuration, command, signals, wants_curve=False, pagewise=PAGEWISE, p
         words += ["--options", options] if options else []
         load, before = os.getloadavg()[0], counters()
         with open(os.path.join(folder, "out"), "w+b") as out, open(os.path.join(folder, "errors"), "w+b") as errors:
-            status = _call(words + ["--", *command], signals, out, errors, timeout, preexec_fn=preexec_fn)
+            status = call(words + ["--", *command], signals, out, errors, timeout, preexec_fn=preexec_fn)
             out.seek(0)
             output = out.read()
             errors.seek(0)
@@ -208,7 +151,7 @@ def count_calls(configuration, command, signals, pagewise=PAGEWISE):
         words = [pagewise, "run", "--quiet", "--policy", policy] + (["--options", options] if options else [])
         words += ["--", "strace", "-f", "-qq", "-c", "-o", summary, *command]
         with open(os.path.join(folder, "errors"), "w+b") as errors:
-            status = _call(words, signals, subprocess.DEVNULL, errors)
+            status = call(words, signals, subprocess.DEVNULL, errors)
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip()
         if status:

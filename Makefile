@@ -14,6 +14,9 @@ CONFIGURATIONS ?=
 MINUTES        ?=
 # test-programs, bench-programs: which programs.
 PROGRAMS       ?=
+# bench-everyday: which scripts (or tuning, unseen), and how often.
+SCRIPTS        ?=
+ROUNDS         ?= 5
 
 B        := build
 CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
@@ -21,7 +24,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-beside-threads bench-mutants bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-mutants bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -33,6 +36,7 @@ help: ## list the targets
 	@echo "  CASES='name ...' limits bench-foundation to these cases"
 	@echo "  bench-r: PART=$(PART) (or benchmarks table5 figure11 calls report)  SCALE=$(SCALE) (or full)  MINUTES=limit"
 	@echo "           WORKLOADS=lda,...  CONFIGURATIONS=plain,auto,...  RUNS=rounds in all; Ctrl-C and the same again goes on"
+	@echo "  bench-everyday: SCRIPTS='caret ...' (or tuning, unseen)  ROUNDS=$(ROUNDS)  CONFIGURATIONS='auto NAME=OPTIONS ...'"
 
 build: core cli ## build build/bin/pagewise and build/lib/libpagewise*.so (the default)
 
@@ -122,6 +126,12 @@ bench-r: ## the two R papers' tables and figures, into docs/results/r.md (resuma
 	@$(ENSURE) build run bench-r
 	@$(MAKE) --no-print-directory build
 	@bench/r/run $(PART) --scale $(SCALE) --rounds $(RUNS) --workloads "$(WORKLOADS)" --configurations "$(CONFIGURATIONS)" \
+	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-everyday: ## twenty everyday R scripts, plain against Pagewise, into docs/results/everyday.md (resumable)
+	@$(ENSURE) build run bench-everyday
+	@$(MAKE) --no-print-directory build
+	@bench/everyday/run --scripts "$(SCRIPTS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
 
 bench-beside-threads: ## what threads of R's packages cost in sharing, into docs/results/beside-threads.md

@@ -107,6 +107,11 @@ OBJECTS = os.path.join(ROOT, "build/core/core/CMakeFiles/pagewise.dir/src")
 TRANSACTION_ROOMS = ("os", "transaction")
 
 
+def objects_in(room):
+    """The objects of a room and of its folders, by their paths in it."""
+    return [os.path.relpath(os.path.join(folder, name), room) for folder, _, names in os.walk(room) for name in names]
+
+
 def library_hash(rooms=None, besides=("transaction",)):
     """Of the objects that libpagewise is linked from: those of the rooms that what is measured uses (all `besides` these,
     rooms or single files as `room/file.c`, where nothing is said), so that work in another one leaves what was measured."""
@@ -114,7 +119,7 @@ def library_hash(rooms=None, besides=("transaction",)):
         sys.exit("The library is not built here: make build.")
     parts = []
     for room in sorted(rooms or set(os.listdir(OBJECTS)) - set(besides)):
-        for name in sorted(os.listdir(os.path.join(OBJECTS, room))):
+        for name in sorted(objects_in(os.path.join(OBJECTS, room))):
             if f"{room}/{name.removesuffix('.o')}" in besides:
                 continue
             if os.path.exists(os.path.join(ROOT, "core/src", room, name.removesuffix(".o"))):  # else it is left from another day

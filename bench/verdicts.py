@@ -108,6 +108,13 @@ def of_foundation(page: Tables) -> Iterable[str | None]:
     yield tally(page)
 
 
+def of_everyday(page: Tables) -> Iterable[str | None]:
+    mean = ", geometric mean"
+    yield say("Unseen everyday scripts take {} of plain R's CPU time under Pagewise, {} of its average memory and {} of its peak, in the geometric mean.",
+              percent_of, *(page.number(what + mean, "measured", TARGETS) for what in ("CPU time in all", "average", "peak")))
+    yield tally(page, TARGETS)
+
+
 def of_share(page: Tables) -> Iterable[str | None]:
     yield say("Handing a data frame to four workers is {} times as fast as R's own way, and leaves {} copies of it in memory, not {}.", str,
               page.number("handing it to 4 workers", "measured"), page.number("physical memory", "measured"),
@@ -165,7 +172,7 @@ PAGES: dict[str, Sentences] = {
     "r.md": of_r, "large-pages.md": of_large_pages, "php.md": of_php, "rails.md": of_rails, "replay.md": of_replay,
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
-    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants,
+    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday,
 }
 
 

@@ -5,9 +5,10 @@ import datetime
 import hashlib
 import json
 import os
+import subprocess
 import tempfile
 
-from common import PAGEWISE, ROOT
+from common import PAGEWISE
 from running import Interrupted, RunFailed, Signals, TimedOut, call  # noqa: F401 (Interrupted, for those who use this module)
 from workloads import policy_of, uses_library
 

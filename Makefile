@@ -24,7 +24,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-mutants bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-mutants bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -80,6 +80,11 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
 	@test/r/run
+
+test-everyday: ## twenty everyday R scripts with frozen packages, checked at each collection, against plain R (an hour)
+	@$(ENSURE) build run bench-everyday
+	@$(MAKE) --no-print-directory build
+	@test/everyday/run $(SCRIPTS)
 
 test-programs: ## other programs and the tests of Python and Ruby, with Pagewise in three configurations
 	@$(ENSURE) build test programs

@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from common import ROOT, environment
@@ -44,10 +44,12 @@ class Signals:
             raise Interrupted(signal.Signals(self.asked).name)
 
 
-def call(words: Sequence[str], signals: Signals, out: Any, errors: Any, timeout: float | None = None, **more: Any) -> int:
+def call(words: Sequence[str], signals: Signals, out: Any, errors: Any, timeout: float | None = None, cwd: str = ROOT,
+         env: Mapping[str, str] | None = None, preexec_fn: Callable[[], object] | None = None) -> int:
     """Runs to the end, whatever signals arrive; returns the exit status. Raises TimedOut when it had to be ended."""
     signals.check()
-    process = subprocess.Popen(words, **{"cwd": ROOT, "env": environment(), **more}, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
+    process = subprocess.Popen(words, cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+                               preexec_fn=preexec_fn)
     signals.child = process
     if signals.asked:  # it came between the check and the start
         process.terminate()

@@ -81,4 +81,4 @@ def path_of(script: str) -> str:
 def script_hash(script: str) -> str:
     """A result is comparable as long as its script is the same."""
     with open(path_of(script), "rb") as file:
-        return digest(file.read())
+        return str(digest(file.read()))

@@ -50,6 +50,7 @@ class Results:
 
     def __init__(self, kept: OfOneBuild) -> None:
         self.kept = kept
+        self._ratios: dict[tuple[str, str, Measure], Ratio | None] = {}
         records = kept.records()
         self.setting = kept.store.setting_of(records[-1]) if records else ""
         self.records = [record for record in records if kept.store.setting_of(record) == self.setting]
@@ -83,6 +84,12 @@ class Results:
 
     def ratio(self, script: str, configuration: str, measure: Measure) -> Ratio | None:
         """To what the measure is compared with, or None where there are no rounds. The control is to plain in any case."""
+        key = script, configuration, measure
+        if key not in self._ratios:
+            self._ratios[key] = self._ratio(*key)
+        return self._ratios[key]
+
+    def _ratio(self, script: str, configuration: str, measure: Measure) -> Ratio | None:
         beside = PLAIN if configuration == CONTROL else measure.beside
         pairs = [(runs[configuration][measure.field], runs[beside][measure.field]) for runs in self.rounds[script] if self._counts(runs, configuration)]
         return Ratio(pairs, stream=script) if pairs else None
@@ -115,10 +122,8 @@ def written(results: Results) -> page.Page:
                      page.table(["script", "set", *MEASURES, "collections, of plain's time"], _rows(results, name)))
     made.section("Plain against plain", "The second run of plain R in each round, to the first.",
                  page.table(["script", "set", *list(MEASURES)], _rows(results, CONTROL, with_collections=False)))
-    made.section("Figures behind the ratios", "Means. Memory is in MB (10^6 bytes), CPU time in seconds. `pagewise` is the CPU time of the command's own process.",
-                 page.table(["script", "rounds", "CPU, alone", "CPU, plain", "pagewise", *(head for name in results.treated for head in (f"CPU, {name}", "pagewise")),
-                             "average, plain", *(f"average, {name}" for name in results.treated), "peak, plain", *(f"peak, {name}" for name in results.treated)],
-                            filter(None, (_figures(results, script) for script in SCRIPTS))))
+    made.section("Figures behind the ratios", "Means. Memory is in MB (10^6 bytes), CPU time in seconds. `pagewise` is the CPU time of the command's own "
+                 "process.", page.table(_heads(results), filter(None, (_figures(results, script) for script in SCRIPTS))))
     made.section("Where", page.facts(_where(results)))
     return made
 
@@ -160,6 +165,12 @@ def _rows(results: Results, name: str, with_collections: bool = True) -> Iterabl
 
 def _set_of(script: str) -> str:
     return next(which for which, scripts in SETS.items() if script in scripts)
+
+
+def _heads(results: Results) -> Sequence[str]:
+    seconds = [head for name in (PLAIN, *results.treated) for head in (f"CPU, {name}", "pagewise")]
+    memory = [f"{what}, {name}" for what in ("average", "peak") for name in (PLAIN, *results.treated)]
+    return ["script", "rounds", "CPU, alone", *seconds, *memory]
 
 
 def _figures(results: Results, script: str) -> Sequence[object] | None:

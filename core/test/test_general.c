@@ -115,6 +115,21 @@ static void alignments_are_kept(void **state) {
     }
 }
 
+// The rule allows as much as the program had at its peak.
+static void aligned_blocks_of_warm_pages_count_in_the_peak(void **state) {
+    (void)state;
+    struct pw_arena *arena = &pw_process.arena;
+    char *block = allocate(8 * MB);
+    memset(block, 1, 8 * MB);
+    pw_general_free(&pw_process, &pw_gate, block);
+    assert_true(arena->warm_pages >= 8 * MB / PW_PAGE);
+    arena->highest_pages = arena->live_pages; // as where the peak was lower
+    block = pw_general_memalign(&pw_process, MB, 4 * MB);
+    assert_non_null(block);
+    assert_true(arena->highest_pages >= arena->live_pages);
+    pw_general_free(&pw_process, &pw_gate, block);
+}
+
 static void zeroed_means_zero_also_where_it_was_used(void **state) {
     (void)state;
     for (int round = 0; round < 3; round++) {
@@ -782,6 +797,7 @@ int main(void) {
         TEST(a_segment_wastes_little_and_divides_right),
         TEST(blocks_are_aligned_and_as_large_as_asked),
         TEST(alignments_are_kept),
+        TEST(aligned_blocks_of_warm_pages_count_in_the_peak),
         TEST(zeroed_means_zero_also_where_it_was_used),
         TEST(resizing_keeps_the_contents),
         TEST(what_cannot_be_had_is_refused_and_changes_nothing),

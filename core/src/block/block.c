@@ -276,7 +276,8 @@ static struct pw_extent *take_aligned(struct pw_process *process, struct need ne
     if (extent) {
         PW_COUNT(&process->stats, allocated_warm, extent->warm_pages > 0);
         PW_COUNT(&process->stats, allocated_fresh, extent->warm_pages == 0);
-        pw_arena_keep_rule(&process->arena, 0, extent->pages - extent->warm_pages, need.resident);
+        uint64_t warm = extent->warm_pages;
+        pw_arena_keep_rule(&process->arena, warm, extent->pages - warm, need.resident);
     }
     return extent;
 }

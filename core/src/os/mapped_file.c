@@ -3,6 +3,7 @@
 // Files that a process writes by mapping them, so that a crash loses nothing.
 
 #include "os/fault.h"
+#include "os/maps.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -133,77 +134,27 @@ size_t pw_os_read_file(const char *path, char *content, size_t size) {
     return length;
 }
 
-// A line of /proc/self/maps is "START-END ...", in hexadecimal.
-static bool parse_range(const char *line, uintptr_t *start, uintptr_t *end) {
-    uintptr_t *value = start;
-    *start = *end = 0;
-    for (;; line++) {
-        if (*line >= '0' && *line <= '9') {
-            *value = *value << 4 | (uintptr_t)(*line - '0');
-        } else if (*line >= 'a' && *line <= 'f') {
-            *value = *value << 4 | (uintptr_t)(*line - 'a' + 10);
-        } else if (*line == '-' && value == start) {
-            value = end;
-        } else {
-            return *line == ' ' && value == end;
-        }
-    }
-}
-
-// Calls `see` with each line of /proc/self/maps until it returns true. False: it never did.
-static bool each_mapping(bool (*see)(void *context, char *line), void *context) {
-    int saved = errno;
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char text[4096 + 256 + 1];
-    size_t held = 0;
-    bool found = false;
-    while (fd >= 0 && !found) {
-        ssize_t got = read(fd, text + held, sizeof text - 1 - held);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            break;
-        }
-        held += (size_t)got;
-        text[held] = '\0';
-        char *line = text;
-        for (char *stop; !found && (stop = strchr(line, '\n')); line = stop + 1) {
-            *stop = '\0';
-            found = see(context, line);
-        }
-        held -= (size_t)(line - text);
-        memmove(text, line, held);
-        if (held == sizeof text - 1) {
-            held = 0; // a line longer than any path
-        }
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    errno = saved;
-    return found;
-}
-
 struct mapping {
     uintptr_t address, start, end;
     char *path;
     size_t size, length;
 };
 
-static bool is_wanted(void *context, char *line) {
+static bool is_wanted(void *context, const struct pw_os_line *line) {
     struct mapping *wanted = context;
-    return parse_range(line, &wanted->start, &wanted->end) && wanted->address >= wanted->start &&
-           wanted->address < wanted->end;
+    wanted->start = line->start;
+    wanted->end = line->end;
+    return wanted->address >= line->start && wanted->address < line->end;
 }
 
-// A path is the line's rest; line ends in it are written "\012".
-static bool has_wanted_path(void *context, char *line) {
+// Line ends in a path are written "\012".
+static bool has_wanted_path(void *context, const struct pw_os_line *line) {
     struct mapping *wanted = context;
     if (!is_wanted(context, line)) {
         return false;
     }
-    for (const char *at = strchr(line, '/'); at && *at && wanted->length < wanted->size - 1;) {
+    const char *at = *line->name == '/' ? line->name : "";
+    while (*at && wanted->length < wanted->size - 1) {
         bool is_line_end = strncmp(at, "\\012", 4) == 0;
         wanted->path[wanted->length++] = is_line_end ? '\n' : *at;
         at += is_line_end ? 4 : 1;
@@ -214,7 +165,7 @@ static bool has_wanted_path(void *context, char *line) {
 
 bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
     struct mapping wanted = {.address = (uintptr_t)address};
-    bool found = each_mapping(is_wanted, &wanted);
+    bool found = pw_os_each_line(is_wanted, &wanted);
     *start = wanted.start;
     *end = wanted.end;
     return found;
@@ -222,7 +173,7 @@ bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
 
 size_t pw_os_mapped_file(const void *address, char *path, size_t size) {
     struct mapping wanted = {.address = (uintptr_t)address, .path = path, .size = size};
-    each_mapping(has_wanted_path, &wanted);
+    pw_os_each_line(has_wanted_path, &wanted);
     return wanted.length;
 }
 

@@ -2,12 +2,11 @@
 //
 // How memory of this process is mapped, as the kernel tells it.
 #include "os/fault.h"
+#include "os/maps.h"
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -79,53 +78,25 @@ bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t si
     return known;
 }
 
-// One line of /proc/self/maps.
-static bool parse(const char *line, struct pw_os_mapping *mapping) {
-    char permissions[5] = "";
-    int name = 0;
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %*s %n", &mapping->start, &mapping->end,
-               permissions, &name) < 3) {
+struct search {
+    uintptr_t address;
+    struct pw_os_mapping *found;
+};
+
+static bool ends_behind(void *context, const struct pw_os_line *line) {
+    const struct search *search = context;
+    struct pw_os_mapping *found = search->found;
+    if (line->end <= search->address) {
         return false;
     }
-    mapping->protection = (permissions[0] == 'r' ? PROT_READ : 0) |
-                          (permissions[1] == 'w' ? PROT_WRITE : 0) |
-                          (permissions[2] == 'x' ? PROT_EXEC : 0);
-    size_t length = strcspn(line + name, "\n");
-    length = length < sizeof mapping->name ? length : sizeof mapping->name - 1;
-    memcpy(mapping->name, line + name, length);
-    mapping->name[length] = '\0';
+    *found = (struct pw_os_mapping){line->start, line->end, line->protection, ""};
+    memcpy(found->name, line->name, strnlen(line->name, sizeof found->name - 1));
     return true;
 }
 
 bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping) {
-    struct pw_os_maps maps;
-    char text[4096 + 1];
-    size_t held = 0;
-    bool found = false;
-    int saved = errno;
-    for (bool opened = pw_os_maps_open(&maps); opened && !found;) {
-        ssize_t got = read(maps.fd, text + held, sizeof text - 1 - held);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            break;
-        }
-        held += (size_t)got;
-        text[held] = '\0';
-        char *line = text;
-        for (char *stop; !found && (stop = strchr(line, '\n')); line = stop + 1) {
-            found = parse(line, mapping) && mapping->end > (uintptr_t)address;
-        }
-        held -= (size_t)(line - text);
-        memmove(text, line, held);
-        if (held == sizeof text - 1) {
-            held = 0; // a line longer than any path
-        }
-    }
-    pw_os_maps_close(&maps);
-    errno = saved;
-    return found;
+    struct search search = {(uintptr_t)address, mapping};
+    return pw_os_each_line(ends_behind, &search);
 }
 
 bool pw_os_map_empty(void *address, size_t size, int protection) {

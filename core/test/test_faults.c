@@ -268,6 +268,70 @@ static void scenario(void) {
     }
 }
 
+// --- pages written since the last look ------------------------------------------
+
+#define WATCHED 300
+
+static unsigned char *watched; // WATCHED pages
+static bool was_written[WATCHED], was_told[WATCHED];
+
+static bool tell(void *context, char *start, size_t size) {
+    (void)context;
+    for (char *at = start; at < start + size; at += PAGE) {
+        was_told[((unsigned char *)at - watched) / PAGE] = true;
+    }
+    return true;
+}
+
+static bool take_written(struct pw_os_written *written) {
+    memset(was_told, 0, sizeof was_told);
+    return pw_os_written_take(written, (uintptr_t)watched, (uintptr_t)watched + WATCHED * PAGE,
+                              tell, NULL);
+}
+
+// As rescan.c does: where anything fails nothing is watched, and all pages count as written.
+static bool watch_anew(struct pw_os_written *written) {
+    memset(was_written, 0, sizeof was_written);
+    if (!pw_os_written_open(written)) {
+        return false;
+    }
+    uintptr_t start = (uintptr_t)watched;
+    if (pw_os_written_watch(written, start, start + WATCHED * PAGE) && take_written(written)) {
+        return true;
+    }
+    pw_os_written_close(written);
+    return false;
+}
+
+// Every page that was written is told, or the look fails.
+static void look_for_written_pages(void) {
+    watched =
+        mmap(NULL, WATCHED * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(watched != MAP_FAILED);
+    struct pw_os_written written;
+    bool watches = watch_anew(&written);
+    for (int round = 0; round < 40; round++) {
+        for (size_t i = random_below(&noise, 100); i > 0; i--) {
+            size_t page = random_below(&noise, WATCHED);
+            watched[page * PAGE + i]++;
+            was_written[page] = true;
+        }
+        if (watches && take_written(&written)) {
+            CHECK(memcmp(was_written, was_told, sizeof was_told) == 0);
+            memset(was_written, 0, sizeof was_written);
+        } else {
+            if (watches) {
+                pw_os_written_close(&written);
+            }
+            watches = watch_anew(&written);
+        }
+    }
+    if (watches) {
+        pw_os_written_close(&written);
+    }
+    CHECK(munmap(watched, WATCHED * PAGE) == 0);
+}
+
 // --- points --------------------------------------------------------------------
 
 enum fallback {
@@ -330,6 +394,9 @@ static const struct point points[] = {
     {PW_POINT_WITNESS_ASK, DISCARD, {EPERM, ENOSYS, EINVAL, EINTR}},
     {PW_POINT_MAPS, NOT_COUNTED, {EACCES, ENOENT, EMFILE, ENFILE}},
     {PW_POINT_MMAPCOPY, CALL, {ENOMEM, ENOSYS, EPERM, EINVAL, EFAULT, EBUSY, EINTR, EHWPOISON}},
+    {PW_POINT_WRITTEN,
+     NOT_COUNTED,
+     {EPERM, ENOSYS, EMFILE, ENOMEM, EINVAL, EFAULT, EBUSY, ENOTTY, -1, -2}},
 };
 
 static int fallbacks_counted(void) {
@@ -413,13 +480,25 @@ static void run(struct plan plan) {
 static void fail_point(const struct point *point) {
     static const unsigned long shapes[][2] = {{1, 0}, {2, 0}, {3, 1}, {5, 0}, {2, 3},
                                               {9, 0}, {1, 2}, {4, 1}, {20, 1}};
+    void (*body)(void) = point->point == PW_POINT_WRITTEN ? look_for_written_pages : scenario;
     size_t count = brief ? 3 : sizeof shapes / sizeof *shapes;
     int error = point->errors[0];
     for (size_t i = 0; i < count; i++) {
-        run((struct plan){point, NULL, error, shapes[i][0], shapes[i][1], 0, NULL});
+        run((struct plan){point, NULL, error, shapes[i][0], shapes[i][1], 0, body});
     }
     for (int i = 0; point->errors[i] && (i < 1 || !brief); i++) {
-        run((struct plan){point, NULL, point->errors[i], 1, 1, point->fallbacks, NULL});
+        run((struct plan){point, NULL, point->errors[i], 1, 1, point->fallbacks, body});
+    }
+}
+
+// Pages of R's objects: each call by itself, and a part of it.
+static void fail_written(void) {
+    static const struct point written = {PW_POINT_WRITTEN, NOT_COUNTED, {EPERM}};
+    for (unsigned long first = 1; first < 40; first++) {
+        for (int error = 1; error >= -2; error--) {
+            run((struct plan){&written, NULL, error ? error : ENOMEM, first, first % 3 * 7, 0,
+                              look_for_written_pages});
+        }
     }
 }
 
@@ -497,8 +576,9 @@ static void fail_pairs(void) {
 }
 
 // The keeper's thread begins when a busy machine lets it, which may be after the scenario.
-static void scenario_and_keeper(void) {
+static void every_scenario(void) {
     scenario();
+    look_for_written_pages();
     for (int i = 0; i < 5000 && pw_os_fault_calls(PW_POINT_PRESSURE) == 0; i++) {
         usleep(SECOND / 1000);
     }
@@ -506,7 +586,7 @@ static void scenario_and_keeper(void) {
 
 // Without a fault the scenario reaches every point, or it tests nothing.
 static void reach_every_site(void) {
-    run((struct plan){.body = scenario_and_keeper});
+    run((struct plan){.body = every_scenario});
     for (size_t i = 0; i < sizeof points / sizeof *points && !brief; i++) {
         enum pw_os_point point = points[i].point;
         // Only a fall-back, or another set of options, comes to these.
@@ -542,12 +622,14 @@ int main(int count, char **arguments) {
     }
     if (only && !strcmp(only, "half-way")) {
         fail_half_way();
+        fail_written();
     }
     if (!only && !brief) {
         fail_half_way();
         short_writes();
         fail_within_a_publish();
         fail_pairs();
+        fail_written();
     }
     char command[100];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -118,18 +118,75 @@ static void what_is_refused_is_false(void **state) {
     pw_os_fault_plan(PW_POINT_WRITTEN, EPERM, 1, 1);
     assert_false(take());
     assert_false(pw_os_written_watch(&written, (uintptr_t)area, (uintptr_t)area + PW_PAGE));
-    struct pw_os_written other;
-    assert_false(pw_os_written_open(&other));
-    assert_true(other.watch.fd < 0 && other.table.fd < 0);
+}
+
+static void no_descriptor_is_left_by_an_open_that_fails(void **state) {
+    (void)state;
+    watch();
+    int next = dup(0);
+    close(next);
+    for (unsigned long call = 1; call <= 3; call++) {
+        struct pw_os_written other;
+        pw_os_fault_plan(PW_POINT_WRITTEN, EMFILE, call, 0);
+        assert_false(pw_os_written_open(&other));
+        assert_true(other.watch.fd < 0 && other.table.fd < 0);
+        int now = dup(0);
+        assert_int_equal(now, next);
+        close(now);
+    }
+}
+
+static void write_every_other_page(void) {
+    for (unsigned page = 0; page < PAGES; page += 2) {
+        area[page * PW_PAGE]++;
+    }
+}
+
+static void a_scan_that_stops_early_is_gone_on_with(void **state) {
+    (void)state;
+    watch();
+    write_every_other_page();
+    pw_os_fault_plan(PW_POINT_WRITTEN, -1, 1, 1);
+    assert_true(take());
+    assert_int_equal(count(), PAGES / 2);
+    assert_int_equal(pw_os_fault_calls(PW_POINT_WRITTEN), PAGES / 2);
+}
+
+// What it took is not told again, so that nobody may take the rest for all.
+static void a_scan_that_fails_half_way_is_an_error(void **state) {
+    (void)state;
+    watch();
+    write_every_other_page();
+    pw_os_fault_plan(PW_POINT_WRITTEN, -2, 3, 0);
+    assert_false(take());
+    assert_true(take());
+    assert_true(count() < PAGES / 2);
+}
+
+static void a_watch_of_a_part_is_an_error(void **state) {
+    (void)state;
+    if (!pw_os_written_open(&written)) {
+        skip();
+    }
+    pw_os_fault_plan(PW_POINT_WRITTEN, -1, 1, 0);
+    assert_false(
+        pw_os_written_watch(&written, (uintptr_t)area, (uintptr_t)(area + PAGES * PW_PAGE)));
+    assert_false(take()); // the other part is not watched
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(each_written_page_is_told_once),  CASE(a_child_is_told_of_its_parents_pages_alone),
-        CASE(what_is_not_watched_is_an_error), CASE(a_closed_watch_is_an_error),
+        CASE(each_written_page_is_told_once),
+        CASE(a_child_is_told_of_its_parents_pages_alone),
+        CASE(what_is_not_watched_is_an_error),
+        CASE(a_closed_watch_is_an_error),
         CASE(what_is_refused_is_false),
+        CASE(no_descriptor_is_left_by_an_open_that_fails),
+        CASE(a_scan_that_stops_early_is_gone_on_with),
+        CASE(a_scan_that_fails_half_way_is_an_error),
+        CASE(a_watch_of_a_part_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

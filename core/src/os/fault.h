@@ -58,7 +58,8 @@ extern const char *const pw_os_point_names[PW_POINT_COUNT];
 
 // Which call fails: the `first`-th call (from 1) of `point` and then every `period`-th one (0: only
 // that one, 1: all later ones), with `error`. A negative error makes a call that may stop half-way
-// do so: a write goes on from there, others fail having done a part of their work.
+// do so: a write goes on from there, others fail having done a part of their work. PAGEMAP_SCAN of
+// written pages goes on with -1 and fails with -2.
 void pw_os_fault_plan(enum pw_os_point point, int error, unsigned long first, unsigned long period);
 void pw_os_fault_clear(void);
 unsigned long pw_os_fault_calls(enum pw_os_point point);

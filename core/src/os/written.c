@@ -25,6 +25,9 @@
 #define BATCH 64
 
 static bool set_up(int fd) {
+    if (PW_OS_FAULT(PW_POINT_WRITTEN)) {
+        return false;
+    }
     struct uffdio_api wanted = {.api = UFFD_API,
                                 .features = WATCH_UNPOPULATED | WATCH_ASYNCHRONOUSLY};
     return ioctl(fd, UFFDIO_API, &wanted) == 0 &&
@@ -38,7 +41,7 @@ bool pw_os_written_open(struct pw_os_written *written) {
     if (!PW_OS_FAULT(PW_POINT_WRITTEN)) {
         written->watch = pw_os_adopt((int)syscall(SYS_userfaultfd, flags));
     }
-    if (written->watch.fd >= 0 && set_up(written->watch.fd)) {
+    if (written->watch.fd >= 0 && set_up(written->watch.fd) && !PW_OS_FAULT(PW_POINT_WRITTEN)) {
         written->table = pw_os_adopt(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     }
     bool works = written->table.fd >= 0;
@@ -56,11 +59,13 @@ void pw_os_written_close(struct pw_os_written *written) {
 }
 
 bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr_t end) {
-    int saved = errno;
-    struct uffdio_register range = {.range = {.start = start, .len = end - start},
+    int saved = errno, fault = PW_OS_FAULT(PW_POINT_WRITTEN);
+    // It may fail with some of several mappings watched already.
+    uintptr_t length = fault < 0 ? (end - start) / 2 & ~(PW_PAGE - 1) : end - start;
+    struct uffdio_register range = {.range = {.start = start, .len = length},
                                     .mode = UFFDIO_REGISTER_MODE_WP};
-    bool done = !PW_OS_FAULT(PW_POINT_WRITTEN) && pw_os_is_ours(&written->watch) &&
-                ioctl(written->watch.fd, UFFDIO_REGISTER, &range) == 0;
+    bool done = fault <= 0 && pw_os_is_ours(&written->watch) &&
+                ioctl(written->watch.fd, UFFDIO_REGISTER, &range) == 0 && !fault;
     errno = saved;
     return done;
 }
@@ -77,9 +82,14 @@ static int take_some(const struct pw_os_written *written, uintptr_t start, uintp
         .category_mask = SCAN_WRITTEN,
         .return_mask = SCAN_WRITTEN,
     };
-    int count = PW_OS_FAULT(PW_POINT_WRITTEN) ? -1 : ioctl(written->table.fd, SCAN_IOCTL, &request);
+    int fault = PW_OS_FAULT(PW_POINT_WRITTEN);
+    if (fault > 0) {
+        return -1;
+    }
+    request.vec_len = fault < 0 ? 1 : BATCH; // tests: it takes a part, and may then fail
+    int count = ioctl(written->table.fd, SCAN_IOCTL, &request);
     *walked = request.walk_end;
-    return count;
+    return fault < -1 ? -1 : count;
 }
 
 bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,

@@ -165,7 +165,8 @@ static bool has_wanted_path(void *context, const struct pw_os_line *line) {
 
 bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
     struct mapping wanted = {.address = (uintptr_t)address};
-    bool found = pw_os_each_line(is_wanted, &wanted);
+    char text[PW_OS_LONGEST_LINE + 1];
+    bool found = pw_os_each_line(is_wanted, &wanted, text, sizeof text);
     *start = wanted.start;
     *end = wanted.end;
     return found;
@@ -173,7 +174,8 @@ bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
 
 size_t pw_os_mapped_file(const void *address, char *path, size_t size) {
     struct mapping wanted = {.address = (uintptr_t)address, .path = path, .size = size};
-    pw_os_each_line(has_wanted_path, &wanted);
+    char text[PW_OS_LONGEST_LINE + 1];
+    pw_os_each_line(has_wanted_path, &wanted, text, sizeof text);
     return wanted.length;
 }
 

@@ -26,6 +26,7 @@ struct query {
 #define QUERY_WRITABLE   2u
 #define QUERY_EXECUTABLE 4u
 #define QUERY_SHARED     8u
+#define QUERY_OR_NEXT    16u
 
 bool pw_os_maps_open(struct pw_os_maps *maps) {
     int saved = errno;
@@ -78,6 +79,8 @@ bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t si
     return known;
 }
 
+#define SHORT_LINE 512 // the beginning of a name is enough
+
 struct search {
     uintptr_t address;
     struct pw_os_mapping *found;
@@ -94,9 +97,46 @@ static bool ends_behind(void *context, const struct pw_os_line *line) {
     return true;
 }
 
+static int protection_of(const struct query *query) {
+    return (query->mapping_flags & QUERY_READABLE ? PROT_READ : 0) |
+           (query->mapping_flags & QUERY_WRITABLE ? PROT_WRITE : 0) |
+           (query->mapping_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0);
+}
+
+// False: the kernel would not tell. A name that is too long for it is left out.
+static bool look_from(const struct pw_os_maps *maps, uintptr_t address,
+                      struct pw_os_mapping *mapping) {
+    struct query query = {.size = sizeof query,
+                          .flags = QUERY_OR_NEXT,
+                          .address = address,
+                          .name_size = sizeof mapping->name,
+                          .name_address = (uintptr_t)mapping->name};
+    int result = ioctl(maps->fd, QUERY, &query);
+    if (result != 0 && errno == ENAMETOOLONG) {
+        query.name_size = 0;
+        query.name_address = 0;
+        result = ioctl(maps->fd, QUERY, &query);
+    }
+    if (result != 0) {
+        return false;
+    }
+    mapping->name[query.name_size ? sizeof mapping->name - 1 : 0] = '\0';
+    mapping->start = query.start;
+    mapping->end = query.end;
+    mapping->protection = protection_of(&query);
+    return true;
+}
+
+// On a signal handler's stack, of a few KB, there is little room.
 bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping) {
     struct search search = {(uintptr_t)address, mapping};
-    return pw_os_each_line(ends_behind, &search);
+    struct pw_os_maps maps;
+    int saved = errno;
+    bool found = pw_os_maps_open(&maps) && look_from(&maps, search.address, mapping);
+    pw_os_maps_close(&maps);
+    errno = saved;
+    char text[SHORT_LINE];
+    return found || pw_os_each_line(ends_behind, &search, text, sizeof text);
 }
 
 bool pw_os_map_empty(void *address, size_t size, int protection) {

@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LONGEST_LINE (4096 + 256) // a path, and what is before it
-
 // Hexadecimal digits. Returns what follows them.
 static const char *parse_number(const char *text, uintptr_t *number) {
     for (*number = 0;; text++) {
@@ -49,33 +47,56 @@ static bool parse(const char *text, struct pw_os_line *line) {
     return true;
 }
 
-bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context) {
+struct reading {
+    bool (*see)(void *context, const struct pw_os_line *line);
+    void *context;
+    char *text;
+    size_t size, held;
+    bool is_rest; // of a line that was seen
+};
+
+static bool see_line(struct reading *reading, const char *text) {
+    struct pw_os_line line;
+    return !reading->is_rest && parse(text, &line) && reading->see(reading->context, &line);
+}
+
+static bool see_lines(struct reading *reading) {
+    char *at = reading->text;
+    reading->text[reading->held] = '\0';
+    for (char *stop; (stop = strchr(at, '\n')); at = stop + 1) {
+        *stop = '\0';
+        if (see_line(reading, at)) {
+            return true;
+        }
+        reading->is_rest = false;
+    }
+    reading->held -= (size_t)(at - reading->text);
+    memmove(reading->text, at, reading->held + 1);
+    if (reading->held < reading->size - 1) {
+        return false;
+    }
+    bool found = see_line(reading, reading->text);
+    reading->is_rest = true;
+    reading->held = 0;
+    return found;
+}
+
+bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context,
+                     char *text, size_t size) {
+    struct reading reading = {.see = see, .context = context, .text = text, .size = size};
     int saved = errno;
     int fd = PW_OS_FAULT(PW_POINT_MAPS) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char text[LONGEST_LINE + 1];
-    size_t held = 0;
     bool found = false;
     while (fd >= 0 && !found) {
-        ssize_t got = read(fd, text + held, sizeof text - 1 - held);
+        ssize_t got = read(fd, text + reading.held, size - 1 - reading.held);
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
             break;
         }
-        held += (size_t)got;
-        text[held] = '\0';
-        char *at = text;
-        for (char *stop; !found && (stop = strchr(at, '\n')); at = stop + 1) {
-            struct pw_os_line line;
-            *stop = '\0';
-            found = parse(at, &line) && see(context, &line);
-        }
-        held -= (size_t)(at - text);
-        memmove(text, at, held);
-        if (held == sizeof text - 1) {
-            held = 0; // a line longer than any path
-        }
+        reading.held += (size_t)got;
+        found = see_lines(&reading);
     }
     if (fd >= 0) {
         close(fd);

@@ -5,7 +5,10 @@
 #define PW_OS_MAPS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#define PW_OS_LONGEST_LINE (4096 + 256) // a path, and what is before it
 
 struct pw_os_line {
     uintptr_t start, end;
@@ -14,7 +17,8 @@ struct pw_os_line {
 };
 
 // Calls `see` with each line until it returns true. False: it never did, or the kernel does not
-// tell.
-bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context);
+// tell. `text` holds the lines meanwhile: of one that is longer its beginning is seen.
+bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context,
+                     char *text, size_t size);
 
 #endif

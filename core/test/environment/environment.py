@@ -627,6 +627,11 @@ def own_stack(bench):
     bench.work("own-stack")
 
 
+def handlers_stack(bench):
+    """Advice in a signal handler, on a small stack, about a block that shares pages."""
+    bench.work("handlers-stack", every_options=(ALWAYS, PAPERS))
+
+
 def other_clone(bench):
     """A child that shares our memory stores to what is copied."""
     bench.work("other-clone", counters=["fallback_threads", "copies_plain_predicted", "copies_plain_brief"])
@@ -1173,6 +1178,7 @@ CASES = {
     "stopped": stopped,
     "modules": modules,
     "own-stack": own_stack,
+    "handlers-stack": handlers_stack,
     "other-clone": other_clone,
     "part-again": part_again,
     "grown-unhooked": grown_unhooked,

@@ -306,6 +306,50 @@ static int case_own_stack(char **arguments) {
     return 0;
 }
 
+// A signal handler on a stack of SIGSTKSZ as it is in older programs gives advice about a block
+// that shares pages, beside another thread. What lies below the stack is the program's.
+#define HANDLERS_STACK 8192
+
+static unsigned char *advised;
+
+static void discard_part(int signal) {
+    (void)signal;
+    CHECK(madvise(advised, MEGABYTE, MADV_DONTNEED) == 0);
+}
+
+static void *sleep_for_ever(void *unused) {
+    for (;;) {
+        pause();
+    }
+    return unused;
+}
+
+static int case_handlers_stack(char **arguments) {
+    (void)arguments;
+    static unsigned char below[2 * HANDLERS_STACK];
+    stack_t stack = {.ss_sp = below + HANDLERS_STACK, .ss_size = HANDLERS_STACK};
+    struct sigaction action = {.sa_handler = discard_part, .sa_flags = SA_ONSTACK};
+    pthread_t thread;
+    unsigned char *from = malloc(8 * MEGABYTE), *to = malloc(8 * MEGABYTE);
+    say_work("before");
+    for (size_t i = 0; i < 8 * MEGABYTE; i++) {
+        from[i] = (unsigned char)(i / PAGE + 1);
+    }
+    memcpy(to, from, 8 * MEGABYTE);
+    advised = to + MEGABYTE - ((uintptr_t)to & (PAGE - 1));
+    CHECK(madvise(from - ((uintptr_t)from & (PAGE - 1)), PAGE, MADV_NORMAL) == 0); // found by now
+    CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, sleep_for_ever, NULL) == 0);
+    memset(below, 0x5a, HANDLERS_STACK);
+    raise(SIGUSR1);
+    for (size_t i = 0; i < HANDLERS_STACK; i++) {
+        CHECK(below[i] == 0x5a);
+    }
+    CHECK(advised[0] == 0 && advised[MEGABYTE - 1] == 0 && to[0] == 1);
+    puts("done");
+    return 0;
+}
+
 // A thread with a small stack starts a program that is preloaded with a sanitizer, in a long
 // environment.
 static void *start_program(void *unused) {
@@ -353,6 +397,7 @@ const struct program_case thread_cases[] = {
     {"stopped", case_stopped},
     {"modules", case_modules},
     {"own-stack", case_own_stack},
+    {"handlers-stack", case_handlers_stack},
     {"other-clone", case_other_clone},
     {NULL, NULL},
 };

@@ -39,6 +39,16 @@ cases$memory <- function() {
     expect(with - megabytes() > 150)
 }
 
+# R's cache chains strings, newer ones before older ones, and so keeps none alive. (Its table turns the chains round when
+# it grows, which it does not between these.)
+cases$chains <- function() {
+    z <<- paste0(strrep("z", 1000), 1:2.5e5)
+    in_package("texts", paste0("newer than z ", 1:1e5))
+    full(3); freeze(); before <- megabytes()
+    rm(z, envir = globalenv())
+    expect(before - megabytes() > 240)
+}
+
 cases$options <- function() { # R keeps these in base, and the program brought them
     options(mine = lapply(1:2e5, function(i) c(i, i)))
     full(3); freeze()
@@ -203,6 +213,14 @@ cases$unload <- function() {
     }
     expect(megabytes() - before < 3)
     expect(dim(x)[2] == 5)
+}
+
+cases$unregistered <- function() { # what a frozen namespace holds is held as long as it is loaded
+    other <- new.env(parent = globalenv()); assign(".__NAMESPACE__.", list2env(list(spec = c(name = "frozenother", version = "1.0"))), other)
+    .Internal(registerNamespace("frozenother", other)); assign("held", numeric(2e7), other)
+    full(3); freeze(); before <- megabytes()
+    .Internal(unregisterNamespace("frozenother")); rm(other)
+    full(); expect(before - megabytes() > 100) # what was frozen counts again, and is less
 }
 
 cases$unfrozen <- function() { # loaded after, and again and again

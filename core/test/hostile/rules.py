@@ -441,6 +441,13 @@ MUTANTS = [
            "    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {\n        return_pages(c);",
            "    for (unsigned c = 1; c < PW_R_SMALL_CLASSES; c++) {\n        return_pages(c);",
            ["frozen-counts", "frozen-switches"]),
+    Mutant("frozen-fork", "what was told of written pages before a fork says nothing of a child's", "runtime/r/rescan.c",
+           "*rescan->marker != 1", "*rescan->marker > 1", ["frozen-fork"]),
+    Mutant("frozen-chains", "chains of the string cache are not followed", "runtime/r/node.h",
+           "(pw_r_type(node) != PW_R_STRING || pw_r_type(node->attributes) != PW_R_STRING)",
+           "(pw_r_type(node) != PW_R_STRING || node->attributes)", ["frozen-chains"]),
+    Mutant("frozen-unloaded", "a namespace that is unloaded thaws", "runtime/r/frozen.c",
+           "    return found < state.namespace_count;", "    return found > state.namespace_count;", ["frozen-unregistered"]),
     Mutant("frozen-limits", "R's limits follow what is frozen", "runtime/r/frozen.c",
            "    *state.layout.node_limit += all_frozen();\n", "", ["frozen-counts"]),
 ]

@@ -421,6 +421,12 @@ static char folder[] = "/tmp/pagewise-faults-XXXXXX";
 static unsigned runs, failures;
 static bool brief;
 
+#ifdef PW_TEST_SANITIZED
+#define LONGEST_RUN 1000 // seconds, on a busy machine
+#else
+#define LONGEST_RUN 100
+#endif
+
 struct plan {
     const struct point *point, *other; // the other one fails every time
     int error;
@@ -441,7 +447,7 @@ static void start(void) {
 
 static void run_plan(void *argument) {
     const struct plan *plan = argument;
-    alarm(100);
+    alarm(LONGEST_RUN);
     if (plan->point) {
         pw_os_fault_plan(plan->point->point, plan->error, plan->first, plan->period);
     }
@@ -457,7 +463,8 @@ static void run_plan(void *argument) {
     struct pw_statistics now;
     pw_statistics_read(&now, sizeof now);
     wanted &= now.mmapcopy_used ? ~SCAN : ~0; // it is found out before a page is published
-    if (wanted && calls[plan->point->point] && !(counted & wanted)) {
+    // Beside a thread that is not known (TSan's own) nothing is published, and that is counted.
+    if (wanted && calls[plan->point->point] && !(counted & (wanted | THREADS))) {
         fprintf(stderr, "no fall-back is named (counted: %x)\n", (unsigned)counted);
         abort();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What policy general promises of its blocks, and what it gives back.
+#include "block/mapped.h"
 #include "block/small.h"
 #include "entry/switch.h"
 #include "os/fault.h"
@@ -128,6 +129,27 @@ static void aligned_blocks_of_warm_pages_count_in_the_peak(void **state) {
     assert_non_null(block);
     assert_true(arena->highest_pages >= arena->live_pages);
     pw_general_free(&pw_process, &pw_gate, block);
+}
+
+static void what_may_not_be_read_is_made_smaller_in_place(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 100, 20000, 40000, 600000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char *block = pw_general_memalign(&pw_process, PW_PAGE, MB);
+        memset(block, 7, MB);
+        const long arguments[6] = {(long)block, PW_PAGE, PROT_NONE};
+        struct pw_mapping_call call =
+            pw_mapping_call_begins(&pw_process, SYS_mprotect, arguments, NULL);
+        assert_true(!call.refused && mprotect(block, PW_PAGE, PROT_NONE) == 0);
+        pw_mapping_call_ends(&pw_process, call);
+        char *smaller = pw_general_realloc(&pw_process, &pw_gate, block, sizes[i]);
+        assert_ptr_equal(smaller, block);
+        assert_int_equal(mprotect(block, PW_PAGE, PROT_READ | PROT_WRITE), 0);
+        for (size_t at = 0; at < sizes[i]; at += 61) {
+            assert_int_equal(smaller[at], 7);
+        }
+        pw_general_free(&pw_process, &pw_gate, smaller);
+    }
 }
 
 static void zeroed_means_zero_also_where_it_was_used(void **state) {
@@ -798,6 +820,7 @@ int main(void) {
         TEST(blocks_are_aligned_and_as_large_as_asked),
         TEST(alignments_are_kept),
         TEST(aligned_blocks_of_warm_pages_count_in_the_peak),
+        TEST(what_may_not_be_read_is_made_smaller_in_place),
         TEST(zeroed_means_zero_also_where_it_was_used),
         TEST(resizing_keeps_the_contents),
         TEST(what_cannot_be_had_is_refused_and_changes_nothing),

@@ -249,6 +249,12 @@ static size_t capacity_of(struct pw_process *process, const void *block) {
     return capacity;
 }
 
+// It may not be readable: it is made smaller where it is.
+static bool is_altered(struct pw_process *process, const void *block) {
+    const struct pw_extent *extent = pw_arena_find(&process->arena, block);
+    return extent && extent->altered;
+}
+
 void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
     if (!pw_gate_contains(block)) {
         return resize_foreign(process, block, size);
@@ -257,8 +263,8 @@ void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
         pw_block_free(process, block, NULL);
         return NULL;
     }
-    void *moved =
-        size > process->gate->largest_small ? pw_block_resize(process, block, size, NULL) : NULL;
+    bool stays = size > process->gate->largest_small || is_altered(process, block);
+    void *moved = stays ? pw_block_resize(process, block, size, NULL) : NULL;
     if (moved) {
         return moved;
     }

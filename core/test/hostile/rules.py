@@ -408,6 +408,10 @@ MUTANTS = [
     Mutant("cache-not-given-back", "a thread that ends gives its blocks back", "block/small.c",
            "    pw_cache_end(&process->general);", "    (void)process;", in_parts("contract-general")),
 
+    Mutant("unreadable-block-copied", "what may not be read is made smaller in place", "block/small.c",
+           "size > process->gate->largest_small || is_altered(process, block)",
+           "size > process->gate->largest_small || (false && is_altered(process, block))", ["general"],
+           missed="it makes no block smaller while a part of it may not be read"),
     # --- R's permanent generation (runtime/r/frozen.c) ---
     Mutant("frozen-not-looked-at", "before each collection frozen nodes that were written are looked at",
            "runtime/r/rescan.c", "    if (begins || !rescan->watches) {",

@@ -18,12 +18,16 @@ extern value Rf_cons(value first, value rest), SETCAR(value cell, value to),
     R_MakeWeakRef(value key, value held, value finalizer, int on_exit), Rf_mkChar(const char *text),
     R_WeakRefValue(value reference), Rf_ScalarLogical(int yes), ENCLOS(value environment);
 extern void SET_TAG(value cell, value to), SET_ATTRIB(value of, value to),
-    SET_CLOENV(value closure, value to), SET_BODY(value closure, value to),
-    SET_FORMALS(value closure, value to), SET_PRVALUE(value promise, value to),
-    SET_PRENV(value promise, value to), SET_ENCLOS(value environment, value to),
-    SET_STRING_ELT(value strings, long at, value to), Rf_unprotect(int count),
-    R_PreserveObject(value of), R_ReleaseObject(value of);
+    SET_PRVALUE(value promise, value to), SET_PRENV(value promise, value to),
+    SET_ENCLOS(value environment, value to), SET_STRING_ELT(value strings, long at, value to),
+    Rf_unprotect(int count), R_PreserveObject(value of), R_ReleaseObject(value of);
 extern const char *R_CHAR(value string);
+extern int *INTEGER(value of);
+
+// R 4.6 and later keep these to themselves: there they are NULL.
+extern void SET_CLOENV(value closure, value to) __attribute__((weak)),
+    SET_BODY(value closure, value to) __attribute__((weak)),
+    SET_FORMALS(value closure, value to) __attribute__((weak));
 
 #define PAIRLIST 2
 #define PROMISE  5
@@ -43,6 +47,11 @@ value make_holders(void) {
     SET_VECTOR_ELT(holders, 3, Rf_allocVector(STRINGS, 2));
     Rf_unprotect(1);
     return holders;
+}
+
+// A closure's parts can be replaced in place.
+value changes_closures(void) {
+    return Rf_ScalarLogical(SET_CLOENV && SET_BODY && SET_FORMALS);
 }
 
 value store(value kind, value holder, value to) {
@@ -101,6 +110,12 @@ value preserve(value of) {
 
 value release(value of) {
     R_ReleaseObject(of);
+    return R_NilValue;
+}
+
+// A bit of the header that R keeps about an object.
+value flip(value of, value bit) {
+    *(unsigned long *)of ^= 1ul << *INTEGER(bit);
     return R_NilValue;
 }
 

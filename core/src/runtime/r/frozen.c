@@ -34,6 +34,7 @@ static struct {
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
     uint64_t node_floor;        // of R's limit
     uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
+    uint64_t seen, ends;        // calls from inside R; those with nothing allocated before
 } state;
 
 static bool may_call(void) {
@@ -396,16 +397,25 @@ static bool is_inside_r(const void *site) {
     return address >= state.layout.code_start && address < state.layout.code_end;
 }
 
+static void note_call(const void *site) {
+    if (is_inside_r(site) && state.layout.classes) {
+        state.seen++;
+        state.ends += pw_r_layout_is_collected(&state.layout);
+    }
+}
+
 // The collector asks at its start and at its end, and allocates nothing in between. Where nothing
 // was allocated before the start either, both look like an end, and both are taken for a start.
 void pw_r_before_collection(struct pw_process *process, const void *site) {
     if (!state.found) {
         state.calls += process->options.freeze == PW_FREEZE_CHECK;
+        note_call(site);
         return;
     }
-    if (!is_inside_r(site) || !state.api.is_collecting()) {
+    if (!is_inside_r(site) || (state.api.is_collecting && !state.api.is_collecting())) {
         return; // proc.time() asks as well
     }
+    note_call(site);
     state.calls++;
     if (!state.active) {
         return;
@@ -432,22 +442,45 @@ static const char *prepare(void) {
     if (state.api.is_collecting() || !may_call()) {
         return "not now: R is collecting, or no system calls may be made";
     }
+    return pw_r_api_call(&state.api, "gc.time", 1) ? NULL : "gc.time fails";
+}
+
+struct calls {
+    uint64_t seen, ends;
+};
+
+static struct calls calls_now(void) {
+    return (struct calls){state.seen, state.ends};
+}
+
+// Each collection must call us twice, and nothing was allocated before the second call.
+static bool are_seen(unsigned collections, struct calls before) {
+    return state.seen - before.seen >= (uint64_t)2 * collections &&
+           state.ends - before.ends >= collections;
+}
+
+static bool is_called(void) {
+    struct calls before = calls_now();
+    return pw_r_collect_young(&state.api) && are_seen(1, before);
+}
+
+// Once: those collections that it takes tell as well whether they are seen.
+static const char *find(void) {
+    struct calls before = calls_now();
     const char *problem = pw_r_layout_find(&state.layout, &state.api);
     if (problem) {
         return problem;
     }
-    state.found = true;
-    if (!pw_r_api_call(&state.api, "gc.time", 1)) {
-        return "gc.time fails";
-    }
-    return pw_r_roots_make(&state.roots, &state.api) ? NULL : "no memory";
+    state.found = are_seen(state.layout.collections, before);
+    return state.found ? NULL : "R's collections are not seen";
 }
 
-// Each collection must call us, twice.
-static bool is_called(void) {
-    uint64_t before = state.calls;
-    state.api.collect();
-    return state.calls >= before + 2;
+static const char *check(void) {
+    const char *problem = pw_r_layout_check(&state.layout, &state.api);
+    if (problem) {
+        return problem;
+    }
+    return is_called() ? NULL : "R's collections are not seen";
 }
 
 static const char *freeze(bool watch) {
@@ -457,16 +490,18 @@ static const char *freeze(bool watch) {
         return "the kernel does not tell of written pages, or R's are blocks of ours";
     }
     const char *problem = prepare();
-    if (problem) {
-        return problem;
+    if (!problem) {
+        problem = state.found ? check() : find();
     }
-    if (!pw_r_guard_gc_time(&state.api, pw_r_thaw)) {
-        return "gc.time is not found";
+    if (!problem && !pw_r_guard_gc_time(&state.api, pw_r_thaw)) {
+        problem = "gc.time is not found";
     }
-    if (!is_called() || !is_called()) {
-        return "R's collections are not seen";
+    if (!problem && !pw_r_roots_make(&state.roots, &state.api)) {
+        problem = "no memory";
     }
-    problem = begin(watch);
+    if (!problem) {
+        problem = begin(watch);
+    }
     if (!problem && !is_called()) { // and R's counters are right from here on
         pw_r_thaw();
         problem = "R's collections are not seen";

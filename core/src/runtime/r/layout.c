@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR        100000 // nodes made since a collection, at most: the way to a peg
-#define FAR         20000000
-#define TRIES       3
-#define MOST_WORDS  64  // places of a value, before they are told apart
-#define LOWEST      402 // versions whose sources were read, as 100 major + minor
-#define HIGHEST     402
+#define NEAR        100000 // nodes, at most, that two collections in a row leave behind one
+#define FEW         32     // nodes that a call of ours makes
+#define ENDS        1000   // nodes at either end of a list that are looked at
+#define TRIES       4
+#define MOST_WORDS  16    // places of a value, before they are told apart
+#define LEAST_LIMIT 10000 // of R's own, which begin at more
 #define HEADER_SIZE sizeof(struct pw_r_vector)
 
+static const int read_versions[] = {402, 405, 406}; // their sources, as 100 major + minor
 static const unsigned units_of[PW_R_SMALL_CLASSES] = {0, 1, 2, 4, 8, 16};
 
 struct segment {
@@ -45,7 +46,7 @@ static struct segment segment_of(const struct dl_phdr_info *module, int number) 
 
 static int look_at_module(struct dl_phdr_info *module, size_t size, void *context) {
     struct search *search = context;
-    struct segment code = {0, 0}, data = {0, 0};
+    struct segment code = {0, 0}, data = {0, 0}, read_only = {0, 0};
     (void)size;
     for (int i = 0; i < module->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &module->dlpi_phdr[i];
@@ -53,6 +54,8 @@ static int look_at_module(struct dl_phdr_info *module, size_t size, void *contex
             code = segment_of(module, i);
         } else if (header->p_type == PT_LOAD && (header->p_flags & PF_W)) {
             data = segment_of(module, i);
+        } else if (header->p_type == PT_GNU_RELRO) {
+            read_only = segment_of(module, i);
         }
     }
     if (search->inside < code.start || search->inside >= code.end) {
@@ -61,6 +64,9 @@ static int look_at_module(struct dl_phdr_info *module, size_t size, void *contex
     search->layout->code_start = code.start;
     search->layout->code_end = code.end;
     search->data = data;
+    if (read_only.end > data.start && read_only.end < data.end) {
+        search->data.start = read_only.end; // it is protected once the loader is done
+    }
     return 1;
 }
 
@@ -79,32 +85,45 @@ static const char *try_version(struct search *search) {
         sscanf(api->text(api->string_element(text, 0)), "R version %d.%d", &major, &minor) != 2) {
         return "the version of R is not known";
     }
-    int version = 100 * major + minor;
-    return version < LOWEST || version > HIGHEST ? "an unknown version of R" : NULL;
+    for (size_t i = 0; i < sizeof read_versions / sizeof *read_versions; i++) {
+        if (read_versions[i] == 100 * major + minor) {
+            return NULL;
+        }
+    }
+    return "an unknown version of R";
 }
 
-#define NOT_AVAILABLE ((int)0x80000000) // NA: asks, and changes nothing
-
+// NA asks, and changes nothing; gctorture(NA) does as well, up to R 4.4.
 static const char *try_state(struct search *search) {
-    struct pw_r_node *torture = pw_r_api_call(search->api, "gctorture", NOT_AVAILABLE);
-    if (!torture || search->api->integers(torture)[0] != 0) {
+    struct pw_r_node *torture = pw_r_api_call(search->api, "gctorture2", PW_R_NOT_AVAILABLE);
+    if (!torture || search->api->type_of(torture) != PW_R_INTEGER ||
+        search->api->integers(torture)[0] != 0) {
         return "gctorture is on";
     }
     return NULL;
 }
 
+// --- words that have a value ---------------------------------------------------------------
+
+struct places {
+    uint64_t *words[MOST_WORDS];
+    size_t count;
+};
+
+static void find_words(const struct search *search, uint64_t value, struct places *places) {
+    places->count = 0;
+    for (uintptr_t at = (search->data.start + 7) & ~(uintptr_t)7; at + 8 <= search->data.end;
+         at += 8) {
+        if (*(uint64_t *)at == value && places->count < MOST_WORDS) {
+            places->words[places->count++] = (uint64_t *)at;
+        }
+    }
+}
+
 // --- the classes' lists ---------------------------------------------------------------
 
-// The peg of a list that the node is in: it lies in R's data.
-static struct pw_r_node *peg_of(const struct search *search, struct pw_r_node *node, long most) {
-    struct pw_r_node *at = node->previous;
-    while (at && at != node && !is_in_data(search, at, sizeof *at) && most-- > 0) {
-        if (at->next->previous != at) {
-            return NULL;
-        }
-        at = at->previous;
-    }
-    return at && is_in_data(search, at, sizeof *at) ? at : NULL;
+static bool is_linked(const struct pw_r_node *node) {
+    return node->next->previous == node && node->previous->next == node;
 }
 
 static bool is_class(const struct search *search, const struct pw_r_heap_class *class) {
@@ -120,16 +139,36 @@ static bool is_class(const struct search *search, const struct pw_r_heap_class *
     return class->fresh == &class->fresh_peg;
 }
 
+// The class whose next node is the one behind `cell`, which was just made.
+static struct pw_r_heap_class *class_of_new(const struct search *search,
+                                            const struct pw_r_node *cell) {
+    struct places places;
+    struct pw_r_heap_class *found = NULL;
+    find_words(search, (uintptr_t)cell->next, &places);
+    for (size_t i = 0; i < places.count; i++) {
+        char *place = (char *)places.words[i];
+        struct pw_r_heap_class *class =
+            (struct pw_r_heap_class *)(place - offsetof(struct pw_r_heap_class, free));
+        if (is_class(search, class)) {
+            if (found) {
+                return NULL;
+            }
+            found = class;
+        }
+    }
+    return found;
+}
+
 static const char *find_classes(struct search *search) {
     const struct pw_r_api *api = search->api;
-    api->collect();
     struct pw_r_node *cell = api->cons(api->nil, api->nil);
-    struct pw_r_node *peg = peg_of(search, cell, NEAR);
-    if (!peg || pw_r_class(cell) != 0) {
+    if (pw_r_class(cell) != 0 || !is_linked(cell)) {
+        return "a new node looks otherwise";
+    }
+    struct pw_r_heap_class *first = class_of_new(search, cell);
+    if (!first) {
         return "no list of nodes found";
     }
-    struct pw_r_heap_class *first =
-        (struct pw_r_heap_class *)((char *)peg - offsetof(struct pw_r_heap_class, fresh_peg));
     for (unsigned c = 0; c < PW_R_CLASSES; c++) {
         if (!is_class(search, &first[c])) {
             return "the lists of nodes look otherwise";
@@ -144,9 +183,12 @@ static const char *find_classes(struct search *search) {
 
 // --- nodes -----------------------------------------------------------------------------
 
-static bool is_member(const struct search *search, struct pw_r_node *node,
-                      const struct pw_r_node *peg) {
-    return peg_of(search, node, FAR) == peg;
+// Nodes are taken from the list one after the other; a large vector is put at its end.
+static bool is_newest(const struct search *search, const struct pw_r_node *node) {
+    const struct pw_r_heap_class *class = &search->layout->classes[pw_r_class(node)];
+    bool is_small = pw_r_class(node) < PW_R_SMALL_CLASSES;
+    return is_linked(node) && !pw_r_is_marked(node) &&
+           node->next == (is_small ? class->free : &class->fresh_peg);
 }
 
 // A vector of each class is where its size says; what is large is a class of its own.
@@ -157,11 +199,10 @@ static const char *try_sizes(struct search *search) {
     } wanted[] = {{1, 1}, {2, 2}, {3, 3}, {4, 3}, {5, 4}, {8, 4}, {9, 5}, {16, 5}, {17, 7}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct pw_r_node *vector = search->api->allocate_vector(PW_R_REAL, wanted[i].length);
-        struct pw_r_heap_class *class = &search->layout->classes[wanted[i].class];
         if (pw_r_class(vector) != wanted[i].class || pw_r_type(vector) != PW_R_REAL ||
-            pw_r_is_marked(vector) || pw_r_as_vector(vector)->length != wanted[i].length ||
+            pw_r_as_vector(vector)->length != wanted[i].length ||
             (char *)search->api->reals(vector) != (char *)vector + HEADER_SIZE ||
-            !is_member(search, vector, &class->fresh_peg)) {
+            !is_newest(search, vector)) {
             return "vectors look otherwise";
         }
     }
@@ -175,9 +216,22 @@ static bool has_fields(struct pw_r_node *node, const struct pw_r_node *one,
 
 static bool has_header(const struct pw_r_api *api, struct pw_r_node *node, unsigned type) {
     return api->type_of(node) == (int)type && pw_r_type(node) == type &&
-           api->mark_of(node) == pw_r_is_marked(node) &&
+           (!api->mark_of || api->mark_of(node) == pw_r_is_marked(node)) &&
            (api->alternative(node) != 0) == pw_r_is_alternative(node) &&
+           (unsigned)api->references(node) == pw_r_references(node) &&
            (type == PW_R_STRING || api->attributes(node) == node->attributes);
+}
+
+// Of 1:2, which R keeps as its two ends.
+static bool has_alternative(const struct pw_r_api *api) {
+    struct pw_r_node *length = api->protect(api->allocate_vector(PW_R_REAL, 1));
+    api->reals(length)[0] = 2;
+    int failed = 0;
+    struct pw_r_node *call = api->protect(api->call2(api->symbol("seq_len"), length));
+    struct pw_r_node *numbers = api->evaluate(call, api->base, &failed);
+    api->unprotect(2);
+    return !failed && api->alternative(numbers) && has_header(api, numbers, PW_R_INTEGER) &&
+           pw_r_class(numbers) == 0;
 }
 
 static const char *try_kinds(struct search *search) {
@@ -202,42 +256,29 @@ static const char *try_kinds(struct search *search) {
         has_fields(closure, api->formals(closure), closure->fields[1],
                    api->closure_environment(closure));
     api->unprotect(2);
-    return right ? NULL : "nodes look otherwise";
-}
-
-// A node that lives grows older, and is linked elsewhere when it is made to hold a younger one.
-static const char *try_ages(struct search *search) {
-    const struct pw_r_api *api = search->api;
-    struct pw_r_heap_class *class = search->layout->classes;
-    struct pw_r_node *cell = api->protect(api->cons(api->nil, api->nil));
-    api->collect();
-    bool right = pw_r_is_marked(cell) && api->mark_of(cell) == 1 && pw_r_generation(cell) == 0 &&
-                 is_member(search, cell, &class->old_peg[0]);
-    api->collect();
-    right = right && pw_r_is_oldest(cell) && is_member(search, cell, &class->old_peg[1]);
-    api->set_first(cell, api->cons(api->nil, api->nil));
-    right = right && is_member(search, cell, &class->old_to_new_peg[1]);
-    api->collect();
-    right = right && pw_r_is_oldest(cell->fields[0]) && pw_r_layout_is_collected(search->layout);
-    api->cons(api->nil, api->nil);
-    right = right && !pw_r_layout_is_collected(search->layout);
-    api->unprotect(1);
-    return right ? NULL : "nodes grow older otherwise";
+    return right && has_alternative(api) ? NULL : "nodes look otherwise";
 }
 
 // --- pages and counts --------------------------------------------------------------------
 
-static bool is_page_of(const struct pw_r_page *page, unsigned class, unsigned nodes) {
+struct counts {
+    long marked[PW_R_GENERATIONS];
+};
+
+static bool count_page(const struct pw_r_page *page, unsigned class, unsigned nodes,
+                       struct counts *counts) {
     const char *at = (const char *)(page + 1);
     for (unsigned i = 0; i < nodes; i++, at += pw_r_node_size(class)) {
-        if (pw_r_class((const struct pw_r_node *)at) != class) {
+        const struct pw_r_node *node = (const struct pw_r_node *)at;
+        if (pw_r_class(node) != class) {
             return false;
         }
+        counts->marked[pw_r_generation(node)] += pw_r_is_marked(node);
     }
     return true;
 }
 
-static bool try_pages(struct search *search, unsigned number) {
+static bool count_pages(struct search *search, unsigned number, struct counts *counts) {
     struct pw_r_heap_class *class = &search->layout->classes[number];
     int pages = 0;
     if (class->page_count == 0) {
@@ -249,57 +290,67 @@ static bool try_pages(struct search *search, unsigned number) {
         return false;
     }
     for (struct pw_r_page *page = class->pages; page; page = page->next) {
-        if (++pages > class->page_count || !is_page_of(page, number, each)) {
+        if (++pages > class->page_count || !count_page(page, number, each, counts)) {
             return false;
         }
     }
     return pages == class->page_count;
 }
 
-static long list_length(const struct pw_r_node *peg, unsigned class, unsigned generation) {
-    long length = 0;
-    for (const struct pw_r_node *node = peg->next; node != peg; node = node->next, length++) {
-        if (!pw_r_is_marked(node) || pw_r_class(node) != class ||
-            pw_r_generation(node) != generation) {
-            return -FAR;
-        }
-    }
-    return length;
+static bool is_old(const struct pw_r_node *node, unsigned class, unsigned generation) {
+    return pw_r_is_marked(node) && pw_r_class(node) == class &&
+           pw_r_generation(node) == generation && is_linked(node);
 }
 
+// Old nodes from either end of a list, at most; a shorter list's are looked at twice.
+static bool are_ends_old(const struct pw_r_node *peg, unsigned class, unsigned generation) {
+    const struct pw_r_node *first = peg->next, *last = peg->previous;
+    for (int i = 0; i < ENDS && first != peg && last != peg; i++) {
+        if (!is_old(first, class, generation) || !is_old(last, class, generation)) {
+            return false;
+        }
+        first = first->next;
+        last = last->previous;
+    }
+    return (first == peg) == (last == peg);
+}
+
+// Large vectors lie in no pages.
+static bool count_list(const struct pw_r_node *peg, unsigned class, unsigned generation,
+                       struct counts *counts) {
+    for (const struct pw_r_node *node = peg->next; node != peg; node = node->next) {
+        if (!is_old(node, class, generation)) {
+            return false;
+        }
+        counts->marked[generation]++;
+    }
+    return true;
+}
+
+// Each marked node is counted, and so each node of R's lists of old nodes is a marked one in a
+// page.
 static const char *try_counts(struct search *search) {
     for (unsigned c = 0; c < PW_R_CLASSES; c++) {
         struct pw_r_heap_class *class = &search->layout->classes[c];
-        for (unsigned g = 0; g < PW_R_GENERATIONS; g++) {
-            long length = list_length(&class->old_peg[g], c, g) +
-                          list_length(&class->old_to_new_peg[g], c, g);
-            if (length != class->old_count[g]) {
-                return "the counts of nodes differ from their lists";
-            }
-        }
-        if (c < PW_R_SMALL_CLASSES && !try_pages(search, c)) {
+        struct counts counts = {{0}};
+        if (c < PW_R_SMALL_CLASSES && !count_pages(search, c, &counts)) {
             return "the pages of nodes look otherwise";
+        }
+        for (unsigned g = 0; g < PW_R_GENERATIONS; g++) {
+            bool small = c < PW_R_SMALL_CLASSES;
+            bool right = small ? are_ends_old(&class->old_peg[g], c, g) &&
+                                     are_ends_old(&class->old_to_new_peg[g], c, g)
+                               : count_list(&class->old_peg[g], c, g, &counts) &&
+                                     count_list(&class->old_to_new_peg[g], c, g, &counts);
+            if (!right || counts.marked[g] != class->old_count[g]) {
+                return "the counts of nodes differ from what there is";
+            }
         }
     }
     return NULL;
 }
 
 // --- variables that have no name ----------------------------------------------------------
-
-struct places {
-    uint64_t *words[MOST_WORDS];
-    size_t count;
-};
-
-static void find_words(const struct search *search, uint64_t value, struct places *places) {
-    places->count = 0;
-    for (uintptr_t at = (search->data.start + 7) & ~(uintptr_t)7; at + 8 <= search->data.end;
-         at += 8) {
-        if (*(uint64_t *)at == value && places->count < MOST_WORDS) {
-            places->words[places->count++] = (uint64_t *)at;
-        }
-    }
-}
 
 // The head of the list is what changes to each new one, which has the earlier one behind it.
 static const char *find_weak_references(struct search *search) {
@@ -325,74 +376,168 @@ static const char *find_weak_references(struct search *search) {
     return right ? NULL : "the list of weak references is not found";
 }
 
+// --- two collections --------------------------------------------------------------------------
+
 enum limit { NODES = 4, VECTORS = 5 }; // where gc() has R's limits
 
-static uint64_t limit_of(const struct search *search, enum limit limit) {
+struct collection {
+    uint64_t limits[VECTORS + 1];
+};
+
+static bool collect_young(const struct search *search, struct collection *collection) {
     const struct pw_r_api *api = search->api;
-    int failed = 0;
-    // .Internal(gc(FALSE, FALSE, FALSE)): a young collection, which changes no limit.
-    struct pw_r_node *no = api->protect(api->logical(0));
-    struct pw_r_node *rest = api->protect(api->cons(no, api->nil));
-    rest = api->protect(api->cons(no, rest));
-    rest = api->protect(api->cons(no, rest));
-    struct pw_r_node *inner = api->protect(api->call1(api->symbol("gc")));
-    inner->fields[1] = rest; // both are young
-    struct pw_r_node *whole = api->protect(api->call2(api->symbol(".Internal"), inner));
-    struct pw_r_node *result = api->evaluate(whole, api->base, &failed);
-    api->unprotect(6);
-    bool right = !failed && result && api->type_of(result) == PW_R_REAL && api->length(result) > 5;
-    double value = right ? api->reals(result)[limit] : 0;
-    return value > 0 && value < 0x1p52 ? (uint64_t)value : 0;
+    struct pw_r_node *result = pw_r_collect_young(api);
+    search->layout->collections++;
+    if (!result || api->type_of(result) != PW_R_REAL || api->length(result) <= VECTORS) {
+        return false;
+    }
+    for (int limit = NODES; limit <= VECTORS; limit++) {
+        double value = api->reals(result)[limit];
+        if (!(value >= LEAST_LIMIT && value < 0x1p52)) {
+            return false;
+        }
+        collection->limits[limit] = (uint64_t)value;
+    }
+    return true;
 }
 
-// The word that R reports after it was changed, and no other one.
-static uint64_t *tell_apart(const struct search *search, enum limit limit,
-                            const struct places *places, uint64_t value) {
-    uint64_t *found = NULL;
-    size_t matches = 0;
+// Each place is given a value of its own. A young collection changes no limit, and tells it.
+static void mark_places(const struct places *places, uint64_t value) {
     for (size_t i = 0; i < places->count; i++) {
-        uint64_t *word = places->words[i];
-        if (*word != value) {
-            continue; // the stack's, or a counter's
-        }
-        *word = value + 1;
-        bool is_it = limit_of(search, limit) == value + 1;
-        if (*word == value + 1) {
-            *word = value;
-        }
-        found = is_it ? word : found;
-        matches += is_it;
+        *places->words[i] = value + 1 + i;
     }
-    return matches == 1 && limit_of(search, limit) == value ? found : NULL;
 }
 
-static uint64_t *find_limit(const struct search *search, enum limit limit) {
-    struct places places;
+static void restore_places(const struct places *places, uint64_t value) {
+    for (size_t i = 0; i < places->count; i++) {
+        if (*places->words[i] == value + 1 + i) {
+            *places->words[i] = value;
+        }
+    }
+}
+
+static uint64_t *told_place(const struct places *places, uint64_t value, uint64_t told) {
+    bool is_all = places->count < MOST_WORDS;
+    return is_all && told > value && told - value <= places->count ? places->words[told - value - 1]
+                                                                   : NULL;
+}
+
+// Is `node` near the end of this list?
+static bool is_near_end(const struct pw_r_node *node, const struct pw_r_node *peg) {
+    for (long left = NEAR; left > 0 && node != peg; left--, node = node->next) {
+        if (node->next->previous != node) {
+            return false;
+        }
+    }
+    return node == peg;
+}
+
+static bool is_last(const struct pw_r_node *node, const struct pw_r_node *peg) {
+    return node->next == peg && peg->previous == node && is_linked(node);
+}
+
+// After collect_young, which allocates its result and a few cells.
+static bool is_just_collected(const struct search *search) {
+    for (unsigned c = 0; c < PW_R_CLASSES; c++) {
+        const struct pw_r_heap_class *class = &search->layout->classes[c];
+        const struct pw_r_node *node = class->fresh_peg.next;
+        for (int i = 0; i < FEW && node != class->free; i++) {
+            node = node->next;
+        }
+        if (node != class->free) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_young_survivor(const struct pw_r_node *node) {
+    return pw_r_is_marked(node) && pw_r_generation(node) == 0;
+}
+
+// What R's barrier does with an old node of either generation that is made to hold a new one, and
+// what the collection after that does with the new ones. `cell` has survived one collection. On the
+// way the places of R's limits are told apart.
+static bool try_barrier(struct search *search, struct pw_r_node *cell,
+                        const struct collection *before, struct collection *after,
+                        struct places places[]) {
+    const struct pw_r_api *api = search->api;
+    struct pw_r_heap_class *class = search->layout->classes;
+    struct pw_r_node *registry = api->namespaces, *name = api->symbol("pagewise");
+    api->set_first(cell, api->cons(api->nil, api->nil));
+    bool right = is_last(cell, &class->old_to_new_peg[0]);
+    api->set_attribute(registry, name, api->logical(1)); // nobody reads it, and it goes away below
+    right = right && is_last(registry, &class->old_to_new_peg[PW_R_OLDEST]);
+    right = right && !pw_r_is_marked(cell->fields[0]) && !pw_r_is_marked(registry->attributes);
+    for (int limit = NODES; limit <= VECTORS; limit++) {
+        find_words(search, before->limits[limit], &places[limit]);
+        mark_places(&places[limit], before->limits[limit]);
+    }
+    right = collect_young(search, after) && right;
+    for (int limit = NODES; limit <= VECTORS; limit++) {
+        restore_places(&places[limit], before->limits[limit]);
+    }
+    right = right && is_just_collected(search) && is_young_survivor(cell->fields[0]) &&
+            is_young_survivor(registry->attributes) &&
+            is_near_end(cell->fields[0], &class->old_peg[0]) &&
+            is_near_end(registry->attributes, &class->old_peg[0]) && pw_r_is_oldest(registry);
+    api->set_attribute(registry, name, api->nil);
+    return right;
+}
+
+static bool try_twice(struct search *search) {
+    const struct pw_r_api *api = search->api;
+    struct pw_r_layout *layout = search->layout;
+    struct collection before, after = {0};
+    struct places places[VECTORS + 1] = {0};
+    struct pw_r_node *cell = api->protect(api->cons(api->nil, api->nil));
+    bool right = is_newest(search, cell) && collect_young(search, &before) &&
+                 is_young_survivor(cell) && is_linked(cell) &&
+                 try_barrier(search, cell, &before, &after, places);
+    if (right) {
+        layout->node_limit = told_place(&places[NODES], before.limits[NODES], after.limits[NODES]);
+        layout->vector_limit =
+            told_place(&places[VECTORS], before.limits[VECTORS], after.limits[VECTORS]);
+    }
+    api->unprotect(1);
+    return right && layout->node_limit && layout->vector_limit;
+}
+
+// A collection that goes on to an older generation, or runs a finalizer, tells less: once more.
+static const char *try_collections(struct search *search) {
+    const struct pw_r_api *api = search->api;
+    if (api->namespaces->attributes != api->nil) {
+        return "the registry of namespaces has attributes";
+    }
+    for (int i = 0; i < TRIES && !pw_r_is_oldest(api->namespaces); i++) {
+        api->collect(); // a process that has just begun
+    }
+    if (!pw_r_is_oldest(api->namespaces)) {
+        return "nodes grow older otherwise";
+    }
     for (int i = 0; i < TRIES; i++) {
-        uint64_t value = limit_of(search, limit);
-        find_words(search, value, &places);
-        uint64_t *found = value ? tell_apart(search, limit, &places, value) : NULL;
-        if (found) {
-            return found;
+        if (try_twice(search)) {
+            return NULL;
         }
     }
-    return NULL;
-}
-
-static const char *find_limits(struct search *search) {
-    search->layout->node_limit = find_limit(search, NODES);
-    search->layout->vector_limit = find_limit(search, VECTORS);
-    return search->layout->node_limit && search->layout->vector_limit
-               ? NULL
-               : "R's own limits are not found";
+    return "collections do otherwise with nodes, or R's own limits are not found";
 }
 
 // --- all of it -----------------------------------------------------------------------------
 
+static const char *take_steps(struct search *search, const char *(*const steps[])(struct search *),
+                              size_t count) {
+    const char *problem = NULL;
+    for (size_t i = 0; i < count && !problem; i++) {
+        problem = steps[i](search);
+    }
+    return problem;
+}
+
 const char *pw_r_layout_find(struct pw_r_layout *layout, const struct pw_r_api *api) {
     static const char *(*const steps[])(struct search *) = {
-        try_version, try_state,  find_classes,         try_sizes,   try_kinds,
-        try_ages,    try_counts, find_weak_references, find_limits,
+        try_version, try_state,       find_classes, try_sizes,
+        try_kinds,   try_collections, try_counts,   find_weak_references,
     };
 #ifndef __x86_64__
     return "another processor"; // R's growth of limits computes otherwise there
@@ -402,11 +547,13 @@ const char *pw_r_layout_find(struct pw_r_layout *layout, const struct pw_r_api *
     if (!dl_iterate_phdr(look_at_module, &search) || !search.data.start) {
         return "R's own data are not found";
     }
-    const char *problem = NULL;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && !problem; i++) {
-        problem = steps[i](&search);
-    }
-    return problem;
+    return take_steps(&search, steps, sizeof steps / sizeof *steps);
+}
+
+const char *pw_r_layout_check(struct pw_r_layout *layout, const struct pw_r_api *api) {
+    static const char *(*const steps[])(struct search *) = {try_state, try_counts};
+    struct search search = {.layout = layout, .api = api};
+    return take_steps(&search, steps, sizeof steps / sizeof *steps);
 }
 
 bool pw_r_layout_is_collected(const struct pw_r_layout *layout) {

@@ -26,6 +26,7 @@ struct pw_r_layout {
     uint64_t *node_limit, *vector_limit;   // R_NSize and R_VSize: they trigger collections
     uintptr_t code_start, code_end;        // of libR.so, or of the executable that R is
     unsigned per_page[PW_R_SMALL_CLASSES]; // nodes
+    unsigned collections;                  // young ones, that finding it took
 };
 
 #define PW_R_WEAK_KEY  0
@@ -38,6 +39,9 @@ size_t pw_r_node_size(unsigned class);
 // Looks for everything. Allocates and collects: to be called where R code may run. NULL: found;
 // otherwise why not.
 const char *pw_r_layout_find(struct pw_r_layout *layout, const struct pw_r_api *api);
+
+// What may have changed since it was found. NULL: nothing that matters.
+const char *pw_r_layout_check(struct pw_r_layout *layout, const struct pw_r_api *api);
 
 // Has nothing been allocated since the last collection? Then whatever lives is marked.
 bool pw_r_layout_is_collected(const struct pw_r_layout *layout);

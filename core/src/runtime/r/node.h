@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// R's objects as its collector sees them: nodes. The layout is that of R 4.2 on 64-bit machines
-// (Defn.h and memory.c of its sources); layout.c believes it only after it has tried it.
+// R's objects as its collector sees them: nodes. The layout is that of R 4.2, 4.5 and 4.6 on 64-bit
+// machines (Defn.h and memory.c of their sources); layout.c believes it only after it has tried it.
 #ifndef PW_RUNTIME_R_NODE_H
 #define PW_RUNTIME_R_NODE_H
 
@@ -74,12 +74,18 @@ static inline unsigned pw_r_class(const struct pw_r_node *node) {
     return node->info >> 29 & 7;
 }
 
+static inline unsigned pw_r_references(const struct pw_r_node *node) {
+    return node->info >> 32 & 0xffff;
+}
+
 // A full collection alone would look at it.
 static inline bool pw_r_is_oldest(const struct pw_r_node *node) {
     return pw_r_is_marked(node) && pw_r_generation(node) == PW_R_OLDEST;
 }
 
-static inline bool pw_r_holds_number(const struct pw_r_node *cell) { // in its first field
+// In its first field, as what is left of the header tells: a binding of compiled code, or, from
+// R 4.5 on, a promise that has its value.
+static inline bool pw_r_holds_number(const struct pw_r_node *cell) {
     return cell->info >> 48 != 0;
 }
 
@@ -134,6 +140,7 @@ static inline bool pw_r_each_child(struct pw_r_node *node, pw_r_visit *visit, vo
         pw_r_visit_elements(node, visit, context);
         return true;
     case PW_R_PAIRLIST:
+    case PW_R_PROMISE:
         if (!pw_r_holds_number(node)) {
             pw_r_visit_one(visit, context, node->fields[0]);
         }
@@ -143,7 +150,6 @@ static inline bool pw_r_each_child(struct pw_r_node *node, pw_r_visit *visit, vo
     case PW_R_SYMBOL:
     case PW_R_CLOSURE:
     case PW_R_ENVIRONMENT:
-    case PW_R_PROMISE:
     case PW_R_CALL:
     case PW_R_DOTS:
     case PW_R_BYTE_CODE:

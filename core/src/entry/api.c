@@ -193,7 +193,10 @@ void pw_quiet_thread_ends(void) {
 // --- tests of R's permanent generation -----------------------------------------------
 
 void pw_freeze_now(const int *watch, char **problem) {
-    const char *why = pw_r_freeze(&pw_process, *watch != 0, true);
+    const char *why = "Pagewise is not preloaded";
+    if (pw_process.stats.block) {
+        why = pw_r_freeze(&pw_process, *watch != 0, true);
+    }
     *problem = (char *)(why ? why : "");
 }
 

@@ -193,7 +193,7 @@ static void freeze_page(const struct pw_r_reach *reach, struct pw_r_frozen_page 
     unsigned each = state.layout.per_page[page->class];
     for (unsigned at = 0; at < each; at++) {
         struct pw_r_node *node = pw_r_page_node(page, at);
-        if (may_freeze(reach, node) && pw_r_set_add(&state.nodes, node)) {
+        if (may_freeze(reach, node) && pw_r_is_linked(node) && pw_r_set_add(&state.nodes, node)) {
             freeze_node(page, node, at);
         }
     }

@@ -165,6 +165,10 @@ static inline bool pw_r_each_child(struct pw_r_node *node, pw_r_visit *visit, vo
 
 // --- the collector's lists are circular -------------------------------------------
 
+static inline bool pw_r_is_linked(const struct pw_r_node *node) {
+    return node->previous->next == node && node->next->previous == node;
+}
+
 static inline void pw_r_unlink(struct pw_r_node *node) {
     node->previous->next = node->next;
     node->next->previous = node->previous;

@@ -10,8 +10,9 @@
 //
 // and what family_mappings.h says.
 //
-// Small requests cost one comparison more than before. The rest of the work is done by the one copy
-// of libpagewise.so in the process.
+// Small requests cost a comparison and a jump more than before, so what is for large ones stays in
+// functions of its own: whatever a function calls, it saves registers for before it compares. The
+// rest of the work is done by the one copy of libpagewise.so in the process.
 
 #include "block/block.h"
 #include "block/copying.h"
@@ -36,33 +37,34 @@
 #define SITE                __builtin_return_address(0)
 #define LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define SELDOM              __attribute__((noinline, cold))
 #define FOREIGN_STEP        ((size_t)256 << 10) // small bytes between two looks at the C library's heap
 
 // --- allocation --------------------------------------------------------------
 
 static size_t small_bytes; // since the last look; a racy sum is enough
 
-// Returns whether the C library's heap was looked at.
+// True when the C library's heap is to be looked at.
 static inline bool count_small(size_t size) {
     small_bytes += size;
-    if (LIKELY(small_bytes <= FOREIGN_STEP)) {
-        return false;
-    }
+    return UNLIKELY(small_bytes > FOREIGN_STEP);
+}
+
+static SELDOM void look_at_foreign(void) {
     small_bytes = 0;
     if (pw_is_on()) {
         pw_foreign_changed(&pw_process);
     }
-    return true;
 }
 
-static void *refuse(void) {
+static SELDOM void *refuse(void) {
     errno = ENOMEM;
     return NULL;
 }
 
 // Policy ksm: a block that the C library has mapped is offered to KSM.
-static void *offer(void *block) {
-    if (UNLIKELY(pw_gate.mergeable) && block && ((size_t *)block)[-1] & 2) {
+static SELDOM void *offer_mergeable(void *block) {
+    if (block && ((size_t *)block)[-1] & 2) {
         int saved = errno;
         uintptr_t start = (uintptr_t)block & ~(PW_PAGE - 1);
         madvise((void *)start, ((size_t *)block)[-1] & ~(size_t)7, MADV_MERGEABLE);
@@ -71,23 +73,63 @@ static void *offer(void *block) {
     return block;
 }
 
-FAMILY_API void *FAMILY(malloc)(size_t size) {
-    if (UNLIKELY(size >= pw_gate.threshold)) {
-        if (UNLIKELY(pw_r_collection_comes_first(&pw_process, size, SITE))) {
-            return refuse();
-        }
-        void *block = pw_block_allocate(&pw_process, size, 1, false, SITE);
-        if (block) {
-            return block;
-        }
+static inline void *offer(void *block) {
+    return UNLIKELY(pw_gate.mergeable) ? offer_mergeable(block) : block;
+}
+
+// What the C library has answered.
+static SELDOM void *offer_or_ask_again(void *block, size_t size) {
+    if (!block && pw_process_relieve()) {
+        block = pw_behind.allocate(size);
     }
-    // A block that could not be ours was asked for above already.
-    if (UNLIKELY(count_small(size)) && size < pw_gate.threshold &&
-        pw_r_collection_comes_first(&pw_process, size, SITE)) {
+    return offer(block);
+}
+
+// A block that could not be ours was asked for already, and its collection with it.
+static SELDOM void *allocate_after_look(size_t size, bool asked, const void *site) {
+    look_at_foreign();
+    if (!asked && pw_r_collection_comes_first(&pw_process, size, site)) {
         small_bytes = FOREIGN_STEP; // to see the second attempt
         return refuse();
     }
     return offer(pw_c_malloc(size));
+}
+
+static SELDOM void *allocate_large(size_t size, const void *site) {
+    if (pw_r_collection_comes_first(&pw_process, size, site)) {
+        return refuse();
+    }
+    void *block = pw_block_allocate(&pw_process, size, 1, false, site);
+    if (block) {
+        return block;
+    }
+    return count_small(size) ? allocate_after_look(size, true, site) : offer(pw_c_malloc(size));
+}
+
+FAMILY_API void *FAMILY(malloc)(size_t size) {
+    if (UNLIKELY(size >= pw_gate.threshold)) {
+        return allocate_large(size, SITE);
+    }
+    if (count_small(size)) {
+        return allocate_after_look(size, false, SITE);
+    }
+    void *block = pw_behind.allocate(size);
+    return LIKELY(block && !pw_gate.mergeable) ? block : offer_or_ask_again(block, size);
+}
+
+static SELDOM void *allocate_zeroed_large(size_t count, size_t size, const void *site) {
+    size_t total = count * size;
+    void *block = NULL;
+    if (total >= pw_gate.threshold) {
+        block = pw_block_allocate(&pw_process, total, 1, true, site);
+    }
+    if (block) {
+        return block;
+    }
+    if (count_small(total)) {
+        look_at_foreign();
+    }
+    return offer(pw_c_calloc(count, size));
 }
 
 FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
@@ -95,18 +137,23 @@ FAMILY_API void *FAMILY(calloc)(size_t count, size_t size) {
     if (UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
         return refuse();
     }
-    if (UNLIKELY(total >= pw_gate.threshold)) {
-        void *block = pw_block_allocate(&pw_process, total, 1, true, SITE);
-        if (block) {
-            return block;
-        }
+    if (UNLIKELY(total >= pw_gate.threshold || small_bytes + total > FOREIGN_STEP)) {
+        return allocate_zeroed_large(count, size, SITE);
     }
-    count_small(total);
+    small_bytes += total;
     return offer(pw_c_calloc(count, size));
 }
 
+static SELDOM void release_ours(void *block, const void *site) {
+    if (!pw_block_free(&pw_process, block, site)) {
+        pw_c_free(block);
+    }
+}
+
 FAMILY_API void FAMILY(free)(void *block) {
-    if (LIKELY(!pw_gate_contains(block)) || !pw_block_free(&pw_process, block, SITE)) {
+    if (UNLIKELY(pw_gate_contains(block))) {
+        release_ours(block, SITE);
+    } else {
         pw_c_free(block);
     }
 }
@@ -178,7 +225,9 @@ static void *allocate_aligned(size_t alignment, size_t size, const void *site) {
             return block;
         }
     }
-    count_small(size);
+    if (count_small(size)) {
+        look_at_foreign();
+    }
     return offer(pw_c_memalign(alignment, size));
 }
 
@@ -233,64 +282,59 @@ FAMILY_API size_t FAMILY(malloc_usable_size)(void *block) {
 
 // --- copies and fills --------------------------------------------------------
 
+static SELDOM void *copy_large(void *to, const void *from, size_t size, const void *site) {
+    return pw_block_copy(&pw_process, to, from, size, site) ? to : NEXT(memcpy)(to, from, size);
+}
+
+static SELDOM void *move_large(void *to, const void *from, size_t size, const void *site) {
+    return pw_block_copy(&pw_process, to, from, size, site) ? to : NEXT(memmove)(to, from, size);
+}
+
+static SELDOM void *fill_large(void *to, int value, size_t size) {
+    bool zeroed = value == 0 && pw_block_zero(&pw_process, to, size);
+    return zeroed ? to : NEXT(memset)(to, value, size);
+}
+
 FAMILY_API void *FAMILY(memcpy)(void *restrict to, const void *restrict from, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
-        pw_block_copy(&pw_process, to, from, size, SITE)) {
-        return to;
-    }
-    return NEXT(memcpy)(to, from, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? copy_large(to, from, size, SITE) : NEXT(memcpy)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(memmove)(void *to, const void *from, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
-        pw_block_copy(&pw_process, to, from, size, SITE)) {
-        return to;
-    }
-    return NEXT(memmove)(to, from, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? move_large(to, from, size, SITE) : NEXT(memmove)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(memset)(void *to, int value, size_t size) {
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 &&
-        pw_block_zero(&pw_process, to, size)) {
-        return to;
-    }
-    return NEXT(memset)(to, value, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? fill_large(to, value, size) : NEXT(memset)(to, value, size);
 }
 
 extern void __chk_fail(void) __attribute__((noreturn));
 
 FAMILY_API void *FAMILY(__memcpy_chk)(void *restrict to, const void *restrict from, size_t size,
                                       size_t room) {
-    if (size > room) {
+    if (UNLIKELY(size > room)) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
-        pw_block_copy(&pw_process, to, from, size, SITE)) {
-        return to;
-    }
-    return NEXT(memcpy)(to, from, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? copy_large(to, from, size, SITE) : NEXT(memcpy)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(__memmove_chk)(void *to, const void *from, size_t size, size_t room) {
-    if (size > room) {
+    if (UNLIKELY(size > room)) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) &&
-        pw_block_copy(&pw_process, to, from, size, SITE)) {
-        return to;
-    }
-    return NEXT(memmove)(to, from, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? move_large(to, from, size, SITE) : NEXT(memmove)(to, from, size);
 }
 
 FAMILY_API void *FAMILY(__memset_chk)(void *to, int value, size_t size, size_t room) {
-    if (size > room) {
+    if (UNLIKELY(size > room)) {
         __chk_fail();
     }
-    if (UNLIKELY(size >= pw_gate.copy_threshold) && value == 0 &&
-        pw_block_zero(&pw_process, to, size)) {
-        return to;
-    }
-    return NEXT(memset)(to, value, size);
+    bool large = size >= pw_gate.copy_threshold;
+    return UNLIKELY(large) ? fill_large(to, value, size) : NEXT(memset)(to, value, size);
 }
 
 // --- threads --------------------------------------------------------------------

@@ -20,7 +20,15 @@
 
 // --- start -------------------------------------------------------------------
 
-// The C library's functions, looked for at the first use.
+static void *memcpy_slowly(void *to, const void *from, size_t size);
+static void *memmove_slowly(void *to, const void *from, size_t size);
+static void *memset_slowly(void *to, int value, size_t size);
+static int pthread_create_slowly(pthread_t *thread, const pthread_attr_t *attributes,
+                                 void *(*start)(void *), void *argument);
+static int getrusage_slowly(__rusage_who_t who, struct rusage *usage);
+static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argument, ...);
+
+// The C library's functions. Each looks for itself at its first use: a call compares nothing.
 static struct {
     void *(*memcpy)(void *, const void *, size_t);
     void *(*memmove)(void *, const void *, size_t);
@@ -28,7 +36,26 @@ static struct {
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*getrusage)(__rusage_who_t, struct rusage *);
     int (*clone)(int (*)(void *), void *, int, void *, ...);
-} next;
+} next = {
+    .memcpy = memcpy_slowly,
+    .memmove = memmove_slowly,
+    .memset = memset_slowly,
+    .pthread_create = pthread_create_slowly,
+    .getrusage = getrusage_slowly,
+    .clone = clone_slowly,
+};
+
+// Looks for the C library's function of this name. False: it cannot be found yet.
+#define FOUND(name) find_next(#name, (void **)&next.name)
+#define NEXT(name)  next.name
+
+static bool find_next(const char *name, void **function) {
+    void *found = pw_find_next(name);
+    if (found) {
+        *function = found;
+    }
+    return found;
+}
 
 // Policies direct and ksm: the C library itself maps every block of two pages and more.
 static void map_directly(void) {
@@ -78,25 +105,21 @@ static void *fill_bytes(void *to, int value, size_t size) {
 }
 
 static void *memcpy_slowly(void *to, const void *from, size_t size) {
-    next.memcpy = (void *(*)(void *, const void *, size_t))pw_find_next("memcpy");
-    return next.memcpy ? next.memcpy(to, from, size) : copy_bytes(to, from, size);
+    return FOUND(memcpy) ? next.memcpy(to, from, size) : copy_bytes(to, from, size);
 }
 
 static void *memmove_slowly(void *to, const void *from, size_t size) {
-    next.memmove = (void *(*)(void *, const void *, size_t))pw_find_next("memmove");
-    return next.memmove ? next.memmove(to, from, size) : copy_bytes(to, from, size);
+    return FOUND(memmove) ? next.memmove(to, from, size) : copy_bytes(to, from, size);
 }
 
 static void *memset_slowly(void *to, int value, size_t size) {
-    next.memset = (void *(*)(void *, int, size_t))pw_find_next("memset");
-    return next.memset ? next.memset(to, value, size) : fill_bytes(to, value, size);
+    return FOUND(memset) ? next.memset(to, value, size) : fill_bytes(to, value, size);
 }
 
 static int pthread_create_slowly(pthread_t *thread, const pthread_attr_t *attributes,
                                  void *(*start)(void *), void *argument) {
-    next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
-                                   void *))pw_find_next("pthread_create");
-    return next.pthread_create ? next.pthread_create(thread, attributes, start, argument) : EAGAIN;
+    return FOUND(pthread_create) ? next.pthread_create(thread, attributes, start, argument)
+                                 : EAGAIN;
 }
 
 static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argument, ...) {
@@ -106,8 +129,7 @@ static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argu
     void *storage = va_arg(rest, void *);
     void *child_id = va_arg(rest, void *);
     va_end(rest);
-    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))pw_find_next("clone");
-    if (!next.clone) {
+    if (!FOUND(clone)) {
         errno = ENOSYS;
         return -1;
     }
@@ -115,8 +137,7 @@ static int clone_slowly(int (*start)(void *), void *stack, int flags, void *argu
 }
 
 static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
-    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))pw_find_next("getrusage");
-    if (!next.getrusage) {
+    if (!FOUND(getrusage)) {
         errno = ENOSYS;
         return -1;
     }
@@ -127,7 +148,6 @@ static int getrusage_slowly(__rusage_who_t who, struct rusage *usage) {
 #define FAMILY_API      PW_API
 #define FAMILY_SYMBOL   ".globl"
 #define FIND_CALL(name) pw_find_next(name)
-#define NEXT(name)      (LIKELY(next.name) ? next.name : name##_slowly)
 
 #include "entry/family.h"
 

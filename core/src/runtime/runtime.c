@@ -6,6 +6,7 @@
 #include "runtime/r/r.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const struct runtime {
     enum pw_module (*module_of_path)(const char *path);
@@ -24,16 +25,60 @@ enum pw_module pw_module_of_path(const char *path) {
     return module;
 }
 
+// --- callers -------------------------------------------------------------------
+
+#define KNOWN_PATHS   8u
+#define LONGEST_KNOWN 120u
+
+struct kind {
+    enum pw_module module;
+    enum pw_pool pool;
+};
+
+// A path says what a module is, and most calls come from few modules: the first ones that are met
+// are remembered, by their whole paths. What is ready never changes.
+static struct {
+    bool ready;
+    struct kind kind;
+    char path[LONGEST_KNOWN];
+} known[KNOWN_PATHS];
+static unsigned known_claimed;
+
+static void remember(const char *path, struct kind kind) {
+    size_t size = strlen(path) + 1;
+    if (size > LONGEST_KNOWN || __atomic_load_n(&known_claimed, __ATOMIC_RELAXED) >= KNOWN_PATHS) {
+        return;
+    }
+    unsigned place = __atomic_fetch_add(&known_claimed, 1, __ATOMIC_RELAXED);
+    if (place < KNOWN_PATHS) {
+        memcpy(known[place].path, path, size);
+        known[place].kind = kind;
+        __atomic_store_n(&known[place].ready, true, __ATOMIC_RELEASE);
+    }
+}
+
+static struct kind kind_of(const char *path) {
+    for (unsigned i = 0; i < KNOWN_PATHS; i++) {
+        if (__atomic_load_n(&known[i].ready, __ATOMIC_ACQUIRE) &&
+            strcmp(known[i].path, path) == 0) {
+            return known[i].kind;
+        }
+    }
+    struct kind kind = {pw_module_of_path(path), pw_pool_of_path(path)};
+    remember(path, kind);
+    return kind;
+}
+
 // What a pool keeps for itself, its idle threads may write to: not trusted, whatever the user says.
 struct pw_caller pw_caller_at(struct pw_process *process, const void *site) {
     const char *path = pw_os_module_path(site);
-    enum pw_module module = path ? pw_module_of_path(path) : PW_MODULE_OTHER;
-    enum pw_pool pool = path ? pw_pool_of_path(path) : PW_POOL_NONE;
-    bool is_pool = pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP;
+    struct kind kind = path ? kind_of(path) : (struct kind){PW_MODULE_OTHER, PW_POOL_NONE};
+    enum pw_module module = kind.module;
+    bool is_pool = kind.pool == PW_POOL_BLAS || kind.pool == PW_POOL_OPENMP;
     if (module == PW_MODULE_OTHER && !is_pool && process->options.modules == PW_MODULES_ALL) {
         module = PW_MODULE_RUNTIME;
     }
-    return (struct pw_caller){.module = module, .in_blas = pool == PW_POOL_BLAS};
+    return (struct pw_caller){.module = module, .in_blas = kind.pool == PW_POOL_BLAS};
 }
 
 bool pw_runtime_find(struct pw_process *process) {

@@ -82,7 +82,7 @@ def _run(workload, configuration, scale):
         settings["GLIBC_TUNABLES"] = "glibc.malloc." + configuration
     with tempfile.TemporaryDirectory(prefix="pagewise-bench-") as folder:
         report = os.path.join(folder, "run.json")
-        command = [PAGEWISE, "run", "--quiet", "--policy", "plain", "--json", report, "--", "Rscript", SCRIPT,
+        command = [PAGEWISE, "run", "--quiet", "--exact", "--policy", "plain", "--json", report, "--", "Rscript", SCRIPT,
                    workload, configuration.split("#")[0], f"{scale:g}"]
         load = os.getloadavg()[0]
         done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)

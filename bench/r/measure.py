@@ -65,7 +65,7 @@ def run(configuration, command, signals, wants_curve=False, pagewise=PAGEWISE, p
     policy, options = policy_of(configuration)
     with tempfile.TemporaryDirectory(prefix="pagewise-bench-") as folder:
         figures, curve = os.path.join(folder, "figures.json"), os.path.join(folder, "curve.csv")
-        words = [pagewise, "run", "--quiet", "--policy", policy, "--json", figures]
+        words = [pagewise, "run", "--quiet", "--exact", "--policy", policy, "--json", figures]
         words += ["--curve", curve] if wants_curve else []
         words += ["--options", options] if options else []
         load, before = os.getloadavg()[0], counters()

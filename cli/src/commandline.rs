@@ -382,7 +382,10 @@ pub struct RunArguments {
     /// Which mechanisms serve large blocks [default: auto]
     #[arg(long, value_enum, value_name = "POLICY")]
     pub policy: Option<Policy>,
-    /// Write physical memory over time to FILE as CSV (- for standard output)
+    /// Count page frames, not counters: exact, for up to a tenth of a core
+    #[arg(long)]
+    pub exact: bool,
+    /// Write physical memory over time to FILE as CSV (- for standard output); exact
     #[arg(long, value_name = "FILE")]
     pub curve: Option<PathBuf>,
     #[command(flatten)]
@@ -426,9 +429,9 @@ pub struct CommonArguments {
         hide_default_value = true
     )]
     pub options: String,
-    /// Time between two looks at physical memory; it grows where looking is expensive
-    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub sample_ms: u64,
+    /// Time between two looks at physical memory; it grows where looking is expensive [default: 4, exact ones 20]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub sample_ms: Option<u64>,
     /// How to find physical memory
     #[arg(long, value_enum, hide = true)]
     pub sampler: Option<SamplerKind>,

@@ -40,6 +40,9 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let mut setting = prepare(common, &[policy], &inherited, &gate)?;
     setting.keeps_curve = curve.is_some();
+    if common.sampler.is_none() && !arguments.exact && curve.is_none() {
+        setting.sampler = SamplerKind::Counters;
+    }
     let streams = Streams {
         stdin: Stdio::inherit(),
         stdout: Stdio::inherit(),
@@ -137,8 +140,8 @@ pub fn prepare<'a>(
         command: &common.command,
         libraries,
         options,
-        sampler: common.sampler.unwrap_or_else(SamplerKind::best),
-        period: Duration::from_millis(common.sample_ms),
+        sampler: common.sampler.unwrap_or_else(SamplerKind::exact),
+        period: common.sample_ms.map(Duration::from_millis),
         timeout: None,
         keeps_curve: false,
         gate,

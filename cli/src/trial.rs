@@ -15,11 +15,12 @@ use crate::ksm::{self, Ksm};
 use crate::launch::environment::{merge_options, preload_list};
 use crate::launch::library::{GENERAL, Library, PRELOAD};
 use crate::launch::signals::Gate;
-use crate::launch::supervise::{Ended, Running};
+use crate::launch::supervise::{Ended, Running, own_usage};
 use crate::measure::SamplerKind;
 use crate::measure::cgroup::Cgroup;
-use crate::measure::meter::{Measurement, Meter};
+use crate::measure::meter::{How, Meter};
 use crate::measure::process_tree::Strangers;
+use crate::measure::record::Measurement;
 use crate::policy::Policy;
 use crate::statistics_block::Statistics;
 
@@ -30,7 +31,8 @@ pub struct Setting<'a> {
     pub libraries: Vec<(&'static str, PathBuf)>,
     pub options: String,
     pub sampler: SamplerKind,
-    pub period: Duration,
+    /// None: what is usual for the sampler.
+    pub period: Option<Duration>,
     pub timeout: Option<Duration>,
     pub keeps_curve: bool,
     pub gate: &'a Gate,
@@ -89,13 +91,18 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
     let library = setting.library_for(policy);
     let folder = library.map(|_| statistics_folder()).transpose()?;
     let ksm = start_merging(policy)?;
-    let cgroup = Cgroup::create();
+    let cgroup = match setting.sampler {
+        SamplerKind::Counters => None,
+        _ => Cgroup::create(),
+    };
     let are_captured = streams.are_captured;
     let mut command = prepare(setting, policy, streams, library, folder.as_ref());
 
     let strangers = Strangers::now();
     setting.gate.check_before_start()?;
     let started = Instant::now();
+    // The kernel takes what a process was before it executed a program for its peak: a copy of this one.
+    let own_peak = own_usage().peak_resident_bytes;
     let entrance = cgroup.as_ref().map(Cgroup::entrance);
     let mut running = Running::start(
         &mut command,
@@ -107,24 +114,28 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
     .map_err(|error| not_started(&setting.command[0], &error))?;
     // The parent's copies of captured streams are closed.
     drop(command);
-    let meter = Meter::start(
-        setting.sampler,
-        setting.period,
-        started,
-        setting.keeps_curve,
-        strangers,
-    )
-    .map_err(lost)?;
+    let how = How {
+        kind: setting.sampler,
+        period: setting.period,
+        keeps_curve: setting.keeps_curve,
+    };
+    let meter = Meter::start(how, started, strangers).map_err(lost)?;
     let (end, at) = running.wait().map_err(lost)?;
-    let memory = meter.finish(at).map_err(lost)?;
+    let mut memory = meter.finish(at).map_err(lost)?;
     let ended = running.settle(end, at, are_captured);
+    let statistics =
+        folder.map(|folder| Statistics::read_folder(folder.path()).unwrap_or_default());
+    let has_shared = statistics.as_ref().is_some_and(|s| s.get("publishes") > 0);
+    if !has_shared && ended.usage.peak_resident_bytes > own_peak {
+        memory.raise_to(ended.usage.peak_resident_bytes);
+    }
 
     Ok(Trial {
         wall: ended.at - started,
         memory,
         cgroup_peak: cgroup.as_ref().and_then(Cgroup::peak_bytes),
         ksmd_cpu: ksm.as_ref().and_then(Ksm::cpu_time),
-        statistics: folder.map(|folder| Statistics::read_folder(folder.path()).unwrap_or_default()),
+        statistics,
         ended,
     })
 }

@@ -208,6 +208,47 @@ fn the_json_file_is_one_configuration_with_statistics() {
 }
 
 #[test]
+fn pages_are_looked_at_one_by_one_where_that_is_asked_for() {
+    let exact = if is_root() { "frames" } else { "pss" };
+    let folder = tempfile::tempdir().unwrap();
+    let curve = folder.path().join("curve.csv");
+    let curve = curve.to_str().unwrap();
+    let ways: [(&[&str], &str); 3] = [
+        (&[], "counters"),
+        (&["--exact"], exact),
+        (&["--curve", curve], exact),
+    ];
+    for (options, sampler) in ways {
+        let found = figures(options, &["sleep", "0.2"]);
+        assert_eq!(found["sampler"], sampler, "{options:?}");
+        assert_eq!(found["sources"]["average_bytes"], sampler, "{options:?}");
+        assert_eq!(
+            found["sources"]["shared_memory"],
+            serde_json::Value::Null,
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn what_forked_processes_share_is_said_to_be_estimated() {
+    let program = common::footprint().to_str().unwrap();
+    let found = figures(&["--policy", "plain"], &[program, "forked", "64"]);
+    assert_eq!(found["sources"]["shared_memory"], "pss");
+}
+
+/// By counters: what pagewise itself takes, its start included, is a small part of a core.
+#[test]
+fn looking_at_a_run_costs_next_to_nothing() {
+    let program = common::footprint().to_str().unwrap();
+    let script = format!("for i in 1 2 3 4 5 6; do {program} anonymous 400; done");
+    let found = figures(&["--policy", "plain"], &["sh", "-c", &script]);
+    let own = found["own_cpu_seconds"].as_f64().unwrap();
+    let wall = found["wall_seconds"]["mean"].as_f64().unwrap();
+    assert!(own < 0.015 * wall, "{own} s of {wall} s");
+}
+
+#[test]
 fn the_statistics_of_all_processes_are_added_up() {
     let found = figures(&[], &["sh", "-c", "sleep 0.1; sleep 0.1; true"]);
     let processes = found["statistics"]["processes"].as_u64().unwrap();

@@ -50,6 +50,8 @@ pub struct Usage {
     pub system: Duration,
     pub minor_faults: u64,
     pub major_faults: u64,
+    /// The largest resident set that one process has had.
+    pub peak_resident_bytes: u64,
 }
 
 impl Usage {
@@ -58,7 +60,26 @@ impl Usage {
         self.system += duration(usage.ru_stime);
         self.minor_faults += u64::try_from(usage.ru_minflt).unwrap_or(0);
         self.major_faults += u64::try_from(usage.ru_majflt).unwrap_or(0);
+        self.peak_resident_bytes = self.peak_resident_bytes.max(peak_resident(usage));
     }
+}
+
+/// In kilobytes.
+fn peak_resident(usage: &libc::rusage) -> u64 {
+    u64::try_from(usage.ru_maxrss)
+        .unwrap_or(0)
+        .saturating_mul(1024)
+}
+
+/// What this process has used so far; its CPU time is without its children's.
+pub fn own_usage() -> Usage {
+    // SAFETY: all zero bytes are a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let mut own = Usage::default();
+    own.add(&usage);
+    own
 }
 
 fn duration(time: libc::timeval) -> Duration {

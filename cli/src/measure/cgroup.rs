@@ -1,5 +1,6 @@
 //! A fresh memory cgroup for the command: the kernel's own peak, to cross-check the sampled one.
 //!
+//! To enter one takes the kernel ten milliseconds, so it is only done where figures are to be exact.
 //! It also counts the page cache and kernel memory that the command causes, so it is no replacement.
 //! Whatever fails here, the run goes on without it.
 

@@ -1,8 +1,12 @@
 //! Physical memory of a process tree: the number of distinct page frames.
 
+pub mod allowance;
 pub mod available;
 pub mod cgroup;
+pub mod counters;
 pub mod curve;
+pub mod exact;
+pub mod family;
 pub mod frame_set;
 pub mod frames;
 pub mod meter;
@@ -11,7 +15,10 @@ pub mod process_status;
 pub mod process_tree;
 pub mod pss;
 pub mod reading;
+pub mod record;
+pub mod shared;
 pub mod snapshot;
+pub mod stop;
 pub mod watch;
 
 use std::fmt;
@@ -19,12 +26,12 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use reading::Sampler;
-
 /// How physical memory is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SamplerKind {
+    /// The kernel's counters of each process; costs next to nothing.
+    Counters,
     /// Distinct page frame numbers; needs CAP_SYS_ADMIN.
     Frames,
     /// Sum of proportional set sizes; works for one's own processes.
@@ -32,8 +39,8 @@ pub enum SamplerKind {
 }
 
 impl SamplerKind {
-    /// The best one that this process is allowed to use.
-    pub fn best() -> Self {
+    /// The most exact one that this process is allowed to use.
+    pub fn exact() -> Self {
         if page_map::frame_numbers_visible() {
             Self::Frames
         } else {
@@ -45,15 +52,9 @@ impl SamplerKind {
 impl fmt::Display for SamplerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Counters => "counters",
             Self::Frames => "frames",
             Self::Pss => "pss",
         })
-    }
-}
-
-pub fn sampler(kind: SamplerKind) -> Box<dyn Sampler> {
-    match kind {
-        SamplerKind::Frames => Box::new(frames::FrameSampler::new()),
-        SamplerKind::Pss => Box::new(pss::PssSampler::new()),
     }
 }

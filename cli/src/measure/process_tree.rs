@@ -113,7 +113,7 @@ fn all_processes() -> io::Result<Vec<i32>> {
         .collect())
 }
 
-fn stat_of(process: i32) -> Option<Stat> {
+pub fn stat_of(process: i32) -> Option<Stat> {
     Stat::from_file(format!("/proc/{process}/stat")).ok()
 }
 
@@ -150,7 +150,7 @@ pub fn distinct_address_spaces(processes: &[i32]) -> Vec<i32> {
         .collect()
 }
 
-fn same_address_space(one: i32, other: i32) -> bool {
+pub fn same_address_space(one: i32, other: i32) -> bool {
     const KCMP_VM: libc::c_long = 1;
     // SAFETY: kcmp with KCMP_VM reads no memory of ours; a failure is -1.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }

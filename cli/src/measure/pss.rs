@@ -22,6 +22,8 @@ pub struct PssSampler {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rollup {
     pss: u64,
+    anonymous: u64,
+    shmem: u64,
     swap: u64,
     private_hugetlb: u64,
     shared_hugetlb: u64,
@@ -135,6 +137,22 @@ impl Sampler for PssSampler {
     }
 }
 
+/// A process's share of two kinds of memory that it may have in common with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    pub anonymous: u64,
+    pub shmem: u64,
+}
+
+/// Kernels before 5.3 do not tell them apart.
+pub fn kinds(process: i32) -> io::Result<Kinds> {
+    let rollup = rollup(process)?;
+    Ok(Kinds {
+        anonymous: rollup.anonymous,
+        shmem: rollup.shmem,
+    })
+}
+
 fn rollup(process: i32) -> io::Result<Rollup> {
     fs::read_to_string(format!("/proc/{process}/smaps_rollup")).map(|text| parse_rollup(&text))
 }
@@ -147,6 +165,8 @@ fn parse_rollup(text: &str) -> Rollup {
         };
         let field = match name {
             "Pss" => &mut rollup.pss,
+            "Pss_Anon" => &mut rollup.anonymous,
+            "Pss_Shmem" => &mut rollup.shmem,
             "SwapPss" => &mut rollup.swap,
             "Private_Hugetlb" => &mut rollup.private_hugetlb,
             "Shared_Hugetlb" => &mut rollup.shared_hugetlb,
@@ -164,10 +184,11 @@ mod tests {
     #[test]
     fn pss_is_not_mistaken_for_its_parts() {
         let rollup = parse_rollup(
-            "55d0-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 90 kB\nPss: 40 kB\nPss_Dirty: 30 kB\n\
+            "55d0-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 90 kB\nPss: 40 kB\nPss_Dirty: 30 kB\nPss_Anon: 20 kB\nPss_File: 15 kB\nPss_Shmem: 5 kB\n\
              SwapPss: 2 kB\nPrivate_Hugetlb: 2048 kB\nShared_Hugetlb: 4096 kB\n",
         );
         assert_eq!(rollup.pss, 40 << 10);
+        assert_eq!((rollup.anonymous, rollup.shmem), (20 << 10, 5 << 10));
         assert_eq!(rollup.swap, 2 << 10);
         assert_eq!(rollup.private_hugetlb, 2 << 20);
         assert_eq!(rollup.shared_hugetlb, 4 << 20);

@@ -14,6 +14,10 @@ pub struct Reading {
     pub processes: u32,
     /// Processes that exist and could not be read.
     pub unreadable: u32,
+    /// Processes had memory in common, and of that it was not counted which pages.
+    pub is_estimated: bool,
+    /// A process may map a page of shared memory more than once: its resident set is more than it has.
+    pub maps_twice: bool,
 }
 
 /// One way of reading the tree.

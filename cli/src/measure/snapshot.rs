@@ -10,6 +10,8 @@ use memchr::memmem;
 use super::page_map::page_size;
 
 const FILE_NAME: &str = "/memfd:pagewise-snapshots";
+/// How names of shared memory begin in /proc/PID/maps.
+const SHARED_MEMORY: [&str; 4] = [" /memfd:", " /dev/shm/", " /SYSV", " /dev/zero"];
 /// Descriptors of a process are looked through again after this many samples.
 const LOOK_AGAIN: u32 = 8;
 
@@ -62,6 +64,23 @@ pub fn end_of_mappings(maps: &[u8]) -> u64 {
         })
         .find(|&end| end < 1 << 63)
         .unwrap_or(0)
+}
+
+/// Address space of a process for shared memory that is none of ours, known by its names: at most so much is in its page
+/// tables.
+pub fn other_shared_memory(process: i32) -> u64 {
+    fs::read(format!("/proc/{process}/maps")).map_or(0, |maps| other_mappings(&maps))
+}
+
+fn other_mappings(maps: &[u8]) -> u64 {
+    maps.split(|&byte| byte == b'\n')
+        .filter(|line| {
+            let is_named = |name: &&str| memmem::find(line, name.as_bytes()).is_some();
+            SHARED_MEMORY.iter().any(&is_named) && !is_named(&FILE_NAME)
+        })
+        .filter_map(parse_line)
+        .map(|mapping| mapping.end - mapping.start)
+        .sum()
 }
 
 /// How many bytes each snapshot file holds and how many of them were seen mapped.
@@ -152,8 +171,19 @@ fn held_by(path: &Path) -> Option<(Inode, u64)> {
     Some((metadata.st_ino(), metadata.st_blocks() * 512))
 }
 
+/// The snapshot files that processes hold open, and where each can be reached.
+pub fn files(processes: impl Iterator<Item = i32>) -> Vec<(Inode, PathBuf)> {
+    let mut found: Vec<(Inode, PathBuf)> = processes
+        .flat_map(descriptors)
+        .filter_map(|path| Some((fs::metadata(&path).ok()?.st_ino(), path)))
+        .collect();
+    found.sort();
+    found.dedup_by_key(|(inode, _)| *inode);
+    found
+}
+
 /// Where the snapshot files that a process holds open can be reached.
-pub fn descriptors(process: i32) -> Vec<PathBuf> {
+fn descriptors(process: i32) -> Vec<PathBuf> {
     snapshot_descriptors(process)
         .into_iter()
         .map(|number| PathBuf::from(format!("/proc/{process}/fd/{number}")))
@@ -193,6 +223,14 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
         assert_eq!(found[0].start, 0x7f00_0000_0000);
         assert_eq!(found[0].offset, 0x40_0000);
         assert_eq!(found[1].inode, 78);
+    }
+
+    #[test]
+    fn other_shared_memory_is_known_by_name() {
+        assert_eq!(other_mappings(MAPS), 0);
+        let others = b"7f00-8f00 rw-s 00000000 00:01 5   /memfd:pagewise-shared-1 (deleted)\n\
+            9000-9100 rw-s 00000000 00:19 6   /dev/shm/psm\na000-b000 r--p 00000000 fe:00 7  /lib/x.so\n";
+        assert_eq!(other_mappings(others), 0x1000 + 0x100);
     }
 
     #[test]

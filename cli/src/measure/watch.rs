@@ -8,10 +8,10 @@
 
 use std::fs::{self, File};
 use std::os::linux::fs::MetadataExt;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::page_map::page_size;
+use super::process_status;
 use super::snapshot::{self, Inode};
 
 /// The counters of the processes and snapshot files that the last sample saw.
@@ -38,14 +38,7 @@ impl Watch {
 
     /// Snapshot files may have been opened or closed since the last look: true when they were.
     pub fn look_for_snapshots(&mut self) -> bool {
-        let mut found: Vec<(Inode, PathBuf)> = self
-            .processes
-            .iter()
-            .flat_map(|process| snapshot::descriptors(*process))
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.st_ino(), path)))
-            .collect();
-        found.sort();
-        found.dedup_by_key(|(inode, _)| *inode);
+        let found = snapshot::files(self.processes.iter().copied());
         let inodes = |files: &[(Inode, PathBuf)]| files.iter().map(|f| f.0).collect::<Vec<_>>();
         let has_changed = inodes(&found) != inodes(&self.snapshots);
         self.snapshots = found;
@@ -75,18 +68,7 @@ fn pages_are_being_merged() -> bool {
 }
 
 fn anonymous_pages(statm: &File) -> Option<u64> {
-    let mut buffer = [0; 128];
-    let length = statm.read_at(&mut buffer, 0).ok()?;
-    parse(std::str::from_utf8(&buffer[..length]).ok()?)
-}
-
-/// Resident less shared: the second and third number.
-fn parse(statm: &str) -> Option<u64> {
-    let mut numbers = statm
-        .split_ascii_whitespace()
-        .skip(1)
-        .map(str::parse::<u64>);
-    let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    let (resident, shared) = process_status::resident_and_shared(statm)?;
     Some(resident.saturating_sub(shared))
 }
 
@@ -160,8 +142,6 @@ mod tests {
         let block = vec![1_u8; 32 << 20];
         let grown = watch.read() - before;
         assert!(grown > 30 << 20 && grown < 40 << 20, "{grown} {}", block[5]);
-        assert_eq!(parse("9 8 3 1 0 5 0\n"), Some(5));
-        assert_eq!(parse("9"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::target::{Target, is_standard};
 use crate::failure::Failure;
+use crate::launch::supervise::own_usage;
 use crate::measure::SamplerKind;
 use crate::statistics_block::Statistics;
 use crate::trial::Trial;
@@ -24,6 +25,7 @@ pub struct Configuration {
     pub ksmd_cpu_seconds: Option<f64>,
     pub swap_bytes: u64,
     pub sampler: &'static str,
+    pub sources: Sources,
     pub samples: u64,
     pub missed_samples: u64,
     pub output_matches: bool,
@@ -38,8 +40,18 @@ pub struct Configuration {
     pub cgroup_peak_bytes: Option<u64>,
     pub page_faults: PageFaults,
     pub left_over_processes: usize,
+    pub own_cpu_seconds: f64,
     pub measurements: Vec<Measured>,
     pub statistics: Option<Statistics>,
+}
+
+/// What figures of memory are taken from.
+#[derive(Serialize)]
+pub struct Sources {
+    pub peak_bytes: &'static str,
+    pub average_bytes: &'static str,
+    /// Null: no process had memory of another's, or every page was looked at.
+    pub shared_memory: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -173,6 +185,7 @@ impl Configuration {
             ksmd_cpu_seconds: (!ksmd.is_empty()).then(|| intervals::mean(&ksmd)),
             swap_bytes: mean(&sampled, |t| t.memory.swap_bytes),
             sampler: sampler_name(trials, source),
+            sources: sources(trials, source),
             samples,
             missed_samples: trials.iter().map(|t| t.memory.missed_samples).sum(),
             output_matches,
@@ -198,6 +211,7 @@ impl Configuration {
                 major: mean(&all, |t| t.ended.usage.major_faults),
             },
             left_over_processes: trials.iter().map(|t| t.ended.left_over).max().unwrap_or(0),
+            own_cpu_seconds: own_usage().cpu.as_secs_f64(),
             measurements,
             statistics: (!statistics.is_empty()).then(|| Statistics::mean(&statistics)),
         }
@@ -211,8 +225,24 @@ fn mean(trials: &[&Trial], of: impl Fn(&Trial) -> u64) -> u64 {
 fn sampler_name(trials: &[Trial], source: Source) -> &'static str {
     match trials.first().map(|trial| trial.memory.kind) {
         Some(_) if source == Source::CgroupPeak => "cgroup",
+        Some(SamplerKind::Counters) => "counters",
         Some(SamplerKind::Frames) => "frames",
         _ => "pss",
+    }
+}
+
+fn sources(trials: &[Trial], source: Source) -> Sources {
+    let sampler = sampler_name(trials, source);
+    let is_peak_of_process = trials.iter().any(|trial| trial.memory.is_peak_of_process);
+    let is_estimated = trials.iter().any(|trial| trial.memory.is_estimated);
+    Sources {
+        peak_bytes: if is_peak_of_process {
+            "maxrss"
+        } else {
+            sampler
+        },
+        average_bytes: sampler,
+        shared_memory: is_estimated.then_some("pss"),
     }
 }
 
@@ -307,8 +337,8 @@ pub mod tests {
 
     use super::*;
     use crate::launch::supervise::{End, Ended, Usage};
-    use crate::measure::meter::Measurement;
     use crate::measure::reading::Reading;
+    use crate::measure::record::Measurement;
 
     /// A run with so many samples of so much memory.
     pub fn trial(samples: u64, bytes: u64, cgroup_peak: Option<u64>) -> Trial {
@@ -332,6 +362,10 @@ pub mod tests {
                 average_bytes: bytes as f64,
                 swap_bytes: 0,
                 samples,
+                is_estimated: false,
+                maps_twice: false,
+                is_peak_of_process: false,
+                cpu: Duration::ZERO,
                 missed_samples: 0,
                 period: Duration::from_millis(20),
                 curve: None,

@@ -191,6 +191,14 @@ static void vforked(void) {
     }
 }
 
+// Gone before it is looked at a second time.
+static void brief(void) {
+    char *start = anonymous();
+    touch(start, size);
+    munmap(start, size);
+    stay();
+}
+
 static void anonymous_touched(void) {
     touch(anonymous(), size);
     stay();
@@ -202,6 +210,7 @@ static const struct {
 } shapes[] = {
     {"nothing", stay},
     {"anonymous", anonymous_touched},
+    {"brief", brief},
     {"snapshot-unmapped", snapshot_unmapped},
     {"snapshot-shared", snapshot_shared},
     {"snapshot-partly", snapshot_partly},

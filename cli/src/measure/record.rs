@@ -1,0 +1,188 @@
+//! What the looks at a run's memory come to.
+
+use std::time::{Duration, Instant};
+
+use super::SamplerKind;
+use super::curve::Curve;
+use super::reading::Reading;
+
+/// Physical memory of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    pub kind: SamplerKind,
+    pub peak: Reading,
+    /// Time-weighted over the run.
+    pub average_bytes: f64,
+    /// Largest value of any sample.
+    pub swap_bytes: u64,
+    pub samples: u64,
+    /// At some look it was not counted which pages processes have in common.
+    pub is_estimated: bool,
+    /// Resident sets may hold a page twice.
+    pub maps_twice: bool,
+    /// The kernel's own peak of a process is the peak, because no look found as much.
+    pub is_peak_of_process: bool,
+    /// What looking has cost.
+    pub cpu: Duration,
+    /// Samples that were due and not taken, or that could not read a process.
+    pub missed_samples: u64,
+    pub period: Duration,
+    /// None unless it was asked for.
+    pub curve: Option<Curve>,
+}
+
+impl Measurement {
+    /// The kernel's own peak of one process. It takes part where no page of a process counts twice in it.
+    pub fn raise_to(&mut self, resident_bytes: u64) {
+        let takes_part = self.kind == SamplerKind::Counters && self.samples > 0 && !self.maps_twice;
+        if takes_part && resident_bytes > self.peak.bytes {
+            self.peak.bytes = resident_bytes;
+            self.is_peak_of_process = true;
+        }
+    }
+}
+
+pub struct Record {
+    pub kind: SamplerKind,
+    pub started: Instant,
+    last: Option<(Instant, u64)>,
+    byte_seconds: f64,
+    pub peak: Reading,
+    swap_bytes: u64,
+    samples: u64,
+    is_estimated: bool,
+    maps_twice: bool,
+    pub cpu: Duration,
+    missed: u64,
+    pub curve: Option<Curve>,
+}
+
+impl Record {
+    pub fn new(kind: SamplerKind, started: Instant) -> Self {
+        Self {
+            kind,
+            started,
+            last: None,
+            byte_seconds: 0.0,
+            peak: Reading::default(),
+            swap_bytes: 0,
+            samples: 0,
+            is_estimated: false,
+            maps_twice: false,
+            cpu: Duration::ZERO,
+            missed: 0,
+            curve: None,
+        }
+    }
+
+    pub fn add(&mut self, at: Instant, reading: Reading) {
+        self.missed += u64::from(reading.unreadable > 0);
+        // Nothing was there to see: before the first process or after the last one.
+        if reading.processes == 0 || reading.bytes == 0 {
+            return;
+        }
+        self.advance(at, reading.bytes);
+        self.samples += 1;
+        self.is_estimated |= reading.is_estimated;
+        self.maps_twice |= reading.maps_twice;
+        self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
+        if reading.bytes > self.peak.bytes {
+            self.peak = reading;
+        }
+    }
+
+    /// What the kernel's counters say between two samples.
+    pub fn carry_on(&mut self, at: Instant, bytes: u64) {
+        self.advance(at, bytes);
+        self.peak.bytes = self.peak.bytes.max(bytes);
+    }
+
+    fn advance(&mut self, at: Instant, bytes: u64) {
+        // Between two samples memory is taken to change evenly; before the first it is as the first.
+        let (before, earlier) = self.last.unwrap_or((self.started, bytes));
+        let seconds = at.saturating_duration_since(before).as_secs_f64();
+        self.byte_seconds += seconds * (earlier as f64 + bytes as f64) / 2.0;
+        self.last = Some((at, bytes));
+        if let Some(curve) = &mut self.curve {
+            curve.add(at.saturating_duration_since(self.started), bytes);
+        }
+    }
+
+    pub fn count_overslept(&mut self, late: Duration, pace: Duration) {
+        self.missed += (late.as_nanos() / pace.as_nanos().max(1)) as u64;
+    }
+
+    pub fn close(self, ended: Instant) -> Measurement {
+        let (last_at, last_bytes) = self.last.unwrap_or((self.started, 0));
+        let tail = ended.saturating_duration_since(last_at).as_secs_f64();
+        let sampled = last_at.duration_since(self.started);
+        let whole = sampled.as_secs_f64() + tail;
+        let byte_seconds = self.byte_seconds + tail * last_bytes as f64;
+        Measurement {
+            kind: self.kind,
+            peak: self.peak,
+            average_bytes: if whole > 0.0 {
+                byte_seconds / whole
+            } else {
+                0.0
+            },
+            swap_bytes: self.swap_bytes,
+            samples: self.samples,
+            is_estimated: self.is_estimated,
+            maps_twice: self.maps_twice,
+            is_peak_of_process: false,
+            cpu: self.cpu,
+            missed_samples: self.missed,
+            period: sampled / u32::try_from(self.samples).unwrap_or(u32::MAX).max(1),
+            curve: self.curve,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(bytes: u64) -> Reading {
+        Reading {
+            bytes,
+            processes: 1,
+            ..Reading::default()
+        }
+    }
+
+    #[test]
+    fn the_average_is_weighted_by_time() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut record = Record::new(SamplerKind::Frames, start);
+        record.add(at(0), reading(100));
+        record.add(at(1000), reading(100));
+        record.add(at(1000), reading(300));
+        let measurement = record.close(at(4000));
+        assert_eq!(measurement.peak.bytes, 300);
+        assert!((measurement.average_bytes - 250.0).abs() < 1e-6);
+        assert_eq!(measurement.samples, 3);
+    }
+
+    #[test]
+    fn a_run_without_samples_says_so() {
+        let start = Instant::now();
+        let measurement = Record::new(SamplerKind::Pss, start).close(start);
+        assert_eq!((measurement.samples, measurement.peak.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_tree_that_cannot_be_read_is_a_missed_sample() {
+        let start = Instant::now();
+        let mut record = Record::new(SamplerKind::Pss, start);
+        let unreadable = Reading {
+            unreadable: 1,
+            ..Reading::default()
+        };
+        record.add(start, unreadable);
+        record.count_overslept(Duration::from_millis(65), Duration::from_millis(20));
+        let measurement = record.close(start + Duration::from_millis(1));
+        assert_eq!((measurement.samples, measurement.missed_samples), (0, 4));
+    }
+}

@@ -89,7 +89,9 @@ pub fn recorder() -> &'static Path {
             "os/file.c",
             "os/memory.c",
             "os/process.c",
+            "os/maps.c",
             "os/mapped_file.c",
+            "os/system_call.c",
         ]
         .map(|name| core.join("src").join(name));
         let own = own_file("libpagewise-record.so");

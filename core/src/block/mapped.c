@@ -403,7 +403,8 @@ static struct pw_mapping_call begin(struct pw_process *process, long number,
     }
 }
 
-// Calls of our own come by here as well, and know what they do.
+// Calls of our own know what they do. They come by here where `os` makes them by the C library's
+// names (os/system_call.h).
 static bool is_own(const void *site) {
     extern const char __ehdr_start[] __attribute__((visibility("hidden")));
     extern const char _end[] __attribute__((visibility("hidden")));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -176,8 +177,8 @@ void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
                  : create_statistics(directory, path);
     if (fd >= 0) {
         if (reserve(fd, size)) {
-            got = mmap(address, size, PROT_READ | PROT_WRITE,
-                       MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
+            got = pw_call_mmap(address, size, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
         }
         if (got == MAP_FAILED) {
             unlink(path); // it would hold no figures

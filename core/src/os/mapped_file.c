@@ -5,6 +5,7 @@
 #include "os/fault.h"
 #include "os/maps.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,15 +81,16 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
     void *got = MAP_FAILED;
     if (fd >= 0 && make_room(fd, offset, size)) {
         errno = PW_OS_FAULT(PW_POINT_SPOOL_MAP);
-        got = errno ? MAP_FAILED
-                    : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+        got = errno
+                  ? MAP_FAILED
+                  : pw_call_mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     }
     *error = got == MAP_FAILED ? errno : 0;
     // A child has files of its own, and must not write into this one.
     int fault = got == MAP_FAILED ? 0 : PW_OS_FAULT(PW_POINT_SPOOL_KEEP);
-    if (got != MAP_FAILED && (fault || madvise(got, size, MADV_DONTFORK) != 0)) {
+    if (got != MAP_FAILED && (fault || pw_call_madvise(got, size, MADV_DONTFORK) != 0)) {
         *error = fault ? fault : errno;
-        munmap(got, size);
+        pw_call_munmap(got, size);
         got = MAP_FAILED;
     }
     if (fd >= 0 && !ours) {
@@ -100,7 +102,7 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
 
 void pw_os_inherit(void *part, size_t size) {
     int saved = errno;
-    madvise(part, size, MADV_DOFORK);
+    pw_call_madvise(part, size, MADV_DOFORK);
     errno = saved;
 }
 

@@ -4,6 +4,7 @@
 #include "os/fault.h"
 #include "os/maps.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ void pw_os_maps_close(struct pw_os_maps *maps) {
 // remembered. False: the kernel would not tell.
 static bool look(struct pw_os_maps *maps, uintptr_t address, bool *ordinary) {
     struct query query = {.size = sizeof query, .address = address};
-    if (ioctl(maps->fd, QUERY, &query) != 0) {
+    if (pw_call_ioctl(maps->fd, QUERY, &query) != 0) {
         *ordinary = false;
         return errno == ENOENT; // nothing is mapped there
     }
@@ -111,11 +112,11 @@ static bool look_from(const struct pw_os_maps *maps, uintptr_t address,
                           .address = address,
                           .name_size = sizeof mapping->name,
                           .name_address = (uintptr_t)mapping->name};
-    int result = ioctl(maps->fd, QUERY, &query);
+    int result = pw_call_ioctl(maps->fd, QUERY, &query);
     if (result != 0 && errno == ENAMETOOLONG) {
         query.name_size = 0;
         query.name_address = 0;
-        result = ioctl(maps->fd, QUERY, &query);
+        result = pw_call_ioctl(maps->fd, QUERY, &query);
     }
     if (result != 0) {
         return false;
@@ -143,8 +144,8 @@ bool pw_os_map_empty(void *address, size_t size, int protection) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_POINT_MAP_BLANK)
                     ? MAP_FAILED
-                    : mmap(address, size, protection,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+                    : pw_call_mmap(address, size, protection,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     errno = saved;
     return got == address;
 }
@@ -159,7 +160,8 @@ bool pw_os_peek(const void *address, void *to, size_t size) {
 
 bool pw_os_is_locked(const void *address, size_t size) {
     int saved = errno;
-    bool locked = madvise((void *)(uintptr_t)address, size, MADV_COLD) != 0 && errno == EINVAL;
+    bool locked =
+        pw_call_madvise((void *)(uintptr_t)address, size, MADV_COLD) != 0 && errno == EINVAL;
     errno = saved;
     return locked;
 }

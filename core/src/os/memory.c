@@ -2,6 +2,7 @@
 #include "os/fault.h"
 #include "os/numbers.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,12 +36,13 @@
 static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offset, int fault) {
     int saved = errno;
     if (fault < 0) { // as before Linux 6.12
-        munmap(address, size / 2 & ~(PW_PAGE - 1));
+        pw_call_munmap(address, size / 2 & ~(PW_PAGE - 1));
     }
-    void *got = fault ? MAP_FAILED : mmap(address, size, READ_WRITE, flags, fd, (off_t)offset);
+    void *got =
+        fault ? MAP_FAILED : pw_call_mmap(address, size, READ_WRITE, flags, fd, (off_t)offset);
     // Kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint and may map elsewhere.
     if (got != MAP_FAILED && got != address) {
-        munmap(got, size);
+        pw_call_munmap(got, size);
     }
     errno = saved;
     return got == address;
@@ -55,10 +57,10 @@ bool pw_os_would_promise(size_t size) {
     bool fits =
         sysinfo(&machine) == 0 && size / machine.mem_unit <= machine.totalram + machine.totalswap;
     if (!fits) {
-        void *tried = mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *tried = pw_call_mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         fits = tried != MAP_FAILED;
         if (fits) {
-            munmap(tried, size);
+            pw_call_munmap(tried, size);
         }
     }
     errno = saved;
@@ -81,7 +83,7 @@ bool pw_os_map_snapshot(void *address, size_t size, int fd, uint64_t offset) {
 
 bool pw_os_unmap(void *address, size_t size) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_POINT_UNMAP) && munmap(address, size) == 0;
+    bool done = !PW_OS_FAULT(PW_POINT_UNMAP) && pw_call_munmap(address, size) == 0;
     errno = saved;
     return done;
 }
@@ -90,22 +92,23 @@ bool pw_os_map_unusable(void *address, size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_POINT_RESERVE)
                     ? MAP_FAILED
-                    : mmap(address, size, PROT_NONE, ANONYMOUS | MAP_FIXED, -1, 0);
+                    : pw_call_mmap(address, size, PROT_NONE, ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved;
     return got == address;
 }
 
 char *pw_os_map_reserved(size_t size) {
     int saved = errno;
-    void *got =
-        PW_OS_FAULT(PW_POINT_RESERVE) ? MAP_FAILED : mmap(NULL, size, PROT_NONE, ANONYMOUS, -1, 0);
+    void *got = PW_OS_FAULT(PW_POINT_RESERVE)
+                    ? MAP_FAILED
+                    : pw_call_mmap(NULL, size, PROT_NONE, ANONYMOUS, -1, 0);
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
 }
 
 static bool protect(void *address, size_t size, int protection, int fault) {
     int saved = errno;
-    bool done = !fault && mprotect(address, size, protection) == 0;
+    bool done = !fault && pw_call_mprotect(address, size, protection) == 0;
     errno = saved;
     return done;
 }
@@ -126,7 +129,7 @@ void *pw_os_map_table(size_t size) {
     int saved = errno;
     void *got = PW_OS_FAULT(PW_POINT_MAP_TABLE)
                     ? MAP_FAILED
-                    : mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                    : pw_call_mmap(NULL, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
 }
@@ -169,7 +172,7 @@ static void *map_with_room(const void *from, size_t size, size_t alignment) {
     if ((uintptr_t)from < 2 * ROOM_TO_GROW || PW_OS_FAULT(PW_POINT_MAP_TABLE)) {
         return pw_os_map_aligned(size, alignment);
     }
-    void *got = mmap((void *)far, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *got = pw_call_mmap((void *)far, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == (void *)far) {
         return got;
     }
@@ -181,7 +184,8 @@ static void *map_with_room(const void *from, size_t size, size_t alignment) {
 
 void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
     int saved = errno;
-    void *got = PW_OS_FAULT(PW_POINT_MOVE) ? MAP_FAILED : mremap(from, size, larger, 0);
+    void *got =
+        PW_OS_FAULT(PW_POINT_MOVE) ? MAP_FAILED : pw_call_mremap(from, size, larger, 0, NULL);
     if (got == MAP_FAILED) {
         uintptr_t *to = map_with_room(from, larger, alignment);
         uintptr_t mark = (uintptr_t)to ^ (uintptr_t)from ^ (uintptr_t)&mark;
@@ -190,7 +194,7 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment) {
         }
         got = !to || PW_OS_FAULT(PW_POINT_MOVE)
                   ? MAP_FAILED
-                  : mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+                  : pw_call_mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
         if (to && got == MAP_FAILED) {
             unmap_marked(to, larger, mark);
         }
@@ -208,7 +212,7 @@ static uintptr_t mapping_end(const void *address) {
         uint64_t name, build_id;
     } query = {.size = sizeof query, .address = (uintptr_t)address};
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    bool known = fd >= 0 && ioctl(fd, _IOWR('f', 17, query), &query) == 0;
+    bool known = fd >= 0 && pw_call_ioctl(fd, _IOWR('f', 17, query), &query) == 0;
     if (fd >= 0) {
         close(fd);
     }
@@ -239,7 +243,7 @@ static size_t move_parts(char *from, size_t size, char *to) {
     size_t done = 0;
     while (done < size) {
         size_t part = part_to_move(from + done, size - done);
-        if (!part || mremap(from + done, part, part, flags, to + done) != to + done) {
+        if (!part || pw_call_mremap(from + done, part, part, flags, to + done) != to + done) {
             break;
         }
         done += part;
@@ -250,7 +254,7 @@ static size_t move_parts(char *from, size_t size, char *to) {
 static size_t move_with_fault(char *from, size_t size, char *to, int fault) {
     size_t whole = size / 2 & ~(PW_PAGE - 1);
     size_t done = fault < 0 ? move_parts(from, whole, to) : 0;
-    munmap(to + done, size - done); // as such a kernel would
+    pw_call_munmap(to + done, size - done); // as such a kernel would
     return done;
 }
 
@@ -282,9 +286,9 @@ bool pw_os_move(void *from, size_t size, void *to) {
 static bool advise(void *address, size_t size, int advice, int fault) {
     int saved = errno;
     if (fault < 0) {
-        madvise(address, size / 2 & ~(PW_PAGE - 1), advice);
+        pw_call_madvise(address, size / 2 & ~(PW_PAGE - 1), advice);
     }
-    bool done = !fault && madvise(address, size, advice) == 0;
+    bool done = !fault && pw_call_madvise(address, size, advice) == 0;
     errno = saved;
     return done;
 }
@@ -317,7 +321,7 @@ bool pw_os_collapse(void *address, size_t size) {
 
 bool pw_os_lock(void *address, size_t size) {
     int saved = errno;
-    bool done = !PW_OS_FAULT(PW_POINT_LOCK) && mlock(address, size) == 0;
+    bool done = !PW_OS_FAULT(PW_POINT_LOCK) && pw_call_mlock(address, size) == 0;
     errno = saved;
     return done;
 }

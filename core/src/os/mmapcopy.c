@@ -19,6 +19,7 @@
 // 4. A real copy of such a page, whose two sides are then written and compared.
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -89,16 +90,17 @@ static bool refuses_as_it_should(char *to, char *from, const char *unreadable, c
 
 static bool try_on_scratch(void) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-    char *scratch = mmap(SCRATCH, SCRATCH_PAGES * PW_PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
+    char *scratch =
+        pw_call_mmap(SCRATCH, SCRATCH_PAGES * PW_PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (scratch == MAP_FAILED) {
         return false;
     }
     char *from = scratch, *to = from + PW_PAGE, *unreadable = to + PW_PAGE;
     char *hole = unreadable + PW_PAGE;
-    bool works = scratch == SCRATCH && mprotect(unreadable, PW_PAGE, PROT_NONE) == 0 &&
-                 munmap(hole, PW_PAGE) == 0 && refuses_as_it_should(to, from, unreadable, hole) &&
-                 copies(to, from);
-    munmap(scratch, SCRATCH_PAGES * PW_PAGE);
+    bool works = scratch == SCRATCH && pw_call_mprotect(unreadable, PW_PAGE, PROT_NONE) == 0 &&
+                 pw_call_munmap(hole, PW_PAGE) == 0 &&
+                 refuses_as_it_should(to, from, unreadable, hole) && copies(to, from);
+    pw_call_munmap(scratch, SCRATCH_PAGES * PW_PAGE);
     return works;
 }
 

@@ -5,6 +5,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/pagemap_scan.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +56,7 @@ static int scan(const struct pw_os_pagemap *pagemap, uintptr_t start, uintptr_t 
     if (PW_OS_FAULT(PW_POINT_PAGEMAP_SCAN)) {
         return -1;
     }
-    int count = ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
+    int count = pw_call_ioctl(pagemap->file.fd, SCAN_IOCTL, &request);
     *walked = request.walk_end;
     return count;
 }

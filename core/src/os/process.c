@@ -2,6 +2,7 @@
 #include "os/fault.h"
 #include "os/numbers.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +22,8 @@
 uint32_t *pw_os_fork_marker(void) {
     int saved = errno;
     void *page = PW_OS_FAULT(PW_POINT_FORK_MARKER) ? NULL : pw_os_map_table(PW_PAGE);
-    if (page && madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
-        munmap(page, PW_PAGE);
+    if (page && pw_call_madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
+        pw_call_munmap(page, PW_PAGE);
         page = NULL;
     }
     errno = saved;

@@ -7,6 +7,7 @@
 // attaching only, and so does not restrict this.
 #include "os/fault.h"
 #include "os/os.h"
+#include "os/system_call.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -106,8 +107,8 @@ void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t off
     int saved = errno;
     void *got = PW_OS_FAULT(PW_POINT_MAP_SNAPSHOT) || !pw_os_is_ours(file)
                     ? MAP_FAILED
-                    : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                           file->fd, (off_t)offset);
+                    : pw_call_mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                                   file->fd, (off_t)offset);
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
 }
@@ -205,7 +206,7 @@ enum pw_os_made pw_os_witness_make(struct pw_os_witness *witness) {
     void *page = MAP_FAILED;
     if (file.fd >= 0 && !PW_OS_FAULT(PW_POINT_WITNESS)) {
         // Not readable: whoever reads what may be read must not meet the end of the file.
-        page = mmap(NULL, PW_PAGE, PROT_NONE, MAP_SHARED, file.fd, 0);
+        page = pw_call_mmap(NULL, PW_PAGE, PROT_NONE, MAP_SHARED, file.fd, 0);
     }
     enum pw_os_made made = file.fd < 0          ? PW_OS_NO_DESCRIPTOR
                            : page == MAP_FAILED ? PW_OS_NO_MAPPING

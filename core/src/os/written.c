@@ -8,6 +8,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/pagemap_scan.h"
+#include "os/system_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static bool set_up(int fd) {
     }
     struct uffdio_api wanted = {.api = UFFD_API,
                                 .features = WATCH_UNPOPULATED | WATCH_ASYNCHRONOUSLY};
-    return ioctl(fd, UFFDIO_API, &wanted) == 0 &&
+    return pw_call_ioctl(fd, UFFDIO_API, &wanted) == 0 &&
            (wanted.features & WATCH_ASYNCHRONOUSLY) == WATCH_ASYNCHRONOUSLY;
 }
 
@@ -65,7 +66,7 @@ bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr
     struct uffdio_register range = {.range = {.start = start, .len = length},
                                     .mode = UFFDIO_REGISTER_MODE_WP};
     bool done = fault <= 0 && pw_os_is_ours(&written->watch) &&
-                ioctl(written->watch.fd, UFFDIO_REGISTER, &range) == 0 && !fault;
+                pw_call_ioctl(written->watch.fd, UFFDIO_REGISTER, &range) == 0 && !fault;
     errno = saved;
     return done;
 }
@@ -87,7 +88,7 @@ static int take_some(const struct pw_os_written *written, uintptr_t start, uintp
         return -1;
     }
     request.vec_len = fault < 0 ? 1 : BATCH; // tests: it takes a part, and may then fail
-    int count = ioctl(written->table.fd, SCAN_IOCTL, &request);
+    int count = pw_call_ioctl(written->table.fd, SCAN_IOCTL, &request);
     *walked = request.walk_end;
     return fault < -1 ? -1 : count;
 }

@@ -118,11 +118,15 @@ static void a_bad_history_is_bounded(void **state) {
 
 #define LONG_ENOUGH 250 // ms
 
+static void ends(struct pw_prediction *prediction, uint64_t born, uint64_t now) {
+    pw_predictor_ended(prediction, &(struct pw_copy_end){.born = born, .now = now});
+}
+
 // Copies made one after another, the last at `now`, that all lived for so many ms.
 static void have_lived(struct pw_prediction *prediction, unsigned copies, uint64_t ms) {
     for (unsigned i = 0; i < copies; i++) {
         pw_predictor_born(prediction, 5000 + i);
-        pw_predictor_ended(prediction, 5000 + i, 5000 + i + ms);
+        ends(prediction, 5000 + i, 5000 + i + ms);
     }
 }
 
@@ -182,8 +186,26 @@ static void they_speak_for_others_by_their_age(void **state) {
     pw_predictor_born(&prediction, 5000);
     assert_int_equal(decide_at(&prediction, fresh, 4999 + 10 * LONG_ENOUGH), PW_COPY_PLAIN_BRIEF);
     assert_int_equal(decide_at(&prediction, fresh, 5000 + 10 * LONG_ENOUGH), PW_COPY_PUBLISH);
-    pw_predictor_ended(&prediction, 5000, 5000 + 10 * LONG_ENOUGH);
+    ends(&prediction, 5000, 5000 + 10 * LONG_ENOUGH);
     assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
+}
+
+// How long a copy lived and what was written to it are told at once, and each may be unknown.
+static void an_end_tells_both_the_life_and_the_writes(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0};
+    pw_predictor_born(&prediction, 5000);
+    struct pw_copy_end end = {.born = 5000, .now = 6000, .written = 501, .pages = 1000};
+    assert_true(pw_predictor_ended(&prediction, &end));
+    assert_int_equal(prediction.score, 2);
+    assert_int_equal(prediction.lifetimes.ended, 1);
+    assert_int_equal(prediction.lifetimes.lived_sum, 1000);
+    end = (struct pw_copy_end){.now = 7000, .written = 500, .pages = 1000};
+    assert_false(pw_predictor_ended(&prediction, &end));
+    assert_int_equal(prediction.score, 1);
+    assert_int_equal(prediction.lifetimes.ended, 1);
+    assert_false(pw_predictor_ended(&prediction, &(struct pw_copy_end){.now = 8000}));
+    assert_int_equal(prediction.score, 1);
 }
 
 static void what_was_long_ago_is_forgotten(void **state) {
@@ -312,6 +334,7 @@ int main(void) {
         cmocka_unit_test(one_long_life_outweighs_many_brief_ones),
         cmocka_unit_test(copies_that_live_on_are_not_brief),
         cmocka_unit_test(they_speak_for_others_by_their_age),
+        cmocka_unit_test(an_end_tells_both_the_life_and_the_writes),
         cmocka_unit_test(what_was_long_ago_is_forgotten),
         cmocka_unit_test(a_published_source_is_copied_for_brief_copies_too),
         cmocka_unit_test(large_sources_are_published_for_many_brief_copies),

@@ -9,44 +9,44 @@ static const uint32_t pages = 5000, zeros = 3000;
 static void work_in_vain_makes_the_wait_longer(void **state) {
     (void)state;
     struct pw_zero_learner learner = {0};
-    uint32_t shortest = pw_zero_wait(&learner, pages);
+    uint32_t shortest = pw_zero_plan(&learner, pages).wait;
     assert_false(pw_zero_report(&learner, pages, zeros, 1, zeros)); // freed right after
-    uint32_t longer = pw_zero_wait(&learner, pages);
+    uint32_t longer = pw_zero_plan(&learner, pages).wait;
     assert_true(longer >= 4 * shortest);
     assert_false(pw_zero_report(&learner, pages, zeros, 100, zeros / 4)); // written again
-    assert_true(pw_zero_wait(&learner, pages) > longer);
-    assert_int_equal(pw_zero_wait(&learner, pages + 1), shortest);
+    assert_true(pw_zero_plan(&learner, pages).wait > longer);
+    assert_int_equal(pw_zero_plan(&learner, pages + 1).wait, shortest);
 }
 
 static void the_wait_is_bounded_and_comes_back(void **state) {
     (void)state;
     struct pw_zero_learner learner = {0};
-    uint32_t shortest = pw_zero_wait(&learner, pages);
+    uint32_t shortest = pw_zero_plan(&learner, pages).wait;
     for (int i = 0; i < 1000; i++) {
         pw_zero_report(&learner, pages, zeros, 0, 0);
     }
-    assert_true(pw_zero_wait(&learner, pages) <= 256);
+    assert_true(pw_zero_plan(&learner, pages).wait <= 256);
     for (int i = 0; i < 8; i++) {
         assert_true(pw_zero_report(&learner, pages, zeros, 50, zeros));
     }
-    assert_int_equal(pw_zero_wait(&learner, pages), shortest);
+    assert_int_equal(pw_zero_plan(&learner, pages).wait, shortest);
 }
 
 static void sizes_without_zeros_are_searched_less_often(void **state) {
     (void)state;
     struct pw_zero_learner learner = {0};
-    uint32_t shortest = pw_zero_wait(&learner, pages);
+    uint32_t shortest = pw_zero_plan(&learner, pages).wait;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(pw_zero_wait(&learner, pages), shortest);
+        assert_int_equal(pw_zero_plan(&learner, pages).wait, shortest);
         pw_zero_report_nothing(&learner, pages);
     }
-    assert_true(pw_zero_wait(&learner, pages) > shortest);
+    assert_true(pw_zero_plan(&learner, pages).wait > shortest);
     for (int i = 0; i < 1000; i++) {
         pw_zero_report_nothing(&learner, pages);
     }
-    assert_true(pw_zero_wait(&learner, pages) <= 256);
+    assert_true(pw_zero_plan(&learner, pages).wait <= 256);
     assert_true(pw_zero_report(&learner, pages, zeros, 50, zeros)); // one that pays is enough
-    assert_int_equal(pw_zero_wait(&learner, pages), shortest);
+    assert_int_equal(pw_zero_plan(&learner, pages).wait, shortest);
 }
 
 // At a peak there is no wait that could be longer: two blocks that were not worth it are enough,
@@ -54,14 +54,14 @@ static void sizes_without_zeros_are_searched_less_often(void **state) {
 static void peaks_leave_alone_what_is_freed_soon(void **state) {
     (void)state;
     struct pw_zero_learner learner = {0};
-    assert_true(pw_zero_at_peak(&learner, pages));
+    assert_true(pw_zero_plan(&learner, pages).at_peak);
     pw_zero_report(&learner, pages, zeros, 0, zeros); // freed by the next collection
-    assert_true(pw_zero_at_peak(&learner, pages));
+    assert_true(pw_zero_plan(&learner, pages).at_peak);
     pw_zero_report(&learner, pages, zeros, 100, 0); // filled
-    assert_false(pw_zero_at_peak(&learner, pages));
-    assert_true(pw_zero_at_peak(&learner, pages + 1));
+    assert_false(pw_zero_plan(&learner, pages).at_peak);
+    assert_true(pw_zero_plan(&learner, pages + 1).at_peak);
     pw_zero_report(&learner, pages, zeros, 50, zeros);
-    assert_true(pw_zero_at_peak(&learner, pages));
+    assert_true(pw_zero_plan(&learner, pages).at_peak);
 }
 
 // A search in vain costs next to nothing, and the next matrix may be one of zeros.
@@ -71,7 +71,7 @@ static void peaks_search_what_had_no_zeros(void **state) {
     for (int i = 0; i < 1000; i++) {
         pw_zero_report_nothing(&learner, pages);
     }
-    assert_true(pw_zero_at_peak(&learner, pages));
+    assert_true(pw_zero_plan(&learner, pages).at_peak);
 }
 
 // 300,000 pages take about a second to have back: one in a hundred of those that were computed.

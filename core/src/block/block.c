@@ -223,7 +223,7 @@ static struct pw_extent *take_fresh(struct pw_process *process, struct need need
 static struct pw_extent *take(struct pw_process *process, struct need need) {
     if (process->options.pool) {
         struct pw_extent *extent = pw_arena_take_warm(&process->arena, need.pages);
-        if (extent && wants_huge(process, need) && !pw_huge_suits(&process->huge, extent)) {
+        if (extent && !pw_huge_suits(&process->huge, extent)) {
             pw_arena_release(&process->arena, extent, PW_EXTENT_WARM);
             extent = NULL;
         }
@@ -254,9 +254,10 @@ static void reset(struct pw_process *process, struct pw_extent *extent, size_t s
     extent->zero_backoff = 0;
     extent->zero_given = 0;
     extent->zero_young = true;
-    extent->zero_at_peak = pw_zero_at_peak(&process->zero_learner, extent->pages);
-    extent->zero_wait = (uint16_t)pw_zero_wait(&process->zero_learner, extent->pages);
-    extent->zero_due = process->share.collections + pw_zero_first_wait(extent->zero_wait);
+    struct pw_zero_plan plan = pw_zero_plan(&process->zero_learner, extent->pages);
+    extent->zero_at_peak = plan.at_peak;
+    extent->zero_wait = plan.wait;
+    extent->zero_due = process->share.collections + plan.first_wait;
     extent->judged = false;
     extent->copied = false;
     extent->watched = false;
@@ -329,29 +330,42 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
     return stale < size ? stale : size;
 }
 
-void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignment, bool zeroed,
-                        const void *site) {
-    struct pw_caller caller = pw_caller_at(process, site);
-    if (pw_collection_is_moment(process, size)) {
-        pw_quiet_look(&caller);
-    }
+// `refused`: a collection is to come first.
+static void *serve(struct pw_process *process, struct pw_request request, size_t alignment,
+                   bool zeroed, bool *refused) {
+    struct pw_caller caller = pw_collection_who_asks(process, request);
     free_put_off(process);
     if (!pw_process_enter()) {
         return NULL;
     }
     struct pw_resident resident = {0};
-    if (!process->arena.sealed) {
-        pw_collection_block_allocated(process, size, &caller, &resident);
+    *refused =
+        !process->arena.sealed && !pw_collection_before_block(process, request, &caller, &resident);
+    if (*refused) {
+        pw_process_leave();
+        return NULL;
     }
     enum pw_module module = process->gate->general ? PW_MODULE_EXTENSION : caller.module;
-    struct pw_extent *extent = allocate(process, size, alignment, zeroed, module, &resident);
+    struct pw_extent *extent =
+        allocate(process, request.size, alignment, zeroed, module, &resident);
     char *data = extent ? data_of(process, extent) : NULL;
-    size_t stale = extent && zeroed ? stale_bytes(extent, size) : 0;
+    size_t stale = extent && zeroed ? stale_bytes(extent, request.size) : 0;
     pw_process_leave();
     if (stale) {
         pw_os_fill_zero(data, stale);
     }
     return data;
+}
+
+void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignment, bool zeroed,
+                        const void *site) {
+    bool refused = false;
+    return serve(process, (struct pw_request){size, site, false}, alignment, zeroed, &refused);
+}
+
+void *pw_block_malloc(struct pw_process *process, size_t size, const void *site, bool *refused) {
+    *refused = false;
+    return serve(process, (struct pw_request){size, site, true}, 1, false, refused);
 }
 
 // --- release -----------------------------------------------------------------

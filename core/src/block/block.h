@@ -14,6 +14,11 @@ struct pw_process;
 PW_API void *pw_block_allocate(struct pw_process *process, size_t size, size_t alignment,
                                bool zeroed, const void *site);
 
+// The same for malloc. NULL and `refused`: the request is to fail, for a collection of garbage to
+// come first (runtime/r/ask.h).
+PW_API void *pw_block_malloc(struct pw_process *process, size_t size, const void *site,
+                             bool *refused);
+
 // True when `block` was ours and is released; ends the program when it points into our pages but is
 // no live block. Starts the keeper where it is wanted, unless `site` is the C library's.
 PW_API bool pw_block_free(struct pw_process *process, void *block, const void *site);

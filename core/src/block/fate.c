@@ -7,18 +7,18 @@ static bool is_live(struct pw_process *process, uint32_t number, uint32_t genera
     return extent->generation == generation && extent->state == PW_EXTENT_USED;
 }
 
-static void life_ends(struct pw_process *process, struct pw_extent *copy, uint64_t now) {
+// The destination of a copy may be one itself, which ends now. Its pages are still to be judged.
+static void is_overwritten(struct pw_process *process, const struct pw_extent *copy, uint64_t now) {
     if (copy->born) {
         struct pw_prediction *prediction =
             pw_predictor_entry(&process->predictor, copy->pages, copy->site);
-        pw_predictor_ended(prediction, copy->born, now);
-        copy->born = 0;
+        pw_predictor_ended(prediction, &(struct pw_copy_end){.born = copy->born, .now = now});
     }
 }
 
 void pw_fate_begins(struct pw_process *process, struct pw_prediction *prediction,
                     struct pw_extent *destination, const struct pw_copy_question *question) {
-    life_ends(process, destination, question->now);
+    is_overwritten(process, destination, question->now);
     pw_predictor_born(prediction, question->now);
     destination->site = question->site;
     destination->born = question->now;
@@ -129,37 +129,48 @@ void pw_fate_look(struct pw_process *process, struct pw_prediction *prediction) 
 
 // --- the end -----------------------------------------------------------------
 
-static void shared_copy_ends(struct pw_process *process, struct pw_extent *extent,
-                             struct pw_prediction *prediction) {
-    uint64_t written = 0;
-    if (extent->judged || !count_written(process, extent, &written)) {
-        return;
+// Of a shared copy, unless it was judged before. False: not known.
+static bool see_written(struct pw_process *process, const struct pw_extent *copy,
+                        struct pw_copy_end *end) {
+    if (!is_shared_copy(copy) || copy->judged || !count_written(process, copy, &end->written)) {
+        return false;
     }
+    end->pages = copied_pages(copy);
+    return true;
+}
+
+static void count_end(struct pw_process *process, uint64_t written, bool overwritten) {
     PW_COUNT(&process->stats, private_copy_bytes, written * PW_PAGE);
-    if (pw_predictor_report(prediction, written, copied_pages(extent), true)) {
+    if (overwritten) {
         PW_COUNT(&process->stats, predictor_misses, 1);
     } else {
         PW_COUNT(&process->stats, predictor_hits, 1);
     }
 }
 
+static bool is_watched(struct pw_process *process, const struct pw_prediction *prediction,
+                       const struct pw_extent *extent) {
+    return prediction->watched && prediction->generation == extent->generation &&
+           pw_extent_at(&process->arena, prediction->watched) == extent;
+}
+
 void pw_fate_ends(struct pw_process *process, struct pw_extent *extent) {
-    life_ends(process, extent, pw_os_now_ms());
-    bool shared = is_shared_copy(extent);
-    if (!shared && !extent->watched) {
+    if (!extent->born && !extent->watched && !is_shared_copy(extent)) {
         return;
     }
     struct pw_prediction *prediction =
         pw_predictor_entry(&process->predictor, extent->pages, extent->site);
-    bool is_watched = prediction->watched == pw_extent_number(&process->arena, extent) &&
-                      prediction->generation == extent->generation;
-    if (is_watched && prediction->source) {
-        judge_plain(process, prediction);
-    }
-    if (shared) {
-        shared_copy_ends(process, extent, prediction);
-    }
-    if (is_watched) {
+    if (is_watched(process, prediction, extent)) {
+        if (prediction->source) {
+            judge_plain(process, prediction);
+        }
         prediction->watched = 0;
     }
+    struct pw_copy_end end = {.born = extent->born, .now = pw_os_now_ms()};
+    bool seen = see_written(process, extent, &end);
+    bool overwritten = pw_predictor_ended(prediction, &end);
+    if (seen) {
+        count_end(process, end.written, overwritten);
+    }
+    extent->born = 0;
 }

@@ -96,12 +96,10 @@ static SELDOM void *allocate_after_look(size_t size, bool asked, const void *sit
 }
 
 static SELDOM void *allocate_large(size_t size, const void *site) {
-    if (pw_r_collection_comes_first(&pw_process, size, site)) {
-        return refuse();
-    }
-    void *block = pw_block_allocate(&pw_process, size, 1, false, site);
-    if (block) {
-        return block;
+    bool refused;
+    void *block = pw_block_malloc(&pw_process, size, site, &refused);
+    if (block || refused) {
+        return refused ? refuse() : block;
     }
     return count_small(size) ? allocate_after_look(size, true, site) : offer(pw_c_malloc(size));
 }

@@ -17,7 +17,8 @@ static bool is_aligned(const struct pw_extent *extent) {
 }
 
 bool pw_huge_suits(const struct pw_huge *huge, const struct pw_extent *extent) {
-    return !huge->always || (!huge->hugetlb && !huge->lock && is_aligned(extent));
+    return !huge->always || !pw_huge_wanted(huge, extent->pages) ||
+           (!huge->hugetlb && !huge->lock && is_aligned(extent));
 }
 
 // --- backing -------------------------------------------------------------------

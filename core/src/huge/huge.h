@@ -33,7 +33,8 @@ bool pw_huge_wanted(const struct pw_huge *huge, uint32_t pages);
 // Pages to whose multiples the second page of such an extent is aligned.
 uint32_t pw_huge_unit(const struct pw_huge *huge, uint32_t pages);
 
-// May the pages of an extent from the pool serve a request that pw_huge_wanted chose?
+// May these pages from the pool serve a request? Where large pages are wished for, a request that
+// pw_huge_wanted chooses gets none that cannot become large.
 bool pw_huge_suits(const struct pw_huge *huge, const struct pw_extent *extent);
 
 // Give a fresh extent that pw_huge_wanted chose large pages: from the pool, else by advice. Locks

@@ -49,11 +49,14 @@ static void count_ended(struct pw_lifetimes *lifetimes, uint64_t lived) {
     }
 }
 
-void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_t now) {
+bool pw_predictor_ended(struct pw_prediction *prediction, const struct pw_copy_end *end) {
     struct pw_lifetimes *lifetimes = &prediction->lifetimes;
-    lifetimes->alive--;
-    lifetimes->born_sum -= born;
-    count_ended(lifetimes, now - born);
+    if (end->born) {
+        lifetimes->alive--;
+        lifetimes->born_sum -= end->born;
+        count_ended(lifetimes, end->now - end->born);
+    }
+    return end->pages && pw_predictor_report(prediction, end->written, end->pages, true);
 }
 
 // What a copy saves is pages times time. Publishing and releasing costs 4 to 5 us a page more than

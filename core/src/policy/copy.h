@@ -64,15 +64,22 @@ struct pw_predictor {
 struct pw_prediction *pw_predictor_entry(struct pw_predictor *predictor, uint32_t pages,
                                          uint64_t site);
 
-// A shared copy ended (`ended`), or the next one of its kind arrived, with so many pages written.
-// Returns true when it had been mostly overwritten.
+// What was seen of a copy with so many pages written, that ended (`ended`) or whose next one of its
+// kind arrived. Returns true when it had been mostly overwritten.
 bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uint64_t pages,
                          bool ended);
 
-// A copy is made, shared or not, and ends: its block is freed, or overwritten by another copy.
-// `born` is what was given as `now` when it was made.
+// A copy is made, shared or not.
 void pw_predictor_born(struct pw_prediction *prediction, uint64_t now);
-void pw_predictor_ended(struct pw_prediction *prediction, uint64_t born, uint64_t now);
+
+// It ends: its block is freed, or overwritten by another copy.
+struct pw_copy_end {
+    uint64_t born, now;      // `born`: what was given as `now` when it was made; 0: told before
+    uint64_t written, pages; // of the pages that it shared; `pages` 0: not known, or told before
+};
+
+// Returns true when it had been mostly overwritten.
+bool pw_predictor_ended(struct pw_prediction *prediction, const struct pw_copy_end *end);
 
 enum pw_copy_answer pw_copy_decide(const struct pw_options *options,
                                    struct pw_prediction *prediction,

@@ -6,6 +6,7 @@
 // (docs/notes/experiments/zero-pages.md).
 #define SHORTEST_WAIT 4u
 #define WORTH_KEEPING 4u
+#define FIRST_PART    4u // of the wait, until long runs are looked for
 #define HIGHEST_LEVEL 6
 #define IN_VAIN       4u // so many blocks searched in vain double the wait
 // From here on peaks leave blocks alone: two were not worth it. Tuned on the README's example
@@ -19,13 +20,11 @@ static uint32_t slot(uint32_t pages) {
     return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;
 }
 
-uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages) {
-    unsigned level = learner->level[slot(pages)] + learner->in_vain[slot(pages)] / IN_VAIN;
-    return SHORTEST_WAIT << (level > HIGHEST_LEVEL ? HIGHEST_LEVEL : level);
-}
-
-bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages) {
-    return learner->level[slot(pages)] < LEVEL_AT_PEAK;
+struct pw_zero_plan pw_zero_plan(const struct pw_zero_learner *learner, uint32_t pages) {
+    uint32_t size = slot(pages);
+    unsigned level = learner->level[size] + learner->in_vain[size] / IN_VAIN;
+    uint16_t wait = (uint16_t)(SHORTEST_WAIT << (level > HIGHEST_LEVEL ? HIGHEST_LEVEL : level));
+    return (struct pw_zero_plan){wait, wait / FIRST_PART, learner->level[size] < LEVEL_AT_PEAK};
 }
 
 bool pw_zero_may_search_all(const struct pw_zero_learner *learner, uint64_t now) {

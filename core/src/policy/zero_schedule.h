@@ -18,18 +18,18 @@ struct pw_zero_learner {
     uint64_t given_in_vain;         // pages given back that were needed soon
 };
 
-// Collections until all zero pages of a block are looked for.
-uint32_t pw_zero_wait(const struct pw_zero_learner *learner, uint32_t pages);
+// When a new block is searched.
+struct pw_zero_plan {
+    uint16_t wait; // collections until all its zero pages are looked for
+    // Collections until long runs of them are: that costs little, and saves most where a matrix was
+    // made to be filled later.
+    uint16_t first_wait;
+    // May it be searched before a new peak, without any wait? Where blocks of its size are freed by
+    // the next collections or filled at once, their zeros were given back for nothing.
+    bool at_peak;
+};
 
-// Collections until long runs of them are: that costs little, and saves most where a matrix was
-// made to be filled later.
-static inline uint32_t pw_zero_first_wait(uint32_t wait) {
-    return wait / 4;
-}
-
-// May a new block be searched before a new peak, without any wait? Where blocks of its size are
-// freed by the next collections or filled at once, their zeros were given back for nothing.
-bool pw_zero_at_peak(const struct pw_zero_learner *learner, uint32_t pages);
+struct pw_zero_plan pw_zero_plan(const struct pw_zero_learner *learner, uint32_t pages);
 
 // May other young blocks be searched then as well? A few large ones that are soon gone can be all
 // that the peak consists of: while what was given back in vain is little of the time. `now`: CPU

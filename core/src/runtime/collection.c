@@ -28,13 +28,10 @@ static bool may_search(struct pw_process *process, const struct pw_caller *calle
 }
 
 static uint64_t collect(struct pw_process *process, bool quiet, struct pw_resident *resident) {
-    uint64_t freed = 0;
+    bool zeros = process->options.zero != PW_ZERO_OFF && quiet;
     PW_COUNT(&process->stats, collections_seen, 1);
-    pw_share_count_collection(&process->share);
-    if (process->options.zero != PW_ZERO_OFF && quiet) {
-        freed = pw_share_reclaim_zero(&process->share, process->options.zero == PW_ZERO_ALWAYS);
-    }
-    freed += pw_share_reclaim_sole(&process->share);
+    uint64_t freed =
+        pw_share_collected(&process->share, zeros, process->options.zero == PW_ZERO_ALWAYS);
     if (process->options.decay_seconds > 0) {
         freed += pw_arena_trim_surplus(&process->arena, resident) * PW_PAGE;
     }
@@ -124,13 +121,24 @@ PW_UNLOCKED static bool seems_ended(struct pw_process *process) {
     return guesses(process) && process->freed_since >= BURST_BLOCKS;
 }
 
-PW_UNLOCKED bool pw_collection_is_moment(struct pw_process *process, size_t size) {
+PW_UNLOCKED static bool is_moment(struct pw_process *process, size_t size) {
     return seems_ended(process) || is_time_to_look(process, pw_peak_fresh_pages(process, size));
 }
 
-void pw_collection_block_allocated(struct pw_process *process, size_t size,
-                                   const struct pw_caller *caller, struct pw_resident *resident) {
-    uint64_t fresh = pw_peak_fresh_pages(process, size);
+struct pw_caller pw_collection_who_asks(struct pw_process *process, struct pw_request request) {
+    struct pw_caller caller = pw_caller_at(process, request.site);
+    if (is_moment(process, request.size)) {
+        pw_quiet_look(&caller);
+    }
+    return caller;
+}
+
+bool pw_collection_before_block(struct pw_process *process, struct pw_request request,
+                                const struct pw_caller *caller, struct pw_resident *resident) {
+    if (request.may_fail && pw_r_collection_is_first(process, request.size, request.site)) {
+        return false;
+    }
+    uint64_t fresh = pw_peak_fresh_pages(process, request.size);
     process->allocated_since++;
     bool ended = seems_ended(process), look = is_time_to_look(process, fresh);
     // A BLAS may ask for memory while its threads write.
@@ -143,4 +151,5 @@ void pw_collection_block_allocated(struct pw_process *process, size_t size,
         }
     }
     process->freed_since = guesses(process) ? 0 : process->freed_since;
+    return true;
 }

@@ -20,14 +20,23 @@ PW_API void pw_collection_getrusage(struct pw_process *process, const void *site
 size_t pw_collection_end(struct pw_process *process);
 size_t pw_collection_notice(struct pw_process *process);
 
-// Would an allocation of so many bytes be a moment to search? A guess, without the lock.
-bool pw_collection_is_moment(struct pw_process *process, size_t size);
+// A request for a managed block.
+struct pw_request {
+    size_t size;
+    const void *site;
+    bool may_fail; // whoever asks from there may be one that collects and tries again (r/ask.h)
+};
 
-// A managed block was released, or one of `size` bytes is about to be allocated: the moment to
-// notice that a collection has ended, and to look for zeros before the peak rises. Callers hold the
-// heap's lock.
+// Who makes it? Without the lock. Where it seems to be a moment to search, whoever else runs is
+// looked at as well.
+struct pw_caller pw_collection_who_asks(struct pw_process *process, struct pw_request request);
+
+// It is about to be served: the moment to notice that a collection has ended, and to look for zeros
+// before the peak rises. False: it is to fail, for a collection to come first. With the lock.
+bool pw_collection_before_block(struct pw_process *process, struct pw_request request,
+                                const struct pw_caller *caller, struct pw_resident *resident);
+
+// A managed block was released. With the lock.
 void pw_collection_block_freed(struct pw_process *process);
-void pw_collection_block_allocated(struct pw_process *process, size_t size,
-                                   const struct pw_caller *caller, struct pw_resident *resident);
 
 #endif

@@ -171,22 +171,27 @@ bool pw_share_leave(struct pw_share *share, struct pw_extent *extent);
 // before.
 bool pw_share_empty(struct pw_share *share, char *start, char *end);
 
-// A collection ended, whatever is searched at its end.
+// A collection ended: give back what blocks no longer need. All-zero pages, `zeros`, if nobody else
+// writes: of `all` blocks, else of those whose turn it is. Snapshot pages that nobody can read any
+// more, always. Returns the bytes given back, as the others here do.
+uint64_t pw_share_collected(struct pw_share *share, bool zeros, bool all);
+
+// Its parts. The count of collections, by which the others schedule themselves:
 static inline void pw_share_count_collection(struct pw_share *share) {
     share->collections++;
 }
 
-// Then: give back all-zero pages of blocks. `always`: check every block, else back off from blocks
-// in which nothing was found. Returns the bytes given back, as the next two do.
+// All-zero pages of blocks. `always`: check every block, else back off from blocks in which nothing
+// was found.
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always);
 
-// The same between collections, for blocks of 1 MB and more that have never been searched, `all` or
-// those marked `zero_at_peak`: long runs only.
-uint64_t pw_share_reclaim_young(struct pw_share *share, bool all);
-
-// Collection end: give back snapshot pages that nobody can read any more, because the only owner
-// has written them or, as a copy of a part, never had them; and released ones that still wait.
+// Snapshot pages that nobody can read any more, because the only owner has written them or, as a
+// copy of a part, never had them; and released ones that still wait.
 uint64_t pw_share_reclaim_sole(struct pw_share *share);
+
+// All-zero pages between collections, of blocks of 1 MB and more that have never been searched,
+// `all` or those marked `zero_at_peak`: long runs only.
+uint64_t pw_share_reclaim_young(struct pw_share *share, bool all);
 
 // Give back now what was released.
 void pw_share_settle(struct pw_share *share);

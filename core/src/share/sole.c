@@ -133,3 +133,9 @@ uint64_t pw_share_reclaim_sole(struct pw_share *share) {
     PW_COUNT(share->stats, snapshot_bytes, -(int64_t)search.freed);
     return search.freed;
 }
+
+uint64_t pw_share_collected(struct pw_share *share, bool zeros, bool all) {
+    pw_share_count_collection(share);
+    uint64_t freed = zeros ? pw_share_reclaim_zero(share, all) : 0;
+    return freed + pw_share_reclaim_sole(share);
+}

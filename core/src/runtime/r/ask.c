@@ -124,18 +124,27 @@ static bool ask(struct pw_process *process, size_t size) {
     return true;
 }
 
-bool pw_r_collection_comes_first(struct pw_process *process, size_t size, const void *site) {
-    if ((uintptr_t)site - process->allocator >= process->allocator_size ||
-        size < SMALLEST_REQUEST || size > PTRDIFF_MAX - PW_PAGE || !pw_is_on() ||
-        !pw_process_enter()) {
+static bool tries_again(struct pw_process *process, size_t size, const void *site) {
+    return (uintptr_t)site - process->allocator < process->allocator_size &&
+           size >= SMALLEST_REQUEST && size <= PTRDIFF_MAX - PW_PAGE;
+}
+
+bool pw_r_collection_is_first(struct pw_process *process, size_t size, const void *site) {
+    if (!tries_again(process, size, site)) {
         return false;
     }
-    bool first = false;
     if (process->was_refused) {
         attempt_again(process);
-    } else {
-        first = ask(process, size);
+        return false;
     }
+    return ask(process, size);
+}
+
+bool pw_r_collection_comes_first(struct pw_process *process, size_t size, const void *site) {
+    if (!tries_again(process, size, site) || !pw_is_on() || !pw_process_enter()) {
+        return false;
+    }
+    bool first = pw_r_collection_is_first(process, size, site);
     pw_process_leave();
     return first;
 }

@@ -22,7 +22,9 @@ void pw_r_collection_began(struct pw_process *process);
 void pw_r_collection_ended(struct pw_process *process);
 
 // Is a request for `size` bytes from `site` to fail, for a collection to come first? Never twice in
-// a row. Looks at memory only when the program has grown since the last collection.
+// a row. Looks at memory only when the program has grown since the last collection. The first is
+// asked with the process's lock, the second takes it.
+bool pw_r_collection_is_first(struct pw_process *process, size_t size, const void *site);
 PW_API bool pw_r_collection_comes_first(struct pw_process *process, size_t size, const void *site);
 
 #endif

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import tempfile
+from collections.abc import Iterator
 
 from common import PAGEWISE, ROOT, contents, digest, environment, library_hash
 
@@ -55,7 +56,7 @@ def interactive(runs=15):
 
 
 @contextlib.contextmanager
-def huge_pages_for_everybody():
+def huge_pages_for_everybody() -> Iterator[None]:
     """For one run; what was set comes back in any case."""
     before = contents(THP).split("[")[1].split("]")[0]  # always [madvise] never
     _write(THP, "always")

@@ -3,6 +3,7 @@
 import datetime
 import functools
 import os
+from collections.abc import Iterator
 
 import intervals
 import pictures
@@ -337,7 +338,7 @@ class Report:
 
     # ---- Other readings, the other collector, speed
 
-    def _by_reading(self):
+    def _by_reading(self) -> Iterator[tuple[str, list[Outcome]]]:
         for name, (meaning, _) in READINGS.items():
             outcomes = [Outcome(of_one[f"reading {name}"]) for of_one in self.found.values() if f"reading {name}" in of_one]
             if outcomes:

@@ -8,7 +8,7 @@ policies <- c("auto", "share", "huge")
 # What each option takes, as docs/reference/options.md has it; the core checks, this explains.
 option_forms <- c(
   threshold = 'a size from 8K to 1G, such as "64K" or 65536', share = '"off", "lazy" or "always"',
-  zero = '"off", "backoff" or "always"', collect = '"auto", "getrusage" or "burst"', pool = "TRUE or FALSE",
+  zero = '"off", "backoff" or "always"', collect = '"auto" or "burst"', pool = "TRUE or FALSE",
   slack = "percent, from 0 to 100", decay = "whole seconds, from 0 to 3600",
   brief = "whole milliseconds, from 0 to 3600000",
   relieve = '"off", "short" or "always"', early = "TRUE or FALSE", huge = '"off", "on" or "always"',

@@ -40,10 +40,8 @@ static const struct word share_modes[] = {
     {"off", PW_SHARE_OFF}, {"lazy", PW_SHARE_LAZY}, {"always", PW_SHARE_ALWAYS}, {NULL, 0}};
 static const struct word zero_modes[] = {
     {"off", PW_ZERO_OFF}, {"backoff", PW_ZERO_BACKOFF}, {"always", PW_ZERO_ALWAYS}, {NULL, 0}};
-static const struct word collect_modes[] = {{"auto", PW_COLLECT_AUTO},
-                                            {"getrusage", PW_COLLECT_GETRUSAGE},
-                                            {"burst", PW_COLLECT_BURST},
-                                            {NULL, 0}};
+static const struct word collect_modes[] = {
+    {"auto", PW_COLLECT_AUTO}, {"burst", PW_COLLECT_BURST}, {NULL, 0}};
 static const struct word relieve_modes[] = {
     {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
 static const struct word freeze_modes[] = {

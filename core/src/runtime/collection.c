@@ -113,8 +113,7 @@ void pw_collection_block_freed(struct pw_process *process) {
 }
 
 PW_UNLOCKED static bool guesses(struct pw_process *process) {
-    return process->options.collect == PW_COLLECT_BURST ||
-           (process->options.collect == PW_COLLECT_AUTO && !process->getrusage_works);
+    return process->options.collect == PW_COLLECT_BURST || !process->getrusage_works;
 }
 
 PW_UNLOCKED static bool seems_ended(struct pw_process *process) {

@@ -11,7 +11,7 @@ option_forms <- c(
   zero = '"off", "backoff" or "always"', collect = '"auto" or "burst"', pool = "TRUE or FALSE",
   slack = "percent, from 0 to 100", decay = "whole seconds, from 0 to 3600",
   brief = "whole milliseconds, from 0 to 3600000",
-  relieve = '"off", "short" or "always"', early = "TRUE or FALSE", huge = '"off", "on" or "always"',
+  relieve = '"off" or "short"', early = "TRUE or FALSE", huge = '"off", "on" or "always"',
   "huge-min" = 'a size from 8K on, such as "1M"', "huge-max" = 'a size from 8K on, such as "4G"',
   pages = '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"', lock = "TRUE or FALSE",
   mmapcopy = "TRUE or FALSE", freeze = '"off", "auto" or "check"', modules = '"r" or "all"', verbose = "TRUE or FALSE",

@@ -43,7 +43,7 @@ static const struct word zero_modes[] = {
 static const struct word collect_modes[] = {
     {"auto", PW_COLLECT_AUTO}, {"burst", PW_COLLECT_BURST}, {NULL, 0}};
 static const struct word relieve_modes[] = {
-    {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {"always", PW_RELIEVE_ALWAYS}, {NULL, 0}};
+    {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {NULL, 0}};
 static const struct word freeze_modes[] = {
     {"off", PW_FREEZE_OFF}, {"auto", PW_FREEZE_AUTO}, {"check", PW_FREEZE_CHECK}, {NULL, 0}};
 static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};

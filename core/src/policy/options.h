@@ -23,7 +23,7 @@ enum pw_policy {
 enum pw_share_mode { PW_SHARE_OFF, PW_SHARE_LAZY, PW_SHARE_ALWAYS };
 enum pw_zero_mode { PW_ZERO_OFF, PW_ZERO_BACKOFF, PW_ZERO_ALWAYS };
 enum pw_collect_mode { PW_COLLECT_AUTO, PW_COLLECT_BURST };
-enum pw_relieve_mode { PW_RELIEVE_OFF, PW_RELIEVE_SHORT, PW_RELIEVE_ALWAYS };
+enum pw_relieve_mode { PW_RELIEVE_OFF, PW_RELIEVE_SHORT };
 enum pw_huge_mode { PW_HUGE_OFF, PW_HUGE_ON, PW_HUGE_ALWAYS };
 enum pw_page_source { PW_PAGES_TRANSPARENT, PW_PAGES_ORDINARY, PW_PAGES_2M, PW_PAGES_1G };
 enum pw_freeze_mode { PW_FREEZE_OFF, PW_FREEZE_AUTO, PW_FREEZE_CHECK };

@@ -39,19 +39,16 @@ static bool ask_when_short(struct pw_process *process, uint64_t request) {
         !pw_collector_may_look_at_room(collector, live, now)) {
         return false;
     }
-    bool always = process->options.relieve == PW_RELIEVE_ALWAYS;
     struct pw_os_room room = pw_os_memory_room();
-    if (!always) {
-        pw_collector_saw_room(collector, room.memory / PW_PAGE, live, now);
-    }
-    bool is_short =
-        pw_collector_is_short(room.memory / PW_PAGE, process->arena.warm_pages, request, live);
+    uint64_t pages = room.memory / PW_PAGE;
+    pw_collector_saw_room(collector, pages, live, now);
     struct pw_collector_facts facts = {
         .live = live_pages(process),
-        .swap = is_short ? room.swap / PW_PAGE : UINT64_MAX,
+        .swap = room.swap / PW_PAGE,
         .now = pw_os_monotonic_ns(),
     };
-    return (is_short || always) && pw_collector_ask(collector, PW_REASON_SHORT, &facts);
+    return pw_collector_is_short(pages, process->arena.warm_pages, request, live) &&
+           pw_collector_ask(collector, PW_REASON_SHORT, &facts);
 }
 
 // --- where collections are cheap, or the process would become larger ---------------

@@ -145,14 +145,16 @@ PW_API bool pw_is_on(void);
 // every function below behaves like its C library counterpart. Later calls change nothing.
 PW_API bool pw_start(const char *options);
 
-// Switching a running R on and off
+// Switching a running R or Python on and off
 //
 // Where the malloc family is preloaded, blocks are served or not from now on. Elsewhere R itself
-// (libR.so, or the executable) and the libraries of its packages, those loaded later among them,
-// reach us through their global offset tables; every other module of the process stays as it is.
+// (libR.so, or the executable) and the libraries of its packages, or NumPy and what is built on it,
+// reach us through their global offset tables, those loaded later among them; every other module of
+// the process stays as it is.
 
 // Switch on, or on again with other options, in the form of PAGEWISE_OPTIONS. False: nothing was
-// changed, and *reason (unless NULL) says why, in one line. To be called where R code may run.
+// changed, and *reason (unless NULL) says why, in one line. To be called where R code may run, or
+// with the lock of Python's interpreter.
 PW_API bool pw_switch_on(const char *options, const char **reason);
 
 // Switch off: no more blocks are served, and free pages are given back. Blocks that live stay

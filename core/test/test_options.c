@@ -42,7 +42,7 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_int_equal(options.share, PW_SHARE_LAZY);
         assert_int_equal(options.zero, PW_ZERO_BACKOFF);
         assert_int_equal(options.collect, PW_COLLECT_AUTO);
-        assert_int_equal(options.modules, PW_MODULES_R);
+        assert_int_equal(options.modules, PW_MODULES_KNOWN);
         assert_true(options.pool);
         assert_true(options.early);
         assert_true(options.huge);
@@ -86,15 +86,17 @@ static void policies_set_what_they_mean(void **state) {
 static void every_documented_value_is_taken(void **state) {
     (void)state;
     static const char *const good[] = {
-        "threshold=8K",  "threshold=8192",   "threshold=1M",  "threshold=1G",      "share=off",
-        "share=lazy",    "share=always",     "zero=off",      "zero=backoff",      "zero=always",
-        "collect=auto",  "collect=burst",    "pool=on",       "pool=off",          "slack=0",
-        "slack=100",     "decay=0",          "decay=3600",    "huge=on",           "huge=off",
-        "modules=r",     "modules=all",      "statistics=/x", "verbose=0",         "verbose=1",
-        "huge=always",   "huge-min=1M",      "huge-max=4G",   "pages=transparent", "pages=ordinary",
-        "pages=hugetlb", "pages=hugetlb-1g", "lock=on",       "lock=off",          "mmapcopy=on",
-        "mmapcopy=off",  "early=on",         "early=off",     "freeze=off",        "freeze=check",
-        "freeze=auto"};
+        "threshold=8K",     "threshold=8192",    "threshold=1M",   "threshold=1G",
+        "share=off",        "share=lazy",        "share=always",   "zero=off",
+        "zero=backoff",     "zero=always",       "collect=auto",   "collect=burst",
+        "pool=on",          "pool=off",          "slack=0",        "slack=100",
+        "decay=0",          "decay=3600",        "huge=on",        "huge=off",
+        "modules=r",        "modules=known",     "modules=all",    "statistics=/x",
+        "verbose=0",        "verbose=1",         "huge=always",    "huge-min=1M",
+        "huge-max=4G",      "pages=transparent", "pages=ordinary", "pages=hugetlb",
+        "pages=hugetlb-1g", "lock=on",           "lock=off",       "mmapcopy=on",
+        "mmapcopy=off",     "early=on",          "early=off",      "freeze=off",
+        "freeze=check",     "freeze=auto"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         read_options(good[i]);
         if (warnings) {

@@ -110,7 +110,8 @@ static bool attach(struct pw_process *process, const struct copy *copy) {
 
 // The source's pages are replaced: nobody else may write to them meanwhile. memcpy's own rule is
 // not enough, as a program may well write to what it copies, and only the copy is then undefined.
-static bool may_publish(struct pw_process *process, const struct copy *copy) {
+// So are the destination's, which matters where a device may know them (pw_is_quiet tells).
+static bool may_replace(struct pw_process *process, const struct copy *copy) {
     bool quiet = pw_is_quiet(&copy->caller, copy->held);
     if (!quiet) {
         PW_COUNT(&process->stats, fallback_threads, 1);
@@ -169,7 +170,7 @@ static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_qu
 
 static bool make_room(struct pw_process *process, struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
-    if (publishing && !may_publish(process, copy)) {
+    if ((publishing || copy->caller.may_be_pinned) && !may_replace(process, copy)) {
         return false;
     }
     bool ready = copy->by_mmapcopy ? pw_share_ready_for_mmapcopy(&process->share)
@@ -339,11 +340,29 @@ static bool zero_pages(struct pw_process *process, struct pw_extent *extent, cha
     return done;
 }
 
+// Who fills is not known here: in a process with Python it may be a block that a device knows.
+static bool enter_to_zero(struct pw_process *process, struct pw_os_signals *signals) {
+    if (!process->serves_python) {
+        return enter(signals);
+    }
+    struct pw_caller caller = {0};
+    pw_os_signals_block(signals);
+    bool entered = pw_process_look_and_enter(&caller);
+    bool quiet = entered && pw_is_quiet(&caller, signals);
+    if (entered && !quiet) {
+        pw_process_leave();
+    }
+    if (!quiet) {
+        pw_os_signals_restore(signals);
+    }
+    return quiet;
+}
+
 bool pw_block_zero(struct pw_process *process, void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
     char *end = NULL, *stop = (char *)to + size;
     struct pw_os_signals signals;
-    if (!pw_gate_contains(to) || !enter(&signals)) {
+    if (!pw_gate_contains(to) || !enter_to_zero(process, &signals)) {
         return false;
     }
     struct pw_extent *extent = pw_arena_find(&process->arena, to);

@@ -26,8 +26,9 @@ struct module {
     const ElfW(Rela) * tables[2]; // lazily bound functions, and all else
     size_t counts[2];
     char *protected_start, *protected_end; // RELRO, as the dynamic linker rounds it
-    bool of_runtime;
-    bool is_pool; // and none of R's
+    bool loads;                            // the modules of a runtime
+    bool is_known;                         // is one of these
+    bool is_pool;                          // and not known
 };
 
 static const void *pointer(const struct module *module, ElfW(Addr) value) {
@@ -174,14 +175,20 @@ static unsigned change_module(struct pw_got *got, const struct module *module, c
     return changed;
 }
 
+static bool is_for(const struct pw_got_function *function, const struct module *module) {
+    if (function->of_loader) {
+        return module->loads;
+    }
+    return module->is_known || (module->is_pool && function->of_pools);
+}
+
 static bool replace(struct pw_got *got, const struct module *module, void **place,
                     const struct pw_got_function *function) {
     void *value = __atomic_load_n(place, __ATOMIC_RELAXED);
     // Not bound yet, or bound to the C library; anything else is another tool's.
     bool plain = value == function->original || contains(module->info, value);
     struct pw_got_slot *slot = plain ? slot_of(got, place) : NULL;
-    if (!slot || (function->of_runtime && !module->of_runtime) ||
-        (module->is_pool && !function->of_pools)) {
+    if (!slot || !is_for(function, module)) {
         got->refused += plain && !slot;
         return false;
     }
@@ -242,12 +249,14 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     }
     // The executable has no name in the list; the kernel knows what was started.
     const char *path = *info->dlpi_name ? info->dlpi_name : (const char *)getauxval(AT_EXECFN);
-    enum pw_module kind = pw_module_of_path(path ? path : "");
-    bool is_pool = kind == PW_MODULE_OTHER && pw_pool_of_path(path ? path : "") != PW_POOL_NONE;
-    if ((kind == PW_MODULE_OTHER && !is_pool) || !read_module(&module, info)) {
+    path = path ? path : "";
+    bool is_known = pw_module_of_path(path) != PW_MODULE_OTHER, loads = pw_module_loads(path);
+    bool is_pool = !is_known && pw_pool_of_path(path) != PW_POOL_NONE;
+    if ((!is_known && !is_pool && !loads) || !read_module(&module, info)) {
         return 0;
     }
-    module.of_runtime = kind == PW_MODULE_RUNTIME;
+    module.is_known = is_known;
+    module.loads = loads;
     module.is_pool = is_pool;
     walk->changed += change_module(walk->got, &module, walk->act);
     return 0;

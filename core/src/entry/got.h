@@ -2,7 +2,8 @@
 //
 // Global offset tables. A module reaches a function of another one through a pointer that the
 // dynamic linker has stored in the module's own table. Here chosen functions are replaced in R and
-// in the libraries of its packages, and nowhere else, and put back.
+// in the libraries of its packages (or in NumPy and what is built on it), and nowhere else, and put
+// back.
 #ifndef PW_ENTRY_GOT_H
 #define PW_ENTRY_GOT_H
 
@@ -14,7 +15,7 @@ struct pw_got_function {
     const char *name;
     void *replacement;
     void *original;    // the C library's
-    bool of_runtime;   // in R itself only
+    bool of_loader;    // in who loads the modules only: R itself, Python's interpreter
     bool of_pools;     // in libraries that run pools of threads as well
     bool until_no_use; // stays when the others are put back, while blocks of ours live
 };
@@ -38,8 +39,8 @@ struct pw_got {
     unsigned patched, refused;   // pointers replaced, and left alone because of a failure
 };
 
-// Replace the functions in all modules that are R's and not yet looked at. Returns the pointers
-// replaced. A pointer that somebody else has replaced stays theirs.
+// Replace the functions in all modules of runtimes that were not looked at yet. Returns the
+// pointers replaced. A pointer that somebody else has replaced stays theirs.
 unsigned pw_got_patch(struct pw_got *got);
 
 // Put back what is still ours; `all`: also what stays while blocks live. Returns the pointers put

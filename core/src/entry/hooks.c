@@ -8,12 +8,16 @@
 #include "os/os.h"
 #include "process/c_library.h"
 #include "process/lock.h"
+#include "process/pools.h"
 #include "process/state.h"
+#include "runtime/python/python.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/resource.h>
 
 // --- the functions ---------------------------------------------------------------
@@ -81,8 +85,9 @@ static struct pw_got_function functions[] = {
     NEEDED_FOR(prctl), // while blocks live
     NEEDED_FOR(unshare),
     NEEDED_FOR(setns),
-    // R loads packages by absolute path. Other callers' search paths would depend on the caller.
-    {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_runtime = true},
+    // R and Python load packages by absolute path. Other callers' search paths would depend on the
+    // caller.
+    {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_loader = true},
 };
 
 #define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
@@ -126,19 +131,69 @@ static void after_fork_child(void) {
     pthread_mutex_init(&hooks.lock, NULL);
 }
 
-// Threads that a pool started before its pthread_create was replaced are not known. Both pools
-// start theirs anew at the next call; here nobody is in one (quiet.h). Timers do not: they are told
-// by the function that they run.
-static void settle_threads(void) {
-    void (*end_blas)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "blas_thread_shutdown_");
-    int (*parallel)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_parallel");
-    int (*level)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_level");
-    int (*pause_openmp)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "omp_pause_resource_all");
-    if (end_blas && parallel && parallel() == POSIX_THREADS) {
-        end_blas();
+static void end_blas_threads(void *library) {
+    // As OpenBLAS has it; with 64-bit integers; in the wheels of NumPy and SciPy.
+    static const char *const names[] = {"openblas_get_parallel", "openblas_get_parallel64_",
+                                        "scipy_openblas_get_parallel",
+                                        "scipy_openblas_get_parallel64_"};
+    void (*end_threads)(void) = (void (*)(void))dlsym(library, "blas_thread_shutdown_");
+    int (*parallel)(void) = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !parallel; i++) {
+        parallel = (int (*)(void))dlsym(library, names[i]);
     }
+    if (end_threads && parallel && parallel() == POSIX_THREADS) {
+        end_threads();
+    }
+}
+
+static void end_openmp_threads(void *library) {
+    int (*level)(void) = (int (*)(void))dlsym(library, "omp_get_level");
+    int (*pause_openmp)(int) = (int (*)(int))dlsym(library, "omp_pause_resource_all");
     if (level && pause_openmp && level() == 0) {
         pause_openmp(SOFT_PAUSE);
+    }
+}
+
+#define MOST_POOLS 8u
+
+struct pool_paths {
+    char paths[MOST_POOLS][512];
+    size_t count;
+};
+
+static int note_pool(struct dl_phdr_info *info, size_t size, void *context) {
+    struct pool_paths *pools = context;
+    enum pw_pool pool = pw_pool_of_path(info->dlpi_name);
+    (void)size;
+    if ((pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP) && pools->count < MOST_POOLS &&
+        strlen(info->dlpi_name) < sizeof pools->paths[0]) {
+        strcpy(pools->paths[pools->count++], info->dlpi_name);
+    }
+    return 0;
+}
+
+// Those of Python's packages are not found by name: each package has copies of its own.
+static void end_private_pools(void) {
+    struct pool_paths pools = {.count = 0};
+    dl_iterate_phdr(note_pool, &pools);
+    for (size_t i = 0; i < pools.count; i++) {
+        void *library = dlopen(pools.paths[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library) {
+            end_blas_threads(library);
+            end_openmp_threads(library);
+            dlclose(library);
+        }
+    }
+}
+
+// Threads that a pool started before its pthread_create was replaced are not known. Both pools
+// start theirs anew at the next call; here nobody is in one (quiet.h), and where other threads of
+// Python may be, none is ended. Timers do not: they are told by the function that they run.
+static void settle_threads(void) {
+    if (!pw_python_has_other_threads()) {
+        end_blas_threads(RTLD_DEFAULT);
+        end_openmp_threads(RTLD_DEFAULT);
+        end_private_pools();
     }
     struct pw_earlier earlier[PW_EARLIER_THREADS];
     pw_earlier_find(earlier);
@@ -176,7 +231,9 @@ static const char *hook(void) {
     settle_threads();
     hooks.hooked = hooks.got.patched > 0;
     pw_gate.hooked |= hooks.hooked;
-    return hooks.hooked ? NULL : "no module of R was found in this process, or none can be patched";
+    return hooks.hooked
+               ? NULL
+               : "no module of R, and no NumPy, was found in this process, or none can be patched";
 }
 
 bool pw_switch_on(const char *options, const char **reason) {

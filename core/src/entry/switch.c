@@ -2,6 +2,7 @@
 //
 // The start of the library in a process, and what `on` and `off` do to it later.
 #include "entry/switch.h"
+#include "block/keeper.h"
 #include "block/small.h"
 #include "entry/sandbox.h"
 #include "process/c_library.h"
@@ -173,11 +174,18 @@ bool pw_start(const char *text) {
     return pw_is_on();
 }
 
+// Python 3.12 and later warn at os.fork() where there is a second thread, whosever it is.
+static void end_keeper(void) {
+    pw_keeper_end(&pw_process);
+}
+
 void pw_serve_runtime(void) {
     if (!pw_is_on() || !pw_runtime_find(&pw_process)) {
         return;
     }
-    pw_process.serves_r = true;
+    if (pw_process.serves_python) {
+        pthread_atfork(end_keeper, NULL, NULL);
+    }
     if (pw_process_enter()) {
         open_gate(&pw_process.options);
         pw_process_leave();

@@ -46,7 +46,10 @@ static const struct word relieve_modes[] = {
     {"off", PW_RELIEVE_OFF}, {"short", PW_RELIEVE_SHORT}, {NULL, 0}};
 static const struct word freeze_modes[] = {
     {"off", PW_FREEZE_OFF}, {"auto", PW_FREEZE_AUTO}, {"check", PW_FREEZE_CHECK}, {NULL, 0}};
-static const struct word module_sets[] = {{"r", PW_MODULES_R}, {"all", PW_MODULES_ALL}, {NULL, 0}};
+static const struct word module_sets[] = {{"known", PW_MODULES_KNOWN},
+                                          {"r", PW_MODULES_KNOWN}, // its name before Python
+                                          {"all", PW_MODULES_ALL},
+                                          {NULL, 0}};
 static const struct word huge_modes[] = {{"off", PW_HUGE_OFF},       {"on", PW_HUGE_ON},
                                          {"always", PW_HUGE_ALWAYS}, {"0", PW_HUGE_OFF},
                                          {"1", PW_HUGE_ON},          {NULL, 0}};

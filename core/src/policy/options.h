@@ -27,7 +27,7 @@ enum pw_relieve_mode { PW_RELIEVE_OFF, PW_RELIEVE_SHORT };
 enum pw_huge_mode { PW_HUGE_OFF, PW_HUGE_ON, PW_HUGE_ALWAYS };
 enum pw_page_source { PW_PAGES_TRANSPARENT, PW_PAGES_ORDINARY, PW_PAGES_2M, PW_PAGES_1G };
 enum pw_freeze_mode { PW_FREEZE_OFF, PW_FREEZE_AUTO, PW_FREEZE_CHECK };
-enum pw_modules { PW_MODULES_R, PW_MODULES_ALL };
+enum pw_modules { PW_MODULES_KNOWN, PW_MODULES_ALL };
 
 #define PW_FILTERS_ANY UINT_MAX
 

@@ -11,12 +11,13 @@
 // never be remapped.
 enum pw_module {
     PW_MODULE_OTHER,     // unknown: may hand memory to devices
-    PW_MODULE_RUNTIME,   // of a language: R itself
+    PW_MODULE_RUNTIME,   // of a language: R itself, NumPy's arrays
     PW_MODULE_EXTENSION, // the library of a package
 };
 
 struct pw_caller {
     enum pw_module module; // by what the user trusts
+    bool may_be_pinned;    // shares nothing while a library of devices may be loaded
     bool in_blas;
     bool looked;        // pw_quiet_look came after
     bool without_rings; // and found no library that has the kernel write to memory

@@ -72,7 +72,8 @@ static unsigned *counter_of(const void *site) {
     case PW_POOL_BLAS:
         return &quiet->blas;
     case PW_POOL_OPENMP:
-        if (pw_process.serves_r || pw_process.options.modules == PW_MODULES_ALL) {
+        if (pw_process.serves_r || pw_process.serves_python ||
+            pw_process.options.modules == PW_MODULES_ALL) {
             runtime = openmp_runtime(site);
         }
         return runtime ? &runtime->threads : NULL;

@@ -25,7 +25,8 @@ static bool is_timer(const char *path) {
 
 enum pw_pool pw_pool_of_path(const char *path) {
     const char *name = pw_os_base_name(path);
-    if (starts_with(name, "libopenblas") || starts_with(name, "libblis")) {
+    if (starts_with(name, "libopenblas") || starts_with(name, "libscipy_openblas") ||
+        starts_with(name, "libblis")) {
         return PW_POOL_BLAS;
     }
     if (starts_with(name, "libgomp")) {

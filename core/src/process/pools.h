@@ -6,7 +6,7 @@
 
 enum pw_pool {
     PW_POOL_NONE,
-    PW_POOL_BLAS,   // OpenBLAS with threads of its own, BLIS
+    PW_POOL_BLAS,   // OpenBLAS with threads of its own (also in NumPy's and SciPy's wheels), BLIS
     PW_POOL_OPENMP, // libgomp
     PW_POOL_TIMER, // R's packages cli (loaded with ggplot2, dplyr or mlr) and later (with promises)
 };

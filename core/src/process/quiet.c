@@ -55,7 +55,9 @@ void pw_quiet_others_write(void) {
 
 // Libraries whose use is to have the kernel, or a device, write to memory by itself.
 static int brings_writers(struct dl_phdr_info *info, size_t size, void *found) {
-    static const char *const names[] = {"liburing", "libaio.so", "libibverbs.so", "librdmacm.so"};
+    static const char *const names[] = {
+        "liburing",   "libaio.so",      "libibverbs.so",       "librdmacm.so",
+        "libcuda.so", "libamdhip64.so", "libhsa-runtime64.so", "libze_loader.so"};
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
     (void)size;

@@ -23,10 +23,10 @@
 // them.
 //
 // What writes without a thread ends publishing for good where it is seen: rings of io_uring, aio
-// contexts, and children that share our memory (clone with CLONE_VM). They are seen by the
-// functions of the C library, of liburing and of libaio. Made by a system call of the program's own
-// they are not seen; nor is another process that writes to our memory (process_vm_writev, a
-// debugger).
+// contexts, devices (RDMA, GPUs), and children that share our memory (clone with CLONE_VM). They
+// are seen by the functions of the C library, and by the libraries that programs use them with.
+// Made by a system call of the program's own they are not seen; nor is another process that writes
+// to our memory (process_vm_writev, a debugger).
 #ifndef PW_PROCESS_QUIET_H
 #define PW_PROCESS_QUIET_H
 

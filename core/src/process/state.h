@@ -61,6 +61,7 @@ struct pw_process {
     pthread_key_t thread_end;  // of a thread with a cache
 
     bool serves_r;            // the program is R, or has it as a library
+    bool serves_python;       // the same of Python
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t fresh_then;      // the arena's fresh_pages at the last look

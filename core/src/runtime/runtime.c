@@ -3,6 +3,7 @@
 #include "os/module.h"
 #include "process/pools.h"
 #include "process/state.h"
+#include "runtime/python/python.h"
 #include "runtime/r/r.h"
 
 #include <stddef.h>
@@ -10,19 +11,37 @@
 
 static const struct runtime {
     enum pw_module (*module_of_path)(const char *path);
+    bool (*loads)(const char *path); // NULL: the modules that are PW_MODULE_RUNTIME
     bool (*find)(struct pw_process *process);
+    bool may_be_pinned; // its memory may be handed to devices by libraries that are told by name
 } runtimes[] = {
-    {pw_r_module_of_path, pw_r_find},
+    {pw_r_module_of_path, NULL, pw_r_find, false},
+    {pw_python_module_of_path, pw_python_loads, pw_python_find, true},
 };
 
 #define RUNTIMES (sizeof runtimes / sizeof *runtimes)
 
-enum pw_module pw_module_of_path(const char *path) {
-    enum pw_module module = PW_MODULE_OTHER;
-    for (size_t i = 0; i < RUNTIMES && module == PW_MODULE_OTHER; i++) {
-        module = runtimes[i].module_of_path(path);
+static struct pw_caller known_module(const char *path) {
+    struct pw_caller caller = {.module = PW_MODULE_OTHER};
+    for (size_t i = 0; i < RUNTIMES && caller.module == PW_MODULE_OTHER; i++) {
+        caller.module = runtimes[i].module_of_path(path);
+        caller.may_be_pinned = runtimes[i].may_be_pinned;
     }
-    return module;
+    caller.may_be_pinned &= caller.module != PW_MODULE_OTHER;
+    return caller;
+}
+
+enum pw_module pw_module_of_path(const char *path) {
+    return known_module(path).module;
+}
+
+bool pw_module_loads(const char *path) {
+    bool loads = false;
+    for (size_t i = 0; i < RUNTIMES && !loads; i++) {
+        loads = runtimes[i].loads ? runtimes[i].loads(path)
+                                  : runtimes[i].module_of_path(path) == PW_MODULE_RUNTIME;
+    }
+    return loads;
 }
 
 // --- callers -------------------------------------------------------------------
@@ -31,7 +50,7 @@ enum pw_module pw_module_of_path(const char *path) {
 #define LONGEST_KNOWN 120u
 
 struct kind {
-    enum pw_module module;
+    struct pw_caller caller;
     enum pw_pool pool;
 };
 
@@ -64,7 +83,7 @@ static struct kind kind_of(const char *path) {
             return known[i].kind;
         }
     }
-    struct kind kind = {pw_module_of_path(path), pw_pool_of_path(path)};
+    struct kind kind = {known_module(path), pw_pool_of_path(path)};
     remember(path, kind);
     return kind;
 }
@@ -72,19 +91,21 @@ static struct kind kind_of(const char *path) {
 // What a pool keeps for itself, its idle threads may write to: not trusted, whatever the user says.
 struct pw_caller pw_caller_at(struct pw_process *process, const void *site) {
     const char *path = pw_os_module_path(site);
-    struct kind kind = path ? kind_of(path) : (struct kind){PW_MODULE_OTHER, PW_POOL_NONE};
-    enum pw_module module = kind.module;
+    struct kind kind = path ? kind_of(path) : (struct kind){known_module(""), PW_POOL_NONE};
+    struct pw_caller caller = kind.caller;
     bool is_pool = kind.pool == PW_POOL_BLAS || kind.pool == PW_POOL_OPENMP;
-    if (module == PW_MODULE_OTHER && !is_pool && process->options.modules == PW_MODULES_ALL) {
-        module = PW_MODULE_RUNTIME;
+    if (caller.module == PW_MODULE_OTHER && !is_pool &&
+        process->options.modules == PW_MODULES_ALL) {
+        caller.module = PW_MODULE_RUNTIME;
     }
-    return (struct pw_caller){.module = module, .in_blas = kind.pool == PW_POOL_BLAS};
+    caller.in_blas = kind.pool == PW_POOL_BLAS;
+    return caller;
 }
 
 bool pw_runtime_find(struct pw_process *process) {
     bool found = false;
-    for (size_t i = 0; i < RUNTIMES && !found; i++) {
-        found = runtimes[i].find(process);
+    for (size_t i = 0; i < RUNTIMES; i++) { // R may have Python inside, and Python R
+        found |= runtimes[i].find(process);
     }
     return found;
 }

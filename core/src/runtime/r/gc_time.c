@@ -69,5 +69,6 @@ bool pw_r_find(struct pw_process *process) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
     }
-    return polled_events != NULL;
+    process->serves_r = polled_events != NULL;
+    return process->serves_r;
 }

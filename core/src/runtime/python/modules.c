@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "os/module.h"
+#include "process/state.h"
+#include "runtime/python/python.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+// Where NumPy makes and copies arrays: since 2.0, and before.
+static const char *const array_modules[] = {
+    "/numpy/_core/_multiarray_umath.",
+    "/numpy/core/_multiarray_umath.",
+};
+
+// Libraries that work on arrays, as they are installed: pip's and conda's folder, and Debian's.
+static const char *const packages[] = {"numpy", "pandas", "scipy", "sklearn"};
+static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
+
+static bool starts_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool contains_any(const char *path, const char *const *parts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(path, parts[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_package(const char *name) {
+    for (size_t i = 0; i < sizeof packages / sizeof *packages; i++) {
+        size_t length = strlen(packages[i]);
+        if (starts_with(name, packages[i]) && name[length] == '/') {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The folder nearest to the file counts: an environment may lie inside another one's.
+static bool is_in_package(const char *path) {
+    const char *package = NULL;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        for (const char *at = path; (at = strstr(at, folders[i])); at++) {
+            const char *after = at + strlen(folders[i]);
+            package = after > package ? after : package;
+        }
+    }
+    return package && is_package(package);
+}
+
+enum pw_module pw_python_module_of_path(const char *path) {
+    if (!ends_with(path, ".so")) {
+        return PW_MODULE_OTHER;
+    }
+    if (contains_any(path, array_modules, sizeof array_modules / sizeof *array_modules)) {
+        return PW_MODULE_RUNTIME;
+    }
+    return is_in_package(path) ? PW_MODULE_EXTENSION : PW_MODULE_OTHER;
+}
+
+// libpython3.11.so.1.0, or an executable python3.11 that has it inside.
+bool pw_python_loads(const char *path) {
+    const char *name = pw_os_base_name(path);
+    return starts_with(name, "libpython3") || starts_with(name, "python");
+}
+
+bool pw_python_find(struct pw_process *process) {
+    process->serves_python = dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
+    return process->serves_python;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+//
+// What is known of Python: the modules of NumPy and of what is built on it.
+//
+// NumPy's arrays are blocks of malloc, and a copy of a whole array is one memmove. Memory of arrays
+// may be pinned by libraries of devices (CUDA, RDMA) all the same; so a copy shares pages only
+// while no such library is loaded (quiet.h), even where nothing has to be published.
+//
+// Not known, by what they do: pyarrow and polars have allocators of their own, whose blocks never
+// come to us; torch and cupy pin memory by themselves; the interpreter's own objects are small.
+#ifndef PW_RUNTIME_PYTHON_PYTHON_H
+#define PW_RUNTIME_PYTHON_PYTHON_H
+
+#include "process/caller.h"
+#include "process/state.h"
+
+#include <stdbool.h>
+
+// Of a module's file: NumPy's arrays, a library that works on them, or neither.
+enum pw_module pw_python_module_of_path(const char *path);
+
+// Is it an interpreter, which loads the others?
+bool pw_python_loads(const char *path);
+
+// Once every module is loaded: is this Python?
+bool pw_python_find(struct pw_process *process);
+
+// Are there threads of Python's beside the caller's? Any may be in a BLAS just now. Where there is
+// no Python: false. To be called with the interpreter's lock.
+bool pw_python_has_other_threads(void);
+
+#endif

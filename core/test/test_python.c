@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+//
+// What is known of Python: which modules' copies share pages, and beside whom.
+#include "block/copying.h"
+#include "entry/switch.h"
+#include "process/pools.h"
+#include "process/quiet.h"
+#include "process/state.h"
+#include "runtime/python/python.h"
+#include "runtime/runtime.h"
+#include "support.h"
+
+// Found by name, as libpython's: this program is Python.
+__attribute__((visibility("default"))) int Py_IsInitialized(void) {
+    return 1;
+}
+
+#define SITE_PACKAGES "/home/me/venv/lib/python3.11/site-packages"
+#define OF_PYTHON     ".cpython-311-x86_64-linux-gnu.so"
+
+static void arrays_are_numpys(void **state) {
+    (void)state;
+    static const char *const paths[] = {
+        SITE_PACKAGES "/numpy/_core/_multiarray_umath" OF_PYTHON,
+        "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath" OF_PYTHON,
+        "/opt/lambda/numpy/_core/_multiarray_umath" OF_PYTHON,
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_int_equal(pw_module_of_path(paths[i]), PW_MODULE_RUNTIME);
+    }
+}
+
+static void packages_that_work_on_arrays_are_known(void **state) {
+    (void)state;
+    static const char *const paths[] = {
+        SITE_PACKAGES "/numpy/linalg/_umath_linalg" OF_PYTHON,
+        SITE_PACKAGES "/pandas/_libs/algos" OF_PYTHON,
+        SITE_PACKAGES "/scipy/sparse/_sparsetools" OF_PYTHON,
+        SITE_PACKAGES "/sklearn/tree/_tree" OF_PYTHON,
+        "/usr/lib/python3/dist-packages/pandas/_libs/lib" OF_PYTHON,
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_int_equal(pw_module_of_path(paths[i]), PW_MODULE_EXTENSION);
+    }
+}
+
+// What pins memory, has an allocator of its own, or only lies in a folder of such a name.
+static void others_are_not(void **state) {
+    (void)state;
+    static const char *const paths[] = {
+        SITE_PACKAGES "/torch/lib/libtorch_cpu.so",
+        SITE_PACKAGES "/cupy/_core/core" OF_PYTHON,
+        SITE_PACKAGES "/pyarrow/libarrow.so.2400",
+        SITE_PACKAGES "/polars/polars.abi3.so",
+        SITE_PACKAGES "/pandas_gpu/engine" OF_PYTHON,
+        SITE_PACKAGES "/numpy.libs/libscipy_openblas64_-32a4b2a6.so",
+        "/home/me/numpy/pins" OF_PYTHON,
+        "/venvs/numpy/lib/python3.11/site-packages/torch/_C" OF_PYTHON,
+        "/a/site-packages/numpy/lib/python3.11/site-packages/torch/_C" OF_PYTHON,
+        "/usr/bin/python3.11",
+        "",
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (pw_module_of_path(paths[i]) != PW_MODULE_OTHER) {
+            fail_msg("known: %s", paths[i]);
+        }
+    }
+}
+
+static void the_interpreter_loads_modules(void **state) {
+    (void)state;
+    assert_true(pw_module_loads("/usr/bin/python3.11"));
+    assert_true(pw_module_loads("/opt/lib/libpython3.12.so.1.0"));
+    assert_true(pw_module_loads("/usr/lib/R/lib/libR.so"));
+    assert_false(pw_module_loads(SITE_PACKAGES "/numpy/_core/_multiarray_umath" OF_PYTHON));
+    assert_false(pw_module_loads("/usr/bin/perl"));
+}
+
+static void the_wheels_openblas_is_a_pool(void **state) {
+    (void)state;
+    assert_int_equal(pw_pool_of_path("/x/numpy.libs/libscipy_openblas64_-32a4b2a6.so"),
+                     PW_POOL_BLAS);
+    assert_int_equal(pw_pool_of_path("/x/numpy.libs/libopenblas64_p-r0-0cf96a72.3.23.dev.so"),
+                     PW_POOL_BLAS);
+    assert_int_equal(pw_pool_of_path("/x/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0"),
+                     PW_POOL_OPENMP);
+    assert_int_equal(pw_pool_of_path("/x/libarrow.so.2400"), PW_POOL_NONE);
+}
+
+static void a_program_with_an_interpreter_is_python(void **state) {
+    (void)state;
+    pw_serve_runtime();
+    assert_true(pw_process.serves_python);
+    assert_false(pw_process.serves_r);
+    assert_int_equal(pw_gate.threshold, 128 << 10); // R's vectors alone are served from 8 KB on
+}
+
+// --- devices ---------------------------------------------------------------------
+
+static char *written_block(size_t size) {
+    char *block = pw_allocate(size);
+    assert_non_null(block);
+    memset(block, 7, size);
+    return block;
+}
+
+// A page of a block that a device knows is never replaced: here somebody said that there is one.
+static void zeros_are_written_where_a_device_may_look(void **state) {
+    (void)state;
+    size_t size = (size_t)8 << 20;
+    pw_process.options.modules = PW_MODULES_ALL;
+    char *source = written_block(size), *copy = pw_allocate(size);
+    memset(copy, 1, 1);
+    pw_copy(copy, source, size);
+    struct pw_block_info info;
+    assert_true(pw_block_describe(copy, &info));
+    assert_true(info.snapshot != 0);
+    pw_quiet_others_write();
+    assert_false(pw_block_zero(&pw_process, copy, size));
+    pw_process.quiet.others_write = false;
+    assert_true(pw_block_zero(&pw_process, copy, size));
+    for (size_t at = 0; at < size; at += 64) {
+        assert_int_equal(copy[at], 0);
+    }
+    pw_free(copy);
+    pw_free(source);
+}
+
+int main(void) {
+    CHECK(pw_start("collect=burst,brief=0"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_are_numpys),
+        cmocka_unit_test(packages_that_work_on_arrays_are_known),
+        cmocka_unit_test(others_are_not),
+        cmocka_unit_test(the_interpreter_loads_modules),
+        cmocka_unit_test(the_wheels_openblas_is_a_pool),
+        cmocka_unit_test(a_program_with_an_interpreter_is_python),
+        cmocka_unit_test(zeros_are_written_where_a_device_may_look),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

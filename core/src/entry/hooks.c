@@ -154,30 +154,41 @@ static void end_openmp_threads(void *library) {
     }
 }
 
-#define MOST_POOLS 8u
+#define MOST_POOLS 16u
 
-struct pool_paths {
+// Pools whose threads were ended; those found just now come behind.
+static struct {
+    uintptr_t addresses[MOST_POOLS];
     char paths[MOST_POOLS][512];
-    size_t count;
-};
+    size_t settled, count;
+} pools;
 
-static int note_pool(struct dl_phdr_info *info, size_t size, void *context) {
-    struct pool_paths *pools = context;
+static bool is_noted(uintptr_t address) {
+    for (size_t i = 0; i < pools.count; i++) {
+        if (pools.addresses[i] == address) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int note_pool(struct dl_phdr_info *info, size_t size, void *unused) {
     enum pw_pool pool = pw_pool_of_path(info->dlpi_name);
-    (void)size;
-    if ((pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP) && pools->count < MOST_POOLS &&
-        strlen(info->dlpi_name) < sizeof pools->paths[0]) {
-        strcpy(pools->paths[pools->count++], info->dlpi_name);
+    (void)size, (void)unused;
+    if ((pool == PW_POOL_BLAS || pool == PW_POOL_OPENMP) && pools.count < MOST_POOLS &&
+        strlen(info->dlpi_name) < sizeof pools.paths[0] && !is_noted(info->dlpi_addr)) {
+        pools.addresses[pools.count] = info->dlpi_addr;
+        strcpy(pools.paths[pools.count++], info->dlpi_name);
     }
     return 0;
 }
 
-// Those of Python's packages are not found by name: each package has copies of its own.
-static void end_private_pools(void) {
-    struct pool_paths pools = {.count = 0};
-    dl_iterate_phdr(note_pool, &pools);
-    for (size_t i = 0; i < pools.count; i++) {
-        void *library = dlopen(pools.paths[i], RTLD_LAZY | RTLD_NOLOAD);
+// Python's packages have copies of their own, which are found by path. OpenBLAS starts its threads
+// when it is loaded, before its pthread_create can be replaced.
+static void end_new_pools(void) {
+    dl_iterate_phdr(note_pool, NULL);
+    for (; pools.settled < pools.count; pools.settled++) {
+        void *library = dlopen(pools.paths[pools.settled], RTLD_LAZY | RTLD_NOLOAD);
         if (library) {
             end_blas_threads(library);
             end_openmp_threads(library);
@@ -191,9 +202,10 @@ static void end_private_pools(void) {
 // Python may be, none is ended. Timers do not: they are told by the function that they run.
 static void settle_threads(void) {
     if (!pw_python_has_other_threads()) {
+        pools.settled = pools.count = 0;
         end_blas_threads(RTLD_DEFAULT);
         end_openmp_threads(RTLD_DEFAULT);
-        end_private_pools();
+        end_new_pools();
     }
     struct pw_earlier earlier[PW_EARLIER_THREADS];
     pw_earlier_find(earlier);
@@ -206,8 +218,9 @@ static void settle_threads(void) {
 static void *hooked_dlopen(const char *path, int flags) {
     void *library = next.dlopen(path, flags);
     pthread_mutex_lock(&hooks.lock);
-    if (library && hooks.hooked) {
-        pw_got_patch(&hooks.got);
+    if (library && hooks.hooked && pw_got_patch(&hooks.got) > 0 && pw_process.serves_python &&
+        !pw_python_has_other_threads()) {
+        end_new_pools();
     }
     pthread_mutex_unlock(&hooks.lock);
     return library;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What is known of Python: which modules' copies share pages, and beside whom.
+#include "block/block.h"
 #include "block/copying.h"
 #include "entry/switch.h"
 #include "process/pools.h"
@@ -9,6 +10,8 @@
 #include "runtime/python/python.h"
 #include "runtime/runtime.h"
 #include "support.h"
+
+#include <dlfcn.h>
 
 // Found by name, as libpython's: this program is Python.
 __attribute__((visibility("default"))) int Py_IsInitialized(void) {
@@ -95,6 +98,8 @@ static void a_program_with_an_interpreter_is_python(void **state) {
     assert_int_equal(pw_gate.threshold, 128 << 10); // R's vectors alone are served from 8 KB on
 }
 
+static const char *numpy; // a library of that name
+
 // --- devices ---------------------------------------------------------------------
 
 static char *written_block(size_t size) {
@@ -126,7 +131,49 @@ static void zeros_are_written_where_a_device_may_look(void **state) {
     pw_free(source);
 }
 
-int main(void) {
+// As NumPy makes and copies an array: `site` is in the module of that name.
+static bool copies_share(const void *site, char *to, const char *from, size_t size) {
+    bool shared = pw_block_copy(&pw_process, to, from, size, site);
+    if (!shared) {
+        memcpy(to, from, size);
+    }
+    assert_memory_equal(to, from, size);
+    return shared;
+}
+
+static char *array(const void *site, size_t size) {
+    char *block = pw_block_allocate(&pw_process, size, 1, false, site);
+    assert_non_null(block);
+    return block;
+}
+
+// Even of a source that is published already, and so would not be changed: the copy's own pages may
+// be the device's.
+static void arrays_share_only_where_no_device_looks(void **state) {
+    (void)state;
+    size_t size = (size_t)8 << 20;
+    void *module = dlopen(numpy, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(module);
+    const void *site = dlsym(module, "module_allocate");
+    assert_non_null(site);
+    pw_process.options.modules = PW_MODULES_KNOWN;
+    char *source = array(site, size), *first = array(site, size), *second = array(site, size);
+    char *third = array(site, size);
+    memset(source, 7, size);
+    assert_true(copies_share(site, first, source, size));
+    pw_quiet_others_write();
+    assert_false(copies_share(site, second, source, size));
+    pw_process.quiet.others_write = false;
+    assert_true(copies_share(site, third, source, size));
+    assert_false(copies_share(copies_share, second, source, size)); // not NumPy's
+    pw_free(third);
+    pw_free(second);
+    pw_free(first);
+    pw_free(source);
+}
+
+int main(int count, char **words) {
+    numpy = count > 1 ? words[1] : "";
     CHECK(pw_start("collect=burst,brief=0"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_are_numpys),
@@ -136,6 +183,7 @@ int main(void) {
         cmocka_unit_test(the_wheels_openblas_is_a_pool),
         cmocka_unit_test(a_program_with_an_interpreter_is_python),
         cmocka_unit_test(zeros_are_written_where_a_device_may_look),
+        cmocka_unit_test(arrays_share_only_where_no_device_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,16 +242,20 @@ static bool enter(struct pw_os_signals *signals) {
     return entered;
 }
 
-static bool enter_to_copy(struct pw_process *process, struct copy *copy,
-                          struct pw_os_signals *signals) {
+static bool enter_looking(struct pw_caller *caller, struct pw_os_signals *signals) {
     pw_os_signals_block(signals);
-    copy->held = signals;
-    copy->caller = pw_caller_at(process, copy->site);
-    bool entered = pw_process_look_and_enter(&copy->caller);
+    bool entered = pw_process_look_and_enter(caller);
     if (!entered) {
         pw_os_signals_restore(signals);
     }
     return entered;
+}
+
+static bool enter_to_copy(struct pw_process *process, struct copy *copy,
+                          struct pw_os_signals *signals) {
+    copy->held = signals;
+    copy->caller = pw_caller_at(process, copy->site);
+    return enter_looking(&copy->caller, signals);
 }
 
 bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_t size,
@@ -346,14 +350,10 @@ static bool enter_to_zero(struct pw_process *process, struct pw_os_signals *sign
         return enter(signals);
     }
     struct pw_caller caller = {0};
-    pw_os_signals_block(signals);
-    bool entered = pw_process_look_and_enter(&caller);
+    bool entered = enter_looking(&caller, signals);
     bool quiet = entered && pw_is_quiet(&caller, signals);
     if (entered && !quiet) {
-        pw_process_leave();
-    }
-    if (!quiet) {
-        pw_os_signals_restore(signals);
+        leave(signals);
     }
     return quiet;
 }

@@ -1,0 +1,210 @@
+"""What a user of the package sees."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pagewise
+import pytest
+from conftest import COMMAND, run_python
+
+SIZE = 4_000_000  # of doubles: 32 MB
+
+
+@pytest.fixture(autouse=True)
+def switched_off():
+    yield
+    pagewise.off()
+
+
+def in_a_process(program, **more):
+    return run_python(program, **more).stdout.split()
+
+
+def test_a_copy_shares_its_pages_and_a_write_costs_one():
+    out = in_a_process(
+        """
+        import numpy as np, pagewise
+        print(pagewise.on())
+        x = np.arange(4_000_000, dtype=float)
+        y = x.copy()
+        print((y == x).all(), pagewise.cost(y).own < 100_000, pagewise.cost(y).shared > 31_000_000)
+        y[1000] = -1
+        print(x[1000], y[1000], (y[1001:] == x[1001:]).all(), pagewise.cost(y).own < 100_000)
+        print(pagewise.report().statistics["copies_shared"], pagewise.off())
+        """
+    )
+    assert out == ["False", "True", "True", "True", "1000.0", "-1.0", "True", "True", "1", "True"]
+
+
+def test_what_is_imported_later_is_served():
+    out = in_a_process(
+        """
+        import pagewise
+        pagewise.on()
+        import numpy as np
+        x = np.ones(4_000_000)
+        print(pagewise.cost(x.copy()).managed)
+        """
+    )
+    assert out == [str(SIZE * 8)]
+
+
+def test_versions_of_a_frame_share():
+    out = in_a_process(
+        """
+        import numpy as np, pandas as pd, pagewise
+        pagewise.on()
+        frame = pd.DataFrame(np.random.default_rng(1).random((500_000, 8)))
+        versions = [frame]
+        for i in range(5):
+            versions.append(versions[-1].copy())
+            versions[-1].loc[i, 0] = -1.0
+        cost = pagewise.cost(versions)
+        print(cost.bytes, cost.own < cost.bytes / 10, [float(v.loc[2, 0]) for v in versions].count(-1.0))
+        """
+    )
+    assert out == [str(6 * 500_000 * 8 * 8), "True", "3"]
+
+
+def test_pools_of_blas_and_openmp_keep_nobody_from_sharing():
+    out = in_a_process(
+        """
+        import numpy as np, pagewise
+        np.linalg.svd(np.ones((200, 200)))  # its threads began before
+        pagewise.on()
+        import sklearn.ensemble, scipy.linalg
+        sklearn.ensemble.HistGradientBoostingClassifier(max_iter=2).fit(np.eye(200), [0, 1] * 100)
+        scipy.linalg.svd(np.ones((200, 200)))
+        x = np.ones(4_000_000)
+        y = x.copy()
+        print(pagewise.report().statistics["copies_shared"] >= 1, pagewise.cost(y).own < 100_000)
+        """,
+        warnings="default",
+    )
+    assert out == ["True", "True"]
+
+
+def test_beside_a_thread_a_copy_is_a_copy_and_the_report_says_so():
+    out = run_python(
+        """
+        import threading, numpy as np, pagewise
+        pagewise.on()
+        x = np.ones(4_000_000)
+        end = threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        y = x.copy()
+        end.set(); thread.join()
+        print(pagewise.cost(y).own > 31_000_000)
+        print(pagewise.report())
+        """
+    ).stdout
+    assert out.startswith("True\n")
+    assert "threads" in out and "others may be writing to memory" in out
+
+
+def test_enabled_comes_back_to_what_was():
+    assert not pagewise.is_on()
+    with pagewise.enabled(threshold="64K"):
+        assert pagewise.is_on()
+        assert pagewise.report().options == {"policy": "auto", "threshold": "64K"}
+        with pagewise.enabled("share"):
+            assert pagewise.report().policy == "share"
+        assert pagewise.report().options == {"policy": "auto", "threshold": "64K"}
+    assert not pagewise.is_on()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"thresold": 1}, "no option 'thresold'. There are: brief"),
+        ({"threshold": "3"}, '`threshold` is a size from 8K to 1G, such as "64K"'),
+        ({"decay": 1.5}, "`decay` is whole seconds"),
+        ({"threshold": "8K,policy=plain"}, "`threshold` is a size"),
+        ({"policy": "plain"}, "Type: pagewise.off()"),
+        ({"policy": "general"}, "pagewise run --policy general -- python script.py"),
+        ({"policy": "best"}, "Policies are auto, share, huge."),
+    ],
+)
+def test_a_mistake_is_an_exception_that_says_what_to_type(arguments, words):
+    with pytest.raises(pagewise.OptionError) as error:
+        pagewise.on(**arguments)
+    assert words in str(error.value)
+    assert isinstance(error.value, ValueError) and isinstance(error.value, pagewise.PagewiseError)
+    assert not pagewise.is_on()
+
+
+def test_a_report_is_text_a_dictionary_a_frame_and_a_table():
+    with pagewise.enabled():
+        kept = np.ones(SIZE).copy()
+        report = pagewise.report()
+    assert kept.size == SIZE
+    assert str(report).startswith("Pagewise 0.1.0: on, policy auto, for NumPy and what is built on it\n")
+    assert report.to_dict()["statistics"]["blocks_allocated"] >= 2
+    frame = report.to_frame()
+    assert list(frame.columns) == ["name", "value", "meaning"]
+    assert "blocks taken over from the C library" in set(frame.meaning)
+    assert "<table>" in report._repr_html_() and "copies" in report._repr_html_()
+    assert str(pagewise.report()).startswith("Pagewise 0.1.0: off")
+
+
+def test_a_cost_counts_views_once_and_strides_whole():
+    x = np.ones(SIZE)
+    one, views = pagewise.cost(x), pagewise.cost([x, x[::-1], x[: SIZE // 2], x.reshape(2000, 2000).T])
+    assert (one.bytes, one.arrays, views.bytes, views.arrays) == (SIZE * 8, 1, SIZE * 8, 4)
+    assert abs(views.own + views.shared - one.own - one.shared) < 10_000
+    assert pagewise.cost(np.zeros(SIZE)).absent > 31_000_000
+    assert pagewise.cost(np.zeros((0, 5))).bytes == 0
+    assert pagewise.cost({"a": x, "name": "b"}).bytes == SIZE * 8
+    assert "32.0 MB in 1 array" in str(one) and "<table>" in one._repr_html_()
+    with pytest.raises(TypeError, match="not of int"):
+        pagewise.cost(3)
+
+
+def test_a_curve_sees_memory_come_and_go():
+    with pagewise.curve(0.01) as memory:
+        x = np.ones(10_000_000)
+        end = memory._start
+        import time
+
+        while time.clock_gettime(time.CLOCK_MONOTONIC) < end + 0.5:
+            time.sleep(0.01)
+    assert memory.peak - memory.bytes[0] > 0.9 * x.nbytes
+    assert list(memory.to_frame().columns) == ["seconds", "bytes"]
+    assert "samples in" in str(memory)
+    with pytest.raises(ValueError, match="above 0"):
+        pagewise.curve(0)
+
+
+def test_the_magic_runs_a_cell_and_says_what_it_saved():
+    out = run_python(
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell(history_length=0)
+        shell.history_manager.enabled = False
+        shell.run_line_magic("load_ext", "pagewise")
+        shell.run_cell_magic("pagewise", "threshold=64K", "import numpy as np\\nx = np.ones(4_000_000)\\ny = x.copy()")
+        import pagewise
+        print(pagewise.is_on(), shell.user_ns["y"].sum())
+        """,
+        warnings="default",
+    ).stdout
+    assert "copies share their pages" in out or "a copy is a copy" in out
+    assert out.splitlines()[-1] == "False 4000000.0"
+
+
+def test_the_command_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "pagewise", "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("pagewise ")
+
+
+def test_under_the_command_the_process_is_served_and_the_package_says_so():
+    out = subprocess.run(
+        [COMMAND, "run", "--quiet", "--", sys.executable, "-c", "import pagewise; print(pagewise.report())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "for the whole process (pagewise run)" in out

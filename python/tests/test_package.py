@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import numpy as np
-import pagewise
 import pytest
 from conftest import COMMAND, run_python
+
+import pagewise
 
 SIZE = 4_000_000  # of doubles: 32 MB
 

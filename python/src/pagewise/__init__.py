@@ -44,7 +44,14 @@ __all__ = [
 
 
 # What is not needed to switch on is loaded when it is first used.
-_LATER = {"Cost": "_cost", "cost": "_cost", "Curve": "_curve", "curve": "_curve", "Report": "_report", "report": "_report"}
+_LATER = {
+    "Cost": "_cost",
+    "cost": "_cost",
+    "Curve": "_curve",
+    "curve": "_curve",
+    "Report": "_report",
+    "report": "_report",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -140,7 +140,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def cost(obj: Any) -> Cost:
-    """What memory stands behind arrays or data frames. Nothing is changed or copied.
+    """Tell what memory stands behind arrays or data frames. Nothing is changed or copied.
 
     Parameters
     ----------

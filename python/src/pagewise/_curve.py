@@ -47,20 +47,21 @@ class Curve:
     interval: float
     seconds: list[float] = dataclasses.field(default_factory=list)
     bytes: list[int] = dataclasses.field(default_factory=list)
-    _sampler: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
-    _output: IO[bytes] | None = dataclasses.field(default=None, repr=False)
+    _sampler: subprocess.Popen[str] | None = dataclasses.field(default=None, repr=False)
+    _output: IO[str] | None = dataclasses.field(default=None, repr=False)
     _start: float = dataclasses.field(default=0.0, repr=False)
 
     def __enter__(self) -> Curve:
         """Begin to sample."""
         self._start = time.clock_gettime(time.CLOCK_MONOTONIC)
-        self._output = tempfile.TemporaryFile()
+        self._output = tempfile.TemporaryFile("w+", encoding="ascii")
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._sampler = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", _SAMPLER, str(os.getpid()), str(self.interval)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.DEVNULL,
+            text=True,
             env=environment,
         )
         # The first sample is there before anything is measured.
@@ -83,7 +84,7 @@ class Curve:
         self._sampler.terminate()
         self._sampler.wait()
         self._output.seek(0)
-        samples = [line.split() for line in self._output.read().decode().splitlines()]
+        samples = [line.split() for line in self._output.read().splitlines()]
         self._output.close()
         self._sampler = self._output = None
         samples = [words for words in samples if len(words) == 2]

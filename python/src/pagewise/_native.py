@@ -53,7 +53,7 @@ def _find() -> ctypes.PyDLL:
         ) from None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def core() -> ctypes.PyDLL:
     """Load the core. Its functions are called with the interpreter's lock, as pw_switch_on wants it."""
     found = _find()
@@ -80,7 +80,7 @@ def switch_on(options: str) -> str | None:
     return (reason.value or b"for no reason that is known").decode()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def statistics_fields() -> dict[str, str]:
     """Names and meanings of the statistics block, as the header has them."""
     with open(os.path.join(NATIVE, "include", "pagewise.h"), encoding="utf-8") as file:

@@ -27,7 +27,7 @@ FORMS = {
     "pages": '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"',
     "lock": "True or False",
     "mmapcopy": "True or False",
-    "freeze": '"off" or "check"',
+    "freeze": '"off", "auto" or "check"',
     "modules": '"known" or "all"',
     "verbose": "True or False",
     "seccomp": '"plain", "ignore" or a whole number from 0 to 1000',
@@ -66,7 +66,7 @@ def _word(name: str, value: Option) -> str:
 
 
 def explain(reason: str) -> str:
-    """What to type where the core has given `reason`: it names an item that it did not take as name=value."""
+    """Say what to type where the core has given `reason`, which names an item that it did not take as name=value."""
     name = reason.rpartition(": ")[2].partition("=")[0]
     if "not understood" in reason and name in FORMS:
         return f"`{name}` is {FORMS[name]}."

@@ -14,12 +14,12 @@ _words: dict[str, str] = {}
 
 
 def is_on() -> bool:
-    """Is Pagewise serving arrays?"""
+    """Tell whether Pagewise is serving arrays."""
     return bool(_native.core().pw_is_on())
 
 
 def is_preloaded() -> bool:
-    """Was this program started by ``pagewise run``, which serves all of it?"""
+    """Tell whether this program was started by ``pagewise run``, which serves all of it."""
     return bool(_native.core().pw_is_preloaded())
 
 

@@ -21,12 +21,15 @@ __attribute__((visibility("default"))) int Py_IsInitialized(void) {
 #define SITE_PACKAGES "/home/me/venv/lib/python3.11/site-packages"
 #define OF_PYTHON     ".cpython-311-x86_64-linux-gnu.so"
 
-static void arrays_are_numpys(void **state) {
+static void arrays_are_numpys_and_the_interpreters(void **state) {
     (void)state;
     static const char *const paths[] = {
         SITE_PACKAGES "/numpy/_core/_multiarray_umath" OF_PYTHON,
         "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath" OF_PYTHON,
         "/opt/lambda/numpy/_core/_multiarray_umath" OF_PYTHON,
+        "/usr/bin/python3.11",
+        "/home/me/venv/bin/python",
+        "/opt/lib/libpython3.12.so.1.0",
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         assert_int_equal(pw_module_of_path(paths[i]), PW_MODULE_RUNTIME);
@@ -60,7 +63,8 @@ static void others_are_not(void **state) {
         "/home/me/numpy/pins" OF_PYTHON,
         "/venvs/numpy/lib/python3.11/site-packages/torch/_C" OF_PYTHON,
         "/a/site-packages/numpy/lib/python3.11/site-packages/torch/_C" OF_PYTHON,
-        "/usr/bin/python3.11",
+        "/usr/bin/pythonista",
+        "/usr/bin/perl",
         "",
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
@@ -176,7 +180,7 @@ int main(int count, char **words) {
     numpy = count > 1 ? words[1] : "";
     CHECK(pw_start("collect=burst,brief=0"));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_are_numpys),
+        cmocka_unit_test(arrays_are_numpys_and_the_interpreters),
         cmocka_unit_test(packages_that_work_on_arrays_are_known),
         cmocka_unit_test(others_are_not),
         cmocka_unit_test(the_interpreter_loads_modules),

@@ -57,7 +57,17 @@ static bool is_in_package(const char *path) {
     return package && is_package(package);
 }
 
+// libpython3.11.so.1.0, or an executable python3.11 that has it inside.
+bool pw_python_loads(const char *path) {
+    const char *name = pw_os_base_name(path);
+    return starts_with(name, "libpython3.") || starts_with(name, "python3") ||
+           strcmp(name, "python") == 0;
+}
+
 enum pw_module pw_python_module_of_path(const char *path) {
+    if (pw_python_loads(path)) {
+        return PW_MODULE_RUNTIME; // NumPy allocates through it since 2.5
+    }
     if (!ends_with(path, ".so")) {
         return PW_MODULE_OTHER;
     }
@@ -65,12 +75,6 @@ enum pw_module pw_python_module_of_path(const char *path) {
         return PW_MODULE_RUNTIME;
     }
     return is_in_package(path) ? PW_MODULE_EXTENSION : PW_MODULE_OTHER;
-}
-
-// libpython3.11.so.1.0, or an executable python3.11 that has it inside.
-bool pw_python_loads(const char *path) {
-    const char *name = pw_os_base_name(path);
-    return starts_with(name, "libpython3") || starts_with(name, "python");
 }
 
 bool pw_python_find(struct pw_process *process) {

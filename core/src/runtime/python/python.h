@@ -2,12 +2,13 @@
 //
 // What is known of Python: the modules of NumPy and of what is built on it.
 //
-// NumPy's arrays are blocks of malloc, and a copy of a whole array is one memmove. Memory of arrays
-// may be pinned by libraries of devices (CUDA, RDMA) all the same; so a copy shares pages only
-// while no such library is loaded (quiet.h), even where nothing has to be published.
+// NumPy's arrays are blocks of malloc, since 2.5 through the interpreter, and a copy of a whole
+// array is one memmove. Memory of arrays may be pinned by libraries of devices (CUDA, RDMA) all the
+// same; so a copy shares pages only while no such library is loaded (quiet.h), even where nothing
+// has to be published.
 //
 // Not known, by what they do: pyarrow and polars have allocators of their own, whose blocks never
-// come to us; torch and cupy pin memory by themselves; the interpreter's own objects are small.
+// come to us; torch and cupy pin memory by themselves.
 #ifndef PW_RUNTIME_PYTHON_PYTHON_H
 #define PW_RUNTIME_PYTHON_PYTHON_H
 
@@ -16,7 +17,7 @@
 
 #include <stdbool.h>
 
-// Of a module's file: NumPy's arrays, a library that works on them, or neither.
+// Of a module's file: the interpreter or NumPy's arrays, a library that works on them, or neither.
 enum pw_module pw_python_module_of_path(const char *path);
 
 // Is it an interpreter, which loads the others?

@@ -12,6 +12,11 @@ import pagewise
 SIZE = 4_000_000  # of doubles: 32 MB
 
 
+# The OpenBLAS of these wheels does not export blas_thread_shutdown_: threads from before on() stay unknown.
+KEEPS_ITS_THREADS = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 5)
+ends_its_threads = pytest.mark.xfail(KEEPS_ITS_THREADS, reason="NumPy 2.5's OpenBLAS cannot be told to begin anew")
+
+
 @pytest.fixture(autouse=True)
 def switched_off():
     yield
@@ -22,6 +27,7 @@ def in_a_process(program, **more):
     return run_python(program, **more).stdout.split()
 
 
+@ends_its_threads
 def test_a_copy_shares_its_pages_and_a_write_costs_one():
     out = in_a_process(
         """
@@ -51,6 +57,7 @@ def test_what_is_imported_later_is_served():
     assert out == [str(SIZE * 8)]
 
 
+@ends_its_threads
 def test_versions_of_a_frame_share():
     out = in_a_process(
         """
@@ -68,6 +75,7 @@ def test_versions_of_a_frame_share():
     assert out == [str(6 * 500_000 * 8 * 8), "True", "3"]
 
 
+@ends_its_threads
 def test_pools_of_blas_and_openmp_keep_nobody_from_sharing():
     out = in_a_process(
         """

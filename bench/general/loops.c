@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Loops of malloc and free, for comparing allocators that are preloaded:
-//     loops replace|pairs|hand-over THREADS OPERATIONS [BLOCKS]
+//     loops PATTERN THREADS OPERATIONS [BLOCKS]
 // THREADS 0: in the first thread, without starting any. Prints seconds, CPU seconds, MB at the
-// peak.
+// peak, and the most mappings that were counted.
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MOST_THREADS 16
 #define RING         4096
@@ -48,6 +49,20 @@ static void *allocate(size_t size) {
     }
     block[0] = block[size - 1] = 1;
     return block;
+}
+
+static long most_mappings;
+
+static void note_mappings(void) {
+    FILE *file = fopen("/proc/self/maps", "r");
+    long count = 0;
+    for (int c = file ? getc(file) : EOF; c != EOF; c = getc(file)) {
+        count += c == '\n';
+    }
+    if (file) {
+        fclose(file);
+    }
+    most_mappings = count > most_mappings ? count : most_mappings;
 }
 
 static void *replace(void *number) {
@@ -110,6 +125,157 @@ static void *consume(void *number) {
     return NULL;
 }
 
+static void touch(char *block, size_t size) {
+    for (size_t at = 0; at < size; at += 4096) {
+        ((volatile char *)block)[at] = 1;
+    }
+}
+
+// Blocks of 33 KB to 1 MB, each of whose pages is written, replaced at random.
+static void *medium(void *number) {
+    uint64_t state = 17 + (uintptr_t)number;
+    unsigned long many = blocks < 100 ? blocks : 100;
+    void *held[100] = {0};
+    for (long i = 0; i < operations; i++) {
+        unsigned long at = (next(&state) >> 20) % many;
+        size_t size = (size_t)(33 << 10) << (next(&state) >> 40) % 5;
+        free(held[at]);
+        held[at] = allocate(size + (next(&state) >> 30) % size);
+        touch(held[at], size);
+    }
+    note_mappings();
+    for (unsigned long i = 0; i < many; i++) {
+        free(held[i]);
+    }
+    return NULL;
+}
+
+// One block at a time, as the answer of a server.
+static void *answers(void *number) {
+    uint64_t state = 23 + (uintptr_t)number;
+    for (long i = 0; i < operations; i++) {
+        size_t size = (size_t)(60 << 10) + (next(&state) >> 30) % (80 << 10);
+        char *block = allocate(size);
+        touch(block, size);
+        free(block);
+    }
+    return NULL;
+}
+
+// Buffers that grow by an eighth in turn, as Python's lists do, to 128 KB.
+static void *growth(void *number) {
+    (void)number;
+    for (long round = 0; round < operations; round++) {
+        char **held = calloc(blocks, sizeof *held);
+        for (size_t size = 64; size < (size_t)128 << 10; size += size / 8 + 48) {
+            for (unsigned long i = 0; i < blocks; i++) {
+                held[i] = realloc(held[i], size);
+                held[i][size - 1] = 1;
+            }
+        }
+        note_mappings();
+        for (unsigned long i = 0; i < blocks; i++) {
+            free(held[i]);
+        }
+        free(held);
+    }
+    return NULL;
+}
+
+// One buffer that grows to 16 MB.
+static void *append(void *number) {
+    (void)number;
+    for (long round = 0; round < operations; round++) {
+        char *block = NULL;
+        for (size_t size = 64; size < (size_t)16 << 20; size += size / 8 + 48) {
+            block = realloc(block, size);
+            block[size - 1] = 1;
+        }
+        free(block);
+    }
+    note_mappings();
+    return NULL;
+}
+
+// As Shbench's sh6: runs of equal sizes up to 1,000 bytes, released in two orders.
+static void *runs(void *number) {
+    uint64_t state = 31 + (uintptr_t)number;
+    static __thread void *held[4096];
+    unsigned count = 0;
+    for (long i = 0; i < operations;) {
+        size_t size = 1 + (next(&state) >> 30) % 1000;
+        for (unsigned many = 1 + (unsigned)(next(&state) >> 40) % 60; many > 0 && count < 4096;
+             many--) {
+            held[count++] = allocate(size);
+            i++;
+        }
+        if (count == 4096 || next(&state) >> 61 == 0) {
+            unsigned keep = count / 4; // the oldest, then from both ends
+            for (unsigned at = keep; at < count; at += 2) {
+                free(held[at]);
+            }
+            for (unsigned at = count - 1; at > keep; at--) {
+                if ((at - keep) % 2) {
+                    free(held[at]);
+                }
+            }
+            count = keep;
+        }
+    }
+    while (count > 0) {
+        free(held[--count]);
+    }
+    return NULL;
+}
+
+// A heap of one size after another, of which one block in 16 lives on.
+static void *phases(void *number) {
+    uint64_t state = 41 + (uintptr_t)number;
+    void **held = calloc(blocks, sizeof *held);
+    for (long phase = 0; phase < operations; phase++) {
+        for (unsigned long i = 0; i < blocks; i++) {
+            if (!held[i]) {
+                size_t size = (size_t)(64 << phase % 6) + (next(&state) >> 30) % (64 << phase % 6);
+                held[i] = memset(allocate(size), 1, size);
+            }
+        }
+        for (unsigned long i = 0; i < blocks; i++) {
+            if (next(&state) >> 60) {
+                free(held[i]);
+                held[i] = NULL;
+            }
+        }
+    }
+    note_mappings();
+    for (unsigned long i = 0; i < blocks; i++) {
+        free(held[i]);
+    }
+    free(held);
+    return NULL;
+}
+
+// What stays resident of 240 MB of which one block in 512 lives, while the program does nothing.
+static void *idle(void *number) {
+    (void)number;
+    enum { SIZE = 1024 };
+    void **held = calloc(240 << 10, sizeof *held);
+    for (int i = 0; i < 240 << 10; i++) {
+        held[i] = memset(allocate(SIZE), 1, SIZE);
+    }
+    for (int i = 0; i < 240 << 10; i++) {
+        if (i % 512) {
+            free(held[i]);
+        }
+    }
+    sleep((unsigned)operations);
+    long resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%*d %ld", &resident) == 1) {
+        printf("%ld MB resident; ", resident / 256);
+    }
+    return file ? (fclose(file), NULL) : NULL;
+}
+
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -120,16 +286,32 @@ static double seconds(struct timeval time) {
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
+static const struct {
+    const char *name;
+    void *(*body)(void *number);
+} patterns[] = {
+    {"replace", replace}, {"pairs", pairs},   {"hand-over", produce}, {"medium", medium},
+    {"answers", answers}, {"growth", growth}, {"append", append},     {"runs", runs},
+    {"phases", phases},   {"idle", idle},
+};
+
 int main(int count, char **arguments) {
     if (count < 4) {
-        fprintf(stderr, "usage: loops replace|pairs|hand-over THREADS OPERATIONS [BLOCKS]\n");
+        fprintf(stderr, "usage: loops PATTERN THREADS OPERATIONS [BLOCKS]\n");
+        return 2;
+    }
+    void *(*body)(void *) = NULL;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        body = strcmp(arguments[1], patterns[i].name) == 0 ? patterns[i].body : body;
+    }
+    if (!body) {
+        fprintf(stderr, "loops: no pattern is called %s\n", arguments[1]);
         return 2;
     }
     unsigned long threads = strtoul(arguments[2], NULL, 10) % (MOST_THREADS + 1);
     operations = strtol(arguments[3], NULL, 10);
     blocks = count > 4 ? strtoul(arguments[4], NULL, 10) : blocks;
-    void *(*body)(void *) = strcmp(arguments[1], "replace") == 0 ? replace : pairs;
-    bool hands_over = strcmp(arguments[1], "hand-over") == 0;
+    bool hands_over = body == produce;
     pthread_t started[2 * MOST_THREADS];
     unsigned running = 0;
     double begin = now();
@@ -137,7 +319,7 @@ int main(int count, char **arguments) {
         body((void *)1);
     }
     for (uintptr_t i = 0; i < threads; i++) {
-        pthread_create(&started[running++], NULL, hands_over ? produce : body, (void *)i);
+        pthread_create(&started[running++], NULL, body, (void *)i);
         if (hands_over) {
             pthread_create(&started[running++], NULL, consume, (void *)i);
         }
@@ -147,7 +329,8 @@ int main(int count, char **arguments) {
     }
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("%.3f %.3f %ld\n", now() - begin, seconds(usage.ru_utime) + seconds(usage.ru_stime),
-           usage.ru_maxrss / 1024);
+    note_mappings();
+    printf("%.3f %.3f %ld %ld\n", now() - begin, seconds(usage.ru_utime) + seconds(usage.ru_stime),
+           usage.ru_maxrss / 1024, most_mappings);
     return 0;
 }

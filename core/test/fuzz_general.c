@@ -44,6 +44,11 @@ static void release(void *context, struct pw_extent *extent, uint32_t absent) {
     pw_arena_release(&arena, extent, PW_EXTENT_WARM);
 }
 
+static void drop(void *context, void *block) {
+    (void)context;
+    MUST(!block); // the shelf is not opened
+}
+
 static void thread_began(void *context) {
     (void)context;
 }
@@ -124,7 +129,7 @@ static void step(unsigned char operation, unsigned char one, unsigned char two) 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct pw_general_host host = {take, release, thread_began, misuse, NULL};
+    static const struct pw_general_host host = {take, release, drop, thread_began, misuse, NULL};
     if (!arena.base) {
         pw_stats_start(&stats);
         MUST(pw_arena_start(&arena, &stats, 1));

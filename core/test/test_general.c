@@ -435,6 +435,158 @@ static void blocks_that_are_given_back_are_no_longer_in_the_cache(void **state) 
     assert_int_equal(handed_out, 0);
 }
 
+static pid_t raw_fork(void) {
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+// --- medium blocks -------------------------------------------------------------------------
+
+static unsigned mappings_of_this_process(void) {
+    FILE *file = fopen("/proc/self/maps", "r");
+    unsigned count = 0;
+    for (int c = getc(file); c != EOF; c = getc(file)) {
+        count += c == '\n';
+    }
+    fclose(file);
+    return count;
+}
+
+static void every_medium_size_has_the_smallest_class_that_holds_it(void **state) {
+    (void)state;
+    size_t below = PW_GENERAL_LARGEST;
+    for (unsigned i = PW_GENERAL_CLASSES; i < PW_ALL_CLASSES; i++) {
+        size_t size = pw_class_size(i);
+        assert_true(size > below && size % PW_PAGE == 0);
+        assert_int_equal(pw_class_of(below + 1), i);
+        assert_int_equal(pw_class_of(size), i);
+        below = size;
+    }
+    assert_int_equal(below, PW_MEDIUM_LARGEST);
+}
+
+// Somebody else has the process's lock: whoever needed it would wait for ever.
+static void medium_blocks_come_and_go_without_the_lock(void **state) {
+    (void)state;
+    char *block = allocate(100 * KB);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pthread_mutex_lock(&pw_process.lock);
+    alarm(20);
+    for (int i = 0; i < 1000; i++) {
+        char *again = allocate(99 * KB);
+        assert_ptr_equal(again, block);
+        memset(again, 1, 99 * KB);
+        assert_ptr_equal(pw_general_realloc(&pw_process, &pw_gate, again, 101 * KB), block);
+        assert_true(pw_general_usable(&pw_process, again) >= 101 * KB);
+        pw_general_free(&pw_process, &pw_gate, again);
+    }
+    alarm(0);
+    pthread_mutex_unlock(&pw_process.lock);
+}
+
+static void medium_blocks_that_nobody_wants_go_back(void **state) {
+    (void)state;
+    char *used = memset(allocate(100 * KB), 1, 100 * KB);
+    char *unused = memset(allocate(300 * KB), 1, 300 * KB);
+    uint64_t live = statistics().live_bytes;
+    pw_general_free(&pw_process, &pw_gate, used);
+    pw_general_free(&pw_process, &pw_gate, unused);
+    pw_general_look(&pw_process.general);
+    assert_ptr_equal(allocate(100 * KB), used);
+    pw_general_free(&pw_process, &pw_gate, used);
+    pw_general_look(&pw_process.general);
+    assert_int_equal(live - statistics().live_bytes, 320 * KB); // its class
+    assert_ptr_equal(allocate(100 * KB), used);
+    pw_general_free(&pw_process, &pw_gate, used);
+    assert_true(pw_trim() >= 400 * KB);
+    assert_false(in_memory(used));
+    assert_false(in_memory(unused));
+}
+
+// A program that asks for no memory any more gets rid of it all the same.
+static void the_keeper_takes_medium_blocks_from_the_shelf(void **state) {
+    (void)state;
+    enum { COUNT = 16 };
+    char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(128 * KB), 1, 128 * KB);
+    }
+    pw_process.general.asked_ms = 0;
+    bool called = false;
+    for (int i = COUNT; i-- > 0;) {
+        pw_process.general.asked_ms = 0; // longer ago than it was
+        called |= !pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    assert_true(called);
+}
+
+static void what_the_program_altered_is_not_kept(void **state) {
+    (void)state;
+    char *block = allocate(100 * KB);
+    struct pw_extent *extent = pw_arena_find(&pw_process.arena, block);
+    mprotect(block, PW_PAGE, PROT_READ);
+    pw_extent_alter(extent, true);
+    pw_general_free(&pw_process, &pw_gate, block);
+    for (int i = 0; i < 20; i++) {
+        char *again = allocate(100 * KB);
+        memset(again, 1, 100 * KB);
+        pw_general_free(&pw_process, &pw_gate, again);
+    }
+}
+
+static void buffers_that_grow_leave_no_mappings(void **state) {
+    (void)state;
+    enum { COUNT = 400 };
+    static unsigned char *blocks[COUNT];
+    unsigned before = mappings_of_this_process();
+    for (size_t size = 1000; size < 400 * KB; size += size / 8) {
+        for (int i = 0; i < COUNT; i++) {
+            blocks[i] = pw_general_realloc(&pw_process, &pw_gate, blocks[i], size);
+            blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
+        }
+    }
+    assert_true(mappings_of_this_process() < before + 20);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(blocks[i][0], (unsigned char)i);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+}
+
+// What another thread put there while the kernel copied may be in two places, or in somebody's
+// hands.
+static void a_child_does_not_use_what_lay_on_the_shelf(void **state) {
+    (void)state;
+#ifdef PW_TEST_SANITIZED
+    skip(); // neither sanitizer supports raw clone
+#endif
+    char *block = allocate(500 * KB);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pid_t child = raw_fork();
+    if (child == 0) {
+        alarm(20);
+        CHECK(allocate(500 * KB) != block);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_ptr_equal(allocate(500 * KB), block);
+    pw_general_free(&pw_process, &pw_gate, block);
+}
+
+static void a_fork_leaves_the_child_no_medium_block_to_lose(void **state) {
+    (void)state;
+    uint64_t live = statistics().live_bytes;
+    pw_general_free(&pw_process, &pw_gate, allocate(500 * KB));
+    assert_true(statistics().live_bytes > live);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(pw_process.arena.live_pages * PW_PAGE == live ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 // --- the keeper ----------------------------------------------------------------------------
 
 static bool keeper_runs(void) {
@@ -639,10 +791,6 @@ static void child_of_threads(void *unused) {
 #endif
 }
 
-static pid_t raw_fork(void) {
-    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
-}
-
 static void forks_beside_busy_threads_work(void **state) {
     (void)state;
     pthread_t threads[3];
@@ -705,8 +853,8 @@ static void a_child_without_the_lock_resizes_large_blocks(void **state) {
 #ifdef PW_TEST_SANITIZED
     skip(); // neither sanitizer supports raw clone
 #endif
-    unsigned char *blocks[3];
-    for (int i = 0; i < 3; i++) {
+    unsigned char *blocks[4];
+    for (int i = 0; i < 4; i++) {
         blocks[i] = allocate(300 * KB);
         memset(blocks[i], i + 1, 300 * KB);
     }
@@ -724,15 +872,15 @@ static void a_child_without_the_lock_resizes_large_blocks(void **state) {
             }
             memset(moved, 7, sizes[i]);
         }
-        CHECK(!pw_general_realloc(&pw_process, &pw_gate, blocks[0], SIZE_MAX / 2));
-        CHECK(blocks[0][0] == 1);
+        CHECK(!pw_general_realloc(&pw_process, &pw_gate, blocks[3], SIZE_MAX / 2));
+        CHECK(blocks[3][0] == 4);
         _exit(pw_process.orphaned ? 0 : 1);
     }
     pthread_mutex_unlock(&pw_process.lock);
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
 }
@@ -802,10 +950,27 @@ static void release_large_twice(void *unused) {
     pw_general_free(&pw_process, &pw_gate, block);
 }
 
+static void release_inside_medium(void *unused) {
+    (void)unused;
+    quiet_abort();
+    char *block = allocate(100 * KB);
+    volatile size_t inside = 16;
+    pw_general_free(&pw_process, &pw_gate, block + inside);
+}
+
+static void resize_released_medium(void *unused) {
+    (void)unused;
+    quiet_abort();
+    void *block = allocate(100 * KB);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_realloc(&pw_process, &pw_gate, block, 90 * KB);
+}
+
 static void misuse_ends_the_program(void **state) {
     (void)state;
-    void (*const misuses[])(void *) = {release_twice, release_inside, release_after_all_is_gone,
-                                       release_large_twice};
+    void (*const misuses[])(void *) = {
+        release_twice,       release_inside,        release_after_all_is_gone,
+        release_large_twice, release_inside_medium, resize_released_medium};
     for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
         int status = run_in_child(misuses[i], NULL);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -834,6 +999,14 @@ int main(void) {
         TEST(idle_pages_go_back_by_themselves),
         TEST(a_trim_tells_of_both_its_looks),
         TEST(blocks_that_are_given_back_are_no_longer_in_the_cache),
+        TEST(every_medium_size_has_the_smallest_class_that_holds_it),
+        TEST(medium_blocks_come_and_go_without_the_lock),
+        TEST(medium_blocks_that_nobody_wants_go_back),
+        TEST(the_keeper_takes_medium_blocks_from_the_shelf),
+        TEST(what_the_program_altered_is_not_kept),
+        TEST(buffers_that_grow_leave_no_mappings),
+        TEST(a_child_does_not_use_what_lay_on_the_shelf),
+        TEST(a_fork_leaves_the_child_no_medium_block_to_lose),
         TEST(a_large_block_that_shrinks_stays_ours),
         TEST(an_alignment_that_is_none_is_refused),
         TEST(what_left_all_to_the_c_library_is_not_switched_on),

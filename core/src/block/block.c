@@ -185,6 +185,15 @@ static void back_with_large_pages(struct pw_process *process, struct pw_extent *
     }
 }
 
+// Each piece that is moved stays a mapping of its own. Of a smaller block that costs more than to
+// have its pages made anew, where a program has many such blocks.
+#define LEAST_GATHERED (((size_t)4 << 20) / PW_PAGE)
+
+static bool may_gather(const struct pw_process *process, uint32_t pages) {
+    return process->arena.warm_pages >= pages &&
+           (!process->gate->general || pages > LEAST_GATHERED);
+}
+
 static struct pw_extent *take_fresh(struct pw_process *process, struct need need) {
     struct pw_arena *arena = &process->arena;
     uint32_t pages = need.pages;
@@ -202,7 +211,7 @@ static struct pw_extent *take_fresh(struct pw_process *process, struct need need
         if (!extent) {
             return NULL;
         }
-        if (pool && arena->warm_pages >= pages && !pw_arena_gather(arena, extent)) {
+        if (pool && may_gather(process, pages) && !pw_arena_gather(arena, extent)) {
             return NULL;
         }
         PW_COUNT(&process->stats, allocated_fresh, 1);
@@ -448,6 +457,9 @@ static void note_size(struct pw_process *process, size_t size) {
 }
 
 static void release(struct pw_process *process, struct pw_extent *extent) {
+    if (process->gate->general) {
+        pw_shelf_forget(&process->general, pw_extent_address(&process->arena, extent));
+    }
     pw_block_count_live(process, -(int64_t)extent->pages);
     PW_COUNT(&process->stats, blocks_freed, 1);
     if (process->arena.sealed) {
@@ -554,6 +566,9 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     write_header(process, larger);
     pw_block_count_live(process, (int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);
+    if (process->gate->general) {
+        pw_shelf_forget(&process->general, from);
+    }
     pw_arena_release(arena, extent, PW_EXTENT_COLD);
     return larger;
 }

@@ -27,6 +27,12 @@
 #define MOST_AT_ONCE         4096u   // pages: the program's threads wait for some milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
+// On the shelf of policy general blocks wait as well.
+static uint64_t idle_pages(const struct pw_process *process) {
+    return process->arena.warm_pages +
+           (process->gate->general ? pw_shelf_pages(&process->general) : 0);
+}
+
 // A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0
 // nothing is left to do.
 static bool decay(struct pw_process *process, bool *behind) {
@@ -38,14 +44,14 @@ static bool decay(struct pw_process *process, bool *behind) {
     }
     uint32_t stamp = pw_arena_clock() - seconds * CLOCK_UNITS_A_SECOND;
     *behind = pw_arena_decay(arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
-    return arena->warm_pages > 0;
+    return idle_pages(process) > 0;
 }
 
 static bool release_all(struct pw_process *process) {
     struct pw_arena *arena = &process->arena;
     pw_arena_purge(arena, arena->warm_pages);
     PW_COUNT(&process->stats, pressure_releases, 1);
-    return arena->warm_pages > 0;
+    return idle_pages(process) > 0;
 }
 
 // In milliseconds: a quarter of the decay time is the precision. Options change at run time, hence
@@ -89,6 +95,14 @@ static bool wait_for_pressure(struct pw_process *process, struct pw_os_file *pre
     return pressed;
 }
 
+static void look_inside(struct pw_process *process, bool pressed) {
+    if (pressed) {
+        pw_general_trim(&process->general);
+    } else {
+        pw_general_look_when_due(&process->general);
+    }
+}
+
 static void *keep(void *context) {
     struct pw_process *process = context;
     bool more = true, behind = false;
@@ -105,7 +119,7 @@ static void *keep(void *context) {
         process->keeper_runs = more;
         pw_process_leave();
         if (process->gate->general && !has_to_stop(process)) { // also while nobody allocates
-            pw_general_look_when_due(&process->general);
+            look_inside(process, pressed);
         }
     }
     pw_os_close(&pressure);
@@ -145,7 +159,7 @@ static bool start_thread(struct pw_process *process) {
 
 static bool is_wanted(struct pw_process *process) {
     return !process->keeper_runs && !process->keeper_failed && process->options.decay_seconds > 0 &&
-           process->arena.warm_pages >= SMALLEST_POOL_PAGES;
+           idle_pages(process) >= SMALLEST_POOL_PAGES;
 }
 
 bool pw_keeper_claim(struct pw_process *process) {

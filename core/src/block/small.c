@@ -93,6 +93,70 @@ static void release_pages(void *context, struct pw_extent *extent, uint32_t abse
     pw_process_leave();
 }
 
+// --- medium blocks -------------------------------------------------------------------------
+
+#define LEAST_SHELVED (((size_t)8 << 20) / PW_PAGE)
+#define LIVE_SHARE    8u // of what is in use as much may lie on the shelf as well
+#define ASK_MS        100u
+
+static void drop_block(void *context, void *block) {
+    pw_block_free(context, block, NULL);
+}
+
+static bool is_medium(struct pw_process *process, size_t size) {
+    return process->gate->general && size > PW_GENERAL_LARGEST && size <= PW_MEDIUM_LARGEST &&
+           process->general.shelf_open;
+}
+
+// PW_ALL_CLASSES: it is none, or one whose pages are not like any other's.
+static unsigned medium_class_of(struct pw_process *process, const void *block) {
+    uintptr_t offset = (uintptr_t)block - process->gate->base;
+    unsigned name = pw_general_class_at(process->gate->classes, offset);
+    unsigned class_number = (name & ~PW_CLASS_SHELVED) - 1;
+    if (class_number < PW_GENERAL_CLASSES || class_number >= PW_ALL_CLASSES ||
+        (uintptr_t)block % PW_PAGE != 0) {
+        return PW_ALL_CLASSES;
+    }
+    const struct pw_extent *extent =
+        pw_arena_extent_of_page(&process->arena, (uint32_t)(offset >> PW_PAGE_SHIFT));
+    return extent->fixed || extent->altered ? PW_ALL_CLASSES : class_number;
+}
+
+static void *fresh_medium(struct pw_process *process, unsigned class_number, bool zeroed) {
+    uint64_t share = process->arena.live_pages / LIVE_SHARE;
+    pw_shelf_allow(&process->general, share > LEAST_SHELVED ? share : LEAST_SHELVED);
+    void *block = pw_block_allocate(process, pw_class_size(class_number), 1, zeroed, NULL);
+    if (block) {
+        pw_shelf_name(&process->general, class_number, block);
+    }
+    return block;
+}
+
+static void *allocate_medium(struct pw_process *process, size_t size, bool zeroed) {
+    unsigned class_number = pw_class_of(size);
+    void *block = pw_shelf_take(&process->general, class_number);
+    if (block) {
+        return zeroed ? memset(block, 0, size) : block;
+    }
+    return fresh_medium(process, class_number, zeroed);
+}
+
+// Who frees medium blocks alone comes by here: looks are made, and the keeper is called for what
+// lies on the shelf when the program does nothing more.
+static bool note_shelved(struct pw_process *process) {
+    struct pw_general *general = &process->general;
+    uint64_t now = pw_os_now_ms(), asked = __atomic_load_n(&general->asked_ms, __ATOMIC_RELAXED);
+    if (now - asked < ASK_MS || !__atomic_compare_exchange_n(&general->asked_ms, &asked, now, false,
+                                                             __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        return true;
+    }
+    pw_general_look_when_due(general);
+    if (pw_shelf_pages(general) >= LEAST_SHELVED / 4) {
+        __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
+    }
+    return false;
+}
+
 // --- threads -----------------------------------------------------------------------------
 
 static void thread_ends(void *own) {
@@ -123,7 +187,8 @@ static void close_gate(struct pw_process *process) {
 
 bool pw_general_open(struct pw_process *process, const struct pw_options *options) {
     struct pw_general *general = &process->general;
-    const struct pw_general_host host = {take_pages, release_pages, thread_began, misuse, process};
+    const struct pw_general_host host = {take_pages,   release_pages, drop_block,
+                                         thread_began, misuse,        process};
     uint64_t limit = pw_os_address_space_limit() / (PW_ARENA_STEP_PAGES * PW_PAGE) + 1;
     if (limit < process->arena.most_steps) {
         process->arena.most_steps = (uint32_t)limit; // the table of classes is part of it
@@ -141,6 +206,9 @@ bool pw_general_open(struct pw_process *process, const struct pw_options *option
         pthread_key_delete(process->thread_end);
         close_gate(process);
         return false;
+    }
+    if (options->pool) {
+        pw_shelf_open(general);
     }
     process->gate->classes = general->classes;
     process->gate->largest_small =
@@ -174,8 +242,12 @@ void pw_general_flush(struct pw_process *process, unsigned class_number, void *b
 void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
                                 bool zeroed) {
     start_wanted_keeper(process);
-    void *block =
-        process->gate->general ? pw_block_allocate(process, size, alignment, zeroed, NULL) : NULL;
+    void *block = alignment <= PW_PAGE && is_medium(process, size)
+                      ? allocate_medium(process, size, zeroed)
+                      : NULL;
+    if (!block && process->gate->general) {
+        block = pw_block_allocate(process, size, alignment, zeroed, NULL);
+    }
     if (block) {
         return block;
     }
@@ -186,10 +258,15 @@ void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t 
     return zeroed ? pw_c_calloc(1, size) : pw_c_malloc(size);
 }
 
-void pw_general_free_large(struct pw_process *process, void *block) {
+bool pw_general_free_large(struct pw_process *process, void *block) {
+    unsigned class_number = medium_class_of(process, block);
+    if (class_number < PW_ALL_CLASSES && pw_shelf_put(&process->general, class_number, block)) {
+        return note_shelved(process);
+    }
     if (!pw_block_free(process, block, NULL)) {
         pw_c_free(block);
     }
+    return true;
 }
 
 // The first class whose blocks hold `size` bytes and are multiples of the alignment: segments start
@@ -255,13 +332,51 @@ static bool is_altered(struct pw_process *process, const void *block) {
     return extent && extent->altered;
 }
 
+// A copy of less costs little more than moving its pages, which leaves a mapping behind.
+#define LEAST_MOVED ((size_t)1 << 20)
+
+static bool is_shelved(const struct pw_process *process, const void *block) {
+    uintptr_t offset = (uintptr_t)block - process->gate->base;
+    return pw_general_class_at(process->gate->classes, offset) & PW_CLASS_SHELVED;
+}
+
+// Medium blocks stay where they are while they fit and are not too large by half.
+static void *resize_medium(struct pw_process *process, void *block, size_t size, size_t held) {
+    if (is_shelved(process, block)) {
+        pw_block_reject("realloc");
+    }
+    if (size <= held && size > held / 2) {
+        return block;
+    }
+    if (size > held && held >= LEAST_MOVED) {
+        bool medium = size <= PW_MEDIUM_LARGEST;
+        size_t wanted = medium ? pw_class_size(pw_class_of(size)) : size;
+        void *moved = pw_block_resize(process, block, wanted, NULL);
+        if (moved && medium && pw_gate_contains(moved)) {
+            pw_shelf_name(&process->general, pw_class_of(size), moved);
+        }
+        return moved;
+    }
+    void *moved = pw_general_malloc(process, process->gate, size);
+    if (!moved) {
+        return size <= held ? block : NULL; // to make a block smaller needs no memory
+    }
+    memcpy(moved, block, held < size ? held : size);
+    pw_general_free_large(process, block);
+    return moved;
+}
+
 void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
     if (!pw_gate_contains(block)) {
         return resize_foreign(process, block, size);
     }
     if (size == 0) {
-        pw_block_free(process, block, NULL);
+        pw_general_free_large(process, block);
         return NULL;
+    }
+    unsigned class_number = medium_class_of(process, block);
+    if (class_number < PW_ALL_CLASSES) {
+        return resize_medium(process, block, size, pw_class_size(class_number));
     }
     bool stays = size > process->gate->largest_small || is_altered(process, block);
     void *moved = stays ? pw_block_resize(process, block, size, NULL) : NULL;
@@ -291,5 +406,10 @@ size_t pw_general_usable(struct pw_process *process, const void *block) {
     if (size) {
         return size;
     }
-    return pw_gate_contains(block) ? capacity_of(process, block) : pw_c_usable_size(block);
+    if (!pw_gate_contains(block)) {
+        return pw_c_usable_size(block);
+    }
+    unsigned class_number = medium_class_of(process, block);
+    return class_number < PW_ALL_CLASSES ? pw_class_size(class_number)
+                                         : capacity_of(process, block);
 }

@@ -23,7 +23,8 @@ PW_API void *pw_general_refill(struct pw_process *process, unsigned class_number
 PW_API void pw_general_flush(struct pw_process *process, unsigned class_number, void *block);
 PW_API void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
                                        bool zeroed);
-PW_API void pw_general_free_large(struct pw_process *process, void *block);
+// False: pw_general_freed is to be called.
+PW_API bool pw_general_free_large(struct pw_process *process, void *block);
 // After a free that had more to do than usual, called from `site`.
 PW_API void pw_general_freed(struct pw_process *process, const void *site);
 PW_API void *pw_general_resize(struct pw_process *process, void *block, size_t size);
@@ -60,14 +61,13 @@ static inline bool pw_general_free(struct pw_process *process, const struct pw_g
         pw_c_free(block);
         return true;
     }
-    unsigned class_and_one = pw_general_class_at(gate->classes, offset);
-    if (PW_UNLIKELY(class_and_one == 0)) {
-        pw_general_free_large(process, block);
-        return true;
+    unsigned class_number = pw_general_class_at(gate->classes, offset) - 1;
+    if (PW_UNLIKELY(class_number >= PW_GENERAL_CLASSES)) { // or none
+        return pw_general_free_large(process, block);
     }
-    bool pushed = pw_cache_push(class_and_one - 1, block);
+    bool pushed = pw_cache_push(class_number, block);
     if (PW_UNLIKELY(!pushed)) {
-        pw_general_flush(process, class_and_one - 1, block);
+        pw_general_flush(process, class_number, block);
     }
     return pushed;
 }
@@ -78,8 +78,8 @@ static inline size_t pw_general_small_size(const struct pw_gate *gate, const voi
     if (offset >= __atomic_load_n(&gate->span, __ATOMIC_RELAXED)) {
         return 0;
     }
-    unsigned class_and_one = pw_general_class_at(gate->classes, offset);
-    return class_and_one ? pw_class_size(class_and_one - 1) : 0;
+    unsigned class_number = pw_general_class_at(gate->classes, offset) - 1;
+    return class_number < PW_GENERAL_CLASSES ? pw_class_size(class_number) : 0;
 }
 
 // A small block stays where it is while it fits and is not too large by half.

@@ -12,6 +12,7 @@
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
 // lock for ever. Such a child does without these segments: their blocks stay what they are.
 static void notice_fork(struct pw_general *general) {
+    pw_shelf_clear(general); // before anybody takes the fork for noticed
     if (__atomic_exchange_n(general->fork_marker, 1, __ATOMIC_RELAXED) != 0) {
         return; // somebody else does
     }
@@ -281,6 +282,7 @@ size_t pw_general_trim(struct pw_general *general) {
         cache->epoch = epoch;
         give_all(general, cache);
     }
+    pw_shelf_look(general, true);
     size_t given = pw_general_look(general); // what was idle at the look before
     given += pw_general_look(general);
     pw_general_leave();
@@ -304,6 +306,9 @@ bool pw_general_before_fork(struct pw_general *general) {
     if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
         return false;
     }
+    pw_general_thread.inside = true; // what is dropped is not shelved again
+    pw_shelf_look(general, true);    // or the child would lose it
+    pw_general_thread.inside = false;
     for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
         pthread_mutex_lock(&general->bins[i].lock);
     }
@@ -325,6 +330,7 @@ void pw_general_after_fork_parent(struct pw_general *general) {
 
 void pw_general_after_fork_child(struct pw_general *general) {
     bool held = pw_general_thread.holds_all;
+    pw_shelf_clear(general);
     if (general->fork_marker) {
         __atomic_store_n(general->fork_marker, 1, __ATOMIC_RELAXED);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Size classes of small blocks: every 16 bytes to 128, eight to a doubling to 1 KB, four to a
-// doubling to 32 KB. All are multiples of 16, so that every block is aligned as malloc promises.
+// Size classes: every 16 bytes to 128, eight to a doubling to 1 KB, four to a doubling to 32 KB.
+// All are multiples of 16, so that every block is aligned as malloc promises. Medium blocks go on
+// with four to a doubling to 4 MB, all of whole pages.
 #ifndef PW_GENERAL_CLASSES_H
 #define PW_GENERAL_CLASSES_H
 
@@ -10,12 +11,16 @@
 #define PW_GENERAL_CLASSES 52u
 #define PW_GENERAL_LARGEST ((size_t)32 << 10)
 
+#define PW_MEDIUM_CLASSES 28u
+#define PW_MEDIUM_LARGEST ((size_t)4 << 20)
+#define PW_ALL_CLASSES    (PW_GENERAL_CLASSES + PW_MEDIUM_CLASSES)
+
 #define PW_CLASS_GRAIN        16u
 #define PW_CLASS_EVEN         8u    // classes of 16, 32, ... 128 bytes
 #define PW_CLASS_FINE_LARGEST 1024u // eight to a doubling up to here
 #define PW_CLASS_FINE         32u   // classes up to there
 
-// The smallest class whose blocks hold `size` bytes; size <= PW_GENERAL_LARGEST.
+// The smallest class whose blocks hold `size` bytes; size <= PW_MEDIUM_LARGEST.
 static inline unsigned pw_class_of(size_t size) {
     size_t last = size ? size - 1 : 0; // the last byte's offset decides
     if (last < (size_t)PW_CLASS_GRAIN * PW_CLASS_EVEN) {

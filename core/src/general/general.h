@@ -84,6 +84,19 @@ extern const struct pw_cache pw_cache_none;
 PW_API extern __thread struct pw_general_thread pw_general_thread
     __attribute__((tls_model("initial-exec")));
 
+// --- the shelf ---------------------------------------------------------------------------
+
+// Released medium blocks. To the arena each is a block in use; the table of classes says of its
+// first page which class it is, and whether it lies here.
+#define PW_SHELF_STRIPES 4u
+#define PW_SHELF_PLACES  16u   // of one class in one stripe
+#define PW_CLASS_SHELVED 0x80u // in the table of classes
+
+struct pw_shelf {
+    _Alignas(64) int64_t pages; // in its places
+    uintptr_t places[PW_MEDIUM_CLASSES][PW_SHELF_PLACES];
+};
+
 // --- the heap --------------------------------------------------------------------------
 
 // What the room needs of its caller. All are called with no lock of ours that they could need.
@@ -92,6 +105,8 @@ struct pw_general_host {
     struct pw_extent *(*take)(void *context, uint32_t pages);
     // `absent` of its pages have no memory.
     void (*release)(void *context, struct pw_extent *extent, uint32_t absent);
+    // A medium block that nobody asks for.
+    void (*drop)(void *context, void *block);
     // This thread has a cache now: pw_cache_end is to be called when it ends.
     void (*thread_began)(void *context);
     // The program has released what was no live block. Does not return.
@@ -109,10 +124,14 @@ struct pw_general {
     bool orphaned;         // a lock is held by a thread that this process does not have
     bool keeper_wanted;    // the host's: pages are warm, and no thread gives them back yet
     uint32_t epoch;        // raised to have all threads empty their caches
+    uint64_t asked_ms;     // the host's: when it last cared for what lies on the shelf
     uint64_t looked_ms;    // when idle pages were last looked for
     uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
     struct pw_class_info info[PW_GENERAL_CLASSES];
     struct pw_bin bins[PW_GENERAL_CLASSES];
+    bool shelf_open;
+    int64_t shelf_most; // pages in a stripe
+    struct pw_shelf shelves[PW_SHELF_STRIPES];
 
     pthread_mutex_t tables; // guards what follows
     struct pw_segment *spare_segments;
@@ -132,6 +151,28 @@ void pw_cache_flush(struct pw_general *general, unsigned class_number, void *blo
 
 // Give the thread's cache back, at its end.
 void pw_cache_end(struct pw_general *general);
+
+// Keep medium blocks from now on, at most so many pages of them.
+void pw_shelf_open(struct pw_general *general);
+void pw_shelf_allow(struct pw_general *general, uint64_t pages);
+uint64_t pw_shelf_pages(const struct pw_general *general);
+
+// A block of the class; NULL: there is none.
+void *pw_shelf_take(struct pw_general *general, unsigned class_number);
+
+// False: it was not kept, and the caller has it. One that was released before is misuse.
+bool pw_shelf_put(struct pw_general *general, unsigned class_number, void *block);
+
+// A block of the arena is one of the class from now on, and can be put here. False: it cannot.
+bool pw_shelf_name(struct pw_general *general, unsigned class_number, void *block);
+// It is released, whether it had a name or not.
+void pw_shelf_forget(struct pw_general *general, const void *block);
+
+// Drop what was here at the last look and still is; or all.
+void pw_shelf_look(struct pw_general *general, bool all);
+
+// In a child: what is here is not to be used.
+void pw_shelf_clear(struct pw_general *general);
 
 // Give back what holds no block: this thread's cache at once, other threads' when they next come
 // here; pages inside segments; empty segments (to the arena). Returns bytes of pages given back to
@@ -232,6 +273,9 @@ void pw_segment_list(struct pw_bin *bin, struct pw_segment *segment, unsigned li
 
 // Give an empty segment that is in no list back to the arena.
 void pw_segment_release(struct pw_general *general, struct pw_segment *segment);
+
+// Have the part of the table of classes that speaks of these pages writable.
+bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages);
 
 // Zeroed bytes for tables that are never given back; the caller holds `tables`. NULL: none.
 void *pw_general_table(struct pw_general *general, size_t size);

@@ -93,6 +93,9 @@ size_t pw_general_look(struct pw_general *general) {
     for (unsigned i = 0; !general->arena->sealed && i < PW_GENERAL_CLASSES; i++) {
         given += look_at_bin(general, i);
     }
+    if (!general->arena->sealed) {
+        pw_shelf_look(general, false);
+    }
     PW_COUNT(general->stats, segment_idle_bytes, given);
     return given;
 }

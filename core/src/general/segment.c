@@ -167,8 +167,7 @@ static uint32_t first_page(const struct pw_general *general, const struct pw_seg
     return (uint32_t)((size_t)(segment->start - general->arena->base) >> PW_PAGE_SHIFT);
 }
 
-// Have the part of the table of classes that speaks of these pages writable.
-static bool cover(struct pw_general *general, uint32_t page, uint32_t pages) {
+bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages) {
     bool covered = true;
     pw_general_enter_tables(general);
     uint32_t last = (page + pages - 1) / PW_ARENA_STEP_PAGES;
@@ -191,7 +190,7 @@ static bool cover(struct pw_general *general, uint32_t page, uint32_t pages) {
 void pw_general_seal(struct pw_general *general) {
     general->decay_ms = 0;
     if (general->arena->end > 0) {
-        cover(general, 0, general->arena->end);
+        pw_general_cover(general, 0, general->arena->end);
     }
 }
 
@@ -238,7 +237,7 @@ static struct pw_segment *new_segment(struct pw_general *general, unsigned class
     struct pw_segment *segment = take_spare(general);
     struct pw_extent *extent =
         segment ? general->host.take(general->host.context, info->pages) : NULL;
-    if (extent && !cover(general, extent->page, extent->pages)) {
+    if (extent && !pw_general_cover(general, extent->page, extent->pages)) {
         general->host.release(general->host.context, extent, 0);
         extent = NULL;
     }

@@ -257,12 +257,12 @@ static void *phases(void *number) {
 // What stays resident of 240 MB of which one block in 512 lives, while the program does nothing.
 static void *idle(void *number) {
     (void)number;
-    enum { SIZE = 1024 };
-    void **held = calloc(240 << 10, sizeof *held);
-    for (int i = 0; i < 240 << 10; i++) {
+    enum { SIZE = 128, COUNT = (240 << 20) / SIZE };
+    void **held = calloc(COUNT, sizeof *held);
+    for (int i = 0; i < COUNT; i++) {
         held[i] = memset(allocate(SIZE), 1, SIZE);
     }
-    for (int i = 0; i < 240 << 10; i++) {
+    for (int i = 0; i < COUNT; i++) {
         if (i % 512) {
             free(held[i]);
         }

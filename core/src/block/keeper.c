@@ -27,10 +27,12 @@
 #define MOST_AT_ONCE         4096u   // pages: the program's threads wait for some milliseconds
 #define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
-// On the shelf of policy general blocks wait as well.
+// With policy general blocks wait on the shelf as well, and pages in segments without any.
 static uint64_t idle_pages(const struct pw_process *process) {
-    return process->arena.warm_pages +
-           (process->gate->general ? pw_shelf_pages(&process->general) : 0);
+    const struct pw_general *general = &process->general;
+    uint64_t warm = process->arena.warm_pages;
+    return process->gate->general ? warm + pw_shelf_pages(general) + pw_general_idle_pages(general)
+                                  : warm;
 }
 
 // A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0

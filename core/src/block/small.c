@@ -141,13 +141,18 @@ static void *allocate_medium(struct pw_process *process, size_t size, bool zeroe
     return fresh_medium(process, class_number, zeroed);
 }
 
+static bool is_time_to_ask(struct pw_general *general) {
+    uint64_t now = pw_os_now_ms(), asked = __atomic_load_n(&general->asked_ms, __ATOMIC_RELAXED);
+    return now - asked >= ASK_MS &&
+           __atomic_compare_exchange_n(&general->asked_ms, &asked, now, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
 // Who frees medium blocks alone comes by here: looks are made, and the keeper is called for what
 // lies on the shelf when the program does nothing more.
 static bool note_shelved(struct pw_process *process) {
     struct pw_general *general = &process->general;
-    uint64_t now = pw_os_now_ms(), asked = __atomic_load_n(&general->asked_ms, __ATOMIC_RELAXED);
-    if (now - asked < ASK_MS || !__atomic_compare_exchange_n(&general->asked_ms, &asked, now, false,
-                                                             __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    if (!is_time_to_ask(general)) {
         return true;
     }
     pw_general_look_when_due(general);
@@ -236,7 +241,13 @@ void *pw_general_refill(struct pw_process *process, unsigned class_number) {
 }
 
 void pw_general_flush(struct pw_process *process, unsigned class_number, void *block) {
-    pw_cache_flush(&process->general, class_number, block);
+    struct pw_general *general = &process->general;
+    pw_cache_flush(general, class_number, block);
+    // It may be the last that the program does for long, and holes stay where nobody looks.
+    if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number)) &&
+        pw_general_idle_pages(general) >= LEAST_SHELVED && is_time_to_ask(general)) {
+        __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
+    }
 }
 
 void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,

@@ -51,6 +51,7 @@ struct pw_bin {
     _Alignas(64) pthread_mutex_t lock;
     struct pw_segment *lists[PW_SEGMENT_LISTS];
     uint32_t segments, empties;
+    int32_t freed; // blocks given less blocks taken since the last look; read without the lock
 };
 
 // --- caches ----------------------------------------------------------------------------
@@ -125,6 +126,7 @@ struct pw_general {
     bool keeper_wanted;    // the host's: pages are warm, and no thread gives them back yet
     uint32_t epoch;        // raised to have all threads empty their caches
     uint64_t asked_ms;     // the host's: when it last cared for what lies on the shelf
+    uint64_t idle_pages;   // without a block at the last look, and not given back by it
     uint64_t looked_ms;    // when idle pages were last looked for
     uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
     struct pw_class_info info[PW_GENERAL_CLASSES];
@@ -181,6 +183,12 @@ size_t pw_general_trim(struct pw_general *general);
 
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
+
+// Pages that further looks may give back, about.
+uint64_t pw_general_idle_pages(const struct pw_general *general);
+
+// Was much of the class released since the last look, more than was asked for?
+bool pw_general_has_shrunk(const struct pw_general *general, unsigned class_number);
 
 // The arena is about to be sealed: make no system calls from now on. What pages the arena has can
 // still become segments.

@@ -5,6 +5,8 @@
 // zero, which nobody relies on) without anything else being changed.
 #include "general/general.h"
 
+#define MUCH_FREED ((uint64_t)2 << 20)
+
 static bool are_free(const uint64_t *map, struct pw_block_range blocks) {
     for (unsigned word = blocks.first / 64; word <= blocks.last / 64; word++) {
         uint64_t wanted = pw_bits_of_word(blocks, word);
@@ -57,7 +59,24 @@ static size_t look_at(struct pw_general *general, const struct pw_class_info *in
     return (size_t)__builtin_popcount(gone) * PW_PAGE;
 }
 
-static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
+static uint64_t freed_bytes(const struct pw_general *general, unsigned class_number) {
+    int32_t blocks = __atomic_load_n(&general->bins[class_number].freed, __ATOMIC_RELAXED);
+    return blocks > 0 ? (uint64_t)blocks * general->info[class_number].size : 0;
+}
+
+bool pw_general_has_shrunk(const struct pw_general *general, unsigned class_number) {
+    return freed_bytes(general, class_number) >= MUCH_FREED;
+}
+
+uint64_t pw_general_idle_pages(const struct pw_general *general) {
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        bytes += freed_bytes(general, i);
+    }
+    return bytes / PW_PAGE + __atomic_load_n(&general->idle_pages, __ATOMIC_RELAXED);
+}
+
+static size_t look_at_bin(struct pw_general *general, unsigned class_number, uint64_t *idle) {
     const struct pw_class_info *info = &general->info[class_number];
     struct pw_bin *bin = &general->bins[class_number];
     struct pw_segment *emptied = NULL;
@@ -68,6 +87,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
         while (segment) {
             struct pw_segment *next = segment->next;
             given += look_at(general, info, segment);
+            *idle += (uint64_t)__builtin_popcount(segment->idle);
             if (segment->free == segment->blocks &&
                 segment->idle == 0) { // kept, and not used since
                 pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
@@ -79,6 +99,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
             segment = next;
         }
     }
+    __atomic_store_n(&bin->freed, 0, __ATOMIC_RELAXED);
     pw_bin_leave(bin);
     while (emptied) {
         struct pw_segment *next = emptied->next;
@@ -90,9 +111,11 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number) {
 
 size_t pw_general_look(struct pw_general *general) {
     size_t given = 0;
+    uint64_t idle = 0;
     for (unsigned i = 0; !general->arena->sealed && i < PW_GENERAL_CLASSES; i++) {
-        given += look_at_bin(general, i);
+        given += look_at_bin(general, i, &idle);
     }
+    __atomic_store_n(&general->idle_pages, idle, __ATOMIC_RELAXED);
     if (!general->arena->sealed) {
         pw_shelf_look(general, false);
     }

@@ -325,6 +325,10 @@ static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment 
     return got;
 }
 
+static void count_freed(struct pw_bin *bin, int32_t blocks) {
+    __atomic_store_n(&bin->freed, bin->freed + blocks, __ATOMIC_RELAXED);
+}
+
 unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
                      unsigned count) {
     const struct pw_class_info *info = &general->info[class_number];
@@ -350,6 +354,7 @@ unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **b
         got += take_blocks(info, segment, blocks + got, count - got);
         pw_segment_list(bin, segment, list_for(info, segment));
     }
+    count_freed(bin, -(int32_t)got);
     pw_bin_leave(bin);
     return got;
 }
@@ -406,6 +411,7 @@ void pw_bin_give(struct pw_general *general, unsigned class_number, void **block
     for (unsigned i = 0; good && i < count; i++) {
         good = give_block(general, bin, class_number, blocks[i], &emptied);
     }
+    count_freed(bin, (int32_t)count);
     pw_bin_leave(bin);
     if (!good) {
         general->host.misuse(general->host.context);

@@ -7,50 +7,6 @@
 #define TICK_OPERATIONS  512u // refills and flushes between two looks at which stacks were of use
 #define CLOCK_OPERATIONS 32u  // and between two looks at the clock
 
-// --- entering ----------------------------------------------------------------------------
-
-// After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
-// lock for ever. Such a child does without these segments: their blocks stay what they are.
-static void notice_fork(struct pw_general *general) {
-    pw_shelf_clear(general); // before anybody takes the fork for noticed
-    if (__atomic_exchange_n(general->fork_marker, 1, __ATOMIC_RELAXED) != 0) {
-        return; // somebody else does
-    }
-    bool free = pthread_mutex_trylock(&general->tables) == 0;
-    if (free) {
-        pthread_mutex_unlock(&general->tables);
-    }
-    for (unsigned i = 0; free && i < PW_GENERAL_CLASSES; i++) {
-        free = pthread_mutex_trylock(&general->bins[i].lock) == 0;
-        if (free) {
-            pthread_mutex_unlock(&general->bins[i].lock);
-        }
-    }
-    if (!free) {
-        __atomic_store_n(&general->orphaned, true, __ATOMIC_RELAXED);
-    }
-}
-
-bool pw_general_enter(struct pw_general *general) {
-    if (pw_general_thread.inside) {
-        return false;
-    }
-    pw_general_thread.inside = true;
-    if (general->fork_marker && !pw_general_thread.holds_all &&
-        __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
-        notice_fork(general);
-    }
-    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
-        pw_general_thread.inside = false;
-        return false;
-    }
-    return true;
-}
-
-void pw_general_leave(void) {
-    pw_general_thread.inside = false;
-}
-
 // --- caches ------------------------------------------------------------------------------
 
 static void **bottom_of(const struct pw_general *general, struct pw_cache *cache,
@@ -301,7 +257,7 @@ bool pw_general_before_fork(struct pw_general *general) {
         return false; // a fork out of a signal handler: waiting would be for ever
     }
     if (general->fork_marker && __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
-        notice_fork(general);
+        pw_general_notice_fork(general);
     }
     if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
         return false;

@@ -290,6 +290,9 @@ void *pw_general_table(struct pw_general *general, size_t size);
 void pw_general_enter_tables(struct pw_general *general);
 void pw_general_leave_tables(struct pw_general *general);
 
+// In a child, once: is there a lock that nobody gives back?
+void pw_general_notice_fork(struct pw_general *general);
+
 // Begin and end work of ours in this thread. False: it is in the middle of some already, or the
 // locks of this process are lost.
 bool pw_general_enter(struct pw_general *general);

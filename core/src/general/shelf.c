@@ -189,15 +189,3 @@ void pw_shelf_look(struct pw_general *general, bool all) {
         }
     }
 }
-
-// While the kernel copied page after page, other threads went on: a block may have been taken from
-// a page that was copied before, and put on one that was copied after. So none of them is used.
-void pw_shelf_clear(struct pw_general *general) {
-    for (unsigned stripe = 0; stripe < PW_SHELF_STRIPES; stripe++) {
-        struct pw_shelf *shelf = &general->shelves[stripe];
-        for (unsigned i = 0; i < PW_MEDIUM_CLASSES * PW_SHELF_PLACES; i++) {
-            __atomic_store_n(&shelf->places[0][i], 0, __ATOMIC_RELAXED);
-        }
-        __atomic_store_n(&shelf->pages, 0, __ATOMIC_RELAXED);
-    }
-}

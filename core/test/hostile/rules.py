@@ -130,7 +130,7 @@ MUTANTS = [
     Mutant("idle-page-in-use", "only pages that hold no block are given back", "general/idle.c",
            "        if ((map[word] & wanted) != wanted) {", "        if ((map[word] & wanted) == 0) {",
            ["general", "general-stress-decay-1-slack-0"], "general-small"),
-    Mutant("shelf-kept-in-a-child", "a child uses no block that lay on the shelf", "general/cache.c",
+    Mutant("shelf-kept-in-a-child", "a child uses no block that lay on the shelf", "general/enter.c",
            "    pw_shelf_clear(general); // before anybody takes the fork for noticed", "", ["general"],
            missed="the generator's threads seldom meet a raw clone"),
     Mutant("altered-block-on-the-shelf", "what the program altered is not kept", "block/small.c",

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//
+// Beginning and ending work of ours in a thread, and what a child finds that ran no handlers.
+#include "general/general.h"
+
+// While the kernel copied page after page, other threads went on: a block may have been taken from
+// a page that was copied before, and put on one that was copied after. So none of them is used.
+void pw_shelf_clear(struct pw_general *general) {
+    for (unsigned stripe = 0; stripe < PW_SHELF_STRIPES; stripe++) {
+        struct pw_shelf *shelf = &general->shelves[stripe];
+        for (unsigned i = 0; i < PW_MEDIUM_CLASSES; i++) {
+            for (unsigned j = 0; j < PW_SHELF_PLACES; j++) {
+                __atomic_store_n(&shelf->places[i][j], 0, __ATOMIC_RELAXED);
+            }
+        }
+        __atomic_store_n(&shelf->pages, 0, __ATOMIC_RELAXED);
+    }
+}
+
+// After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
+// lock for ever. Such a child does without these segments: their blocks stay what they are.
+void pw_general_notice_fork(struct pw_general *general) {
+    pw_shelf_clear(general); // before anybody takes the fork for noticed
+    if (__atomic_exchange_n(general->fork_marker, 1, __ATOMIC_RELAXED) != 0) {
+        return; // somebody else does
+    }
+    bool free = pthread_mutex_trylock(&general->tables) == 0;
+    if (free) {
+        pthread_mutex_unlock(&general->tables);
+    }
+    for (unsigned i = 0; free && i < PW_GENERAL_CLASSES; i++) {
+        free = pthread_mutex_trylock(&general->bins[i].lock) == 0;
+        if (free) {
+            pthread_mutex_unlock(&general->bins[i].lock);
+        }
+    }
+    if (!free) {
+        __atomic_store_n(&general->orphaned, true, __ATOMIC_RELAXED);
+    }
+}
+
+bool pw_general_enter(struct pw_general *general) {
+    if (pw_general_thread.inside) {
+        return false;
+    }
+    pw_general_thread.inside = true;
+    if (general->fork_marker && !pw_general_thread.holds_all &&
+        __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
+        pw_general_notice_fork(general);
+    }
+    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
+        pw_general_thread.inside = false;
+        return false;
+    }
+    return true;
+}
+
+void pw_general_leave(void) {
+    pw_general_thread.inside = false;
+}

@@ -24,7 +24,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-mutants bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -143,6 +143,11 @@ bench-beside-threads: ## what threads of R's packages cost in sharing, into docs
 	@$(ENSURE) build run bench-beside-threads
 	@$(MAKE) --no-print-directory core
 	@bench/beside-threads/run
+
+bench-frozen: ## what a frozen heap saves R's collections, into docs/results/frozen.md
+	@$(ENSURE) build run bench-frozen
+	@$(MAKE) --no-print-directory core
+	@bench/frozen/run $(if $(RUNS),--runs $(RUNS))
 
 bench-mutants: core ## each rule of the core broken: the test that notices, the generator's time, into docs/results/mutants.md (resumable)
 	@core/test/hostile/mutants --hostile $(or $(MINUTES),10) --write docs/results/mutants.md $(NAMES)

@@ -133,6 +133,15 @@ def of_threads(page: Tables) -> Iterable[str | None]:
         yield f"They share nearly none beside {listed(shut)}, whose threads may write at any time."
 
 
+def of_frozen(page: Tables) -> Iterable[str | None]:
+    column = "full, ratio"
+    ratios = sorted((cells[head.index(column)].split()[0], cells[0]) for _, head, cells in page.rows
+                    if column in head and cells[1] == "written pages")
+    if ratios:
+        (least, first), (most, last) = ratios[0], ratios[-1]
+        yield f"A full collection takes {percent_of(least)} ({first}) to {percent_of(most)} ({last}) of its time."
+
+
 def of_mmapcopy(page: Tables) -> Iterable[str | None]:
     same = "mmapcopy against fork of the same memory in the same machine, "
     yield say("A copy takes {} of the time of a fork of the same memory in 4 KB pages, and {} in huge pages.", percent_of,
@@ -172,7 +181,7 @@ PAGES: dict[str, Sentences] = {
     "r.md": of_r, "large-pages.md": of_large_pages, "php.md": of_php, "rails.md": of_rails, "replay.md": of_replay,
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
-    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday,
+    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen,
 }
 
 

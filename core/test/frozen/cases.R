@@ -302,6 +302,12 @@ cases$refused <- function() { # a heap that looks otherwise is not believed
     expect(is.null(attributes(.Internal(getNamespaceRegistry()))))
 }
 
+cases$auto <- function() { # by itself, when full collections have taken twice what it costs
+    value <- list(1, c(5, 6)); end <- proc.time()[[1]] + 6
+    while (proc.time()[[1]] < end) { x <- lapply(1:3000, function(i) list(i, i + .5)); full(); for (i in 1:20000) y <- i * 2 }
+    overwrite(); expect(identical(value, list(1, c(5, 6)))); expect(identical(x[[7]], list(7L, 7.5)))
+}
+
 run <- cases[[case]]
 if (case != "classes") environment(run) <- package # methods expects more of a namespace
 run()

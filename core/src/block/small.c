@@ -132,9 +132,20 @@ static void *fresh_medium(struct pw_process *process, unsigned class_number, boo
     return block;
 }
 
+// The program may have changed a mapping that covers what lies on the shelf.
+static void *take_shelved(struct pw_process *process, unsigned class_number) {
+    for (;;) {
+        void *block = pw_shelf_take(&process->general, class_number);
+        if (!block || medium_class_of(process, block) == class_number) {
+            return block;
+        }
+        pw_block_free(process, block, NULL);
+    }
+}
+
 static void *allocate_medium(struct pw_process *process, size_t size, bool zeroed) {
     unsigned class_number = pw_class_of(size);
-    void *block = pw_shelf_take(&process->general, class_number);
+    void *block = take_shelved(process, class_number);
     if (block) {
         return zeroed ? memset(block, 0, size) : block;
     }

@@ -355,6 +355,10 @@ MUTANTS = [
            "    (void)release_sealed;\n",
            ["environment-killed-later"], missed="it brings no filter into force"),
 
+    Mutant("shelved-altered", "what the program changed while it lay on the shelf is not handed out", "block/small.c",
+           "        if (!block || medium_class_of(process, block) == class_number) {", "        if (!block || block) {",
+           ["environment-advice-more"]),
+
     # --- and more of these ---
     Mutant("asked-under-our-lock", "who calls is asked before our lock is taken", "block/block.c",
            "    struct pw_caller caller = pw_collection_who_asks(process, request);\n"

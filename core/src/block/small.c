@@ -122,9 +122,13 @@ static unsigned medium_class_of(struct pw_process *process, const void *block) {
     return extent->fixed || extent->altered ? PW_ALL_CLASSES : class_number;
 }
 
-static void *fresh_medium(struct pw_process *process, unsigned class_number, bool zeroed) {
+PW_UNLOCKED static uint64_t most_shelved(const struct pw_process *process) {
     uint64_t share = process->arena.live_pages / LIVE_SHARE;
-    pw_shelf_allow(&process->general, share > LEAST_SHELVED ? share : LEAST_SHELVED);
+    return share > LEAST_SHELVED ? share : LEAST_SHELVED;
+}
+
+static void *fresh_medium(struct pw_process *process, unsigned class_number, bool zeroed) {
+    pw_shelf_allow(&process->general, most_shelved(process));
     void *block = pw_block_allocate(process, pw_class_size(class_number), 1, zeroed, NULL);
     if (block) {
         pw_shelf_name(&process->general, class_number, block);

@@ -60,10 +60,10 @@ class Results:
         self.treated = sorted(set(names), key=lambda name: (name != TREATED, name))
         self.collections = {record["script"]: record["collecting_seconds"] / record["cpu_seconds"]
                             for record in kept.store.of_kind("collections") if record["hash"] == hashes.get(record["script"])}
-        worked = {(record["script"], record["configuration"], record["when"]) for record in self.records if record["kind"] == "run"}
-        self.failed = {(record["script"], record["configuration"]): record["said"] for record in self.records
+        worked = {(record["script"], record["configuration"]): at for at, record in enumerate(self.records) if record["kind"] == "run"}
+        self.failed = {(record["script"], record["configuration"]): record["said"] for at, record in enumerate(self.records)
                        if record["kind"] == "failed" and record["hash"] == hashes.get(record["script"])
-                       and not any(one[:2] == (record["script"], record["configuration"]) and one[2] > record["when"] for one in worked)}
+                       and at > worked.get((record["script"], record["configuration"]), -1)}
 
     def differing(self) -> list[tuple[str, str, int, int]]:
         """(script, configuration, rounds with another output than plain's, of how many)."""

@@ -46,6 +46,10 @@ pub struct CounterSampler {
     snapshots: Vec<(Inode, PathBuf)>,
     forked: Shared,
     shmem: Shared,
+    /// Of that, what the last look at page tables found, less what went since.
+    sure_of_shmem: u64,
+    /// What the counters said at that look.
+    shmem_looked_at: u64,
     /// How much of a process's shared memory can be other than snapshots.
     others: HashMap<i32, u64>,
     page_tables: Allowance,
@@ -72,6 +76,8 @@ impl CounterSampler {
             snapshots: Vec::new(),
             forked: Shared::default(),
             shmem: Shared::default(),
+            sure_of_shmem: 0,
+            shmem_looked_at: 0,
             others: HashMap::new(),
             page_tables: Allowance::new(started, PAGE_TABLES_AT_ONCE, PAGE_TABLES_SHARE),
             page_tables_read: None,
@@ -144,7 +150,8 @@ impl CounterSampler {
         self.search();
         // A process that is gone is met again where another one has its number.
         self.members.retain(|_, member| member.read());
-        let is_map_due = self.thorough_looks.is_multiple_of(THOROUGH_LOOKS_PER_MAP);
+        let is_map_due = self.thorough_looks.is_multiple_of(THOROUGH_LOOKS_PER_MAP)
+            || self.others.values().any(|other| *other > 0);
         if self.snapshots.is_empty() {
             self.others.clear();
         } else if is_map_due || self.others.is_empty() {
@@ -236,13 +243,15 @@ impl CounterSampler {
     /// What proportional sizes say of both kinds of shared memory, where it matters and has been earned.
     fn exact_look(&mut self, forked: &[Part], shmem: &[Part]) -> Option<pss::Kinds> {
         let wants_forked = self.is_uncertain(forked);
-        let wants_shmem = sum(shmem) >= WORTH_TELLING;
+        let has_shmem = sum(shmem) >= WORTH_TELLING;
+        let wants_shmem = has_shmem && sum(shmem) != self.shmem_looked_at;
         if !(wants_forked || wants_shmem) || !self.may_look_at_page_tables() {
             return None;
         }
+        self.shmem_looked_at = sum(shmem);
         self.page_tables_read = Some(Instant::now());
         let before = thread_cpu_time();
-        let processes = if wants_shmem { shmem } else { forked };
+        let processes = if has_shmem { shmem } else { forked };
         let mut kinds = pss::Kinds::default();
         for (process, _) in processes {
             let one = pss::kinds(*process).unwrap_or_default();
@@ -288,15 +297,18 @@ impl CounterSampler {
         let most = sum(parts);
         if most < WORTH_TELLING {
             self.shmem.forget();
+            self.sure_of_shmem = most;
             return most;
         }
         if let Some(kinds) = exact {
             // Snapshots that are mapped are among both in the same proportion.
             let share = most as f64 / mapped.max(1) as f64;
-            self.shmem
-                .learn((kinds.shmem as f64 * share.min(1.0)) as u64, parts);
+            self.sure_of_shmem = ((kinds.shmem as f64 * share.min(1.0)) as u64).min(most);
+            self.shmem.learn(self.sure_of_shmem, parts);
         }
-        self.shmem.bytes(parts, 0)
+        // A page that is mapped once more moves the counters as a new one does: a look at page tables tells.
+        self.sure_of_shmem = self.sure_of_shmem.min(self.shmem.bytes(parts, 0));
+        self.sure_of_shmem
     }
 
     fn sum(&self, of: fn(&ProcessStatus) -> u64) -> u64 {

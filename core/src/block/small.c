@@ -354,8 +354,13 @@ static size_t capacity_of(struct pw_process *process, const void *block) {
 
 // It may not be readable: it is made smaller where it is.
 static bool is_altered(struct pw_process *process, const void *block) {
+    if (!pw_process_enter()) {
+        return false;
+    }
     const struct pw_extent *extent = pw_arena_find(&process->arena, block);
-    return extent && extent->altered;
+    bool altered = extent && extent->altered;
+    pw_process_leave();
+    return altered;
 }
 
 // A copy of less costs little more than moving its pages, which leaves a mapping behind.

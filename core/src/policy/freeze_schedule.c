@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "policy/freeze_schedule.h"
 
-#define COLLECTIONS                                                                                \
-    3 // of the longest, that a first freeze is taken to cost (docs/design/frozen.md)
+// Of the longest, that a first freeze is taken to cost (docs/results/frozen.md).
+#define COLLECTIONS         3
 #define PAYS_BACK           2  // times what it costs, spent on collections
 #define LARGEST_PART        32 // of the time so far, that it may cost
 #define IN_VAIN_NUMERATOR   2  // collections two thirds as long as before were not worth it

@@ -59,7 +59,6 @@ def test_what_is_imported_later_is_served():
 
 @ends_its_threads
 def test_versions_of_a_frame_share():
-    # The kernel counts threads of OpenBLAS for a moment after their end: the first copy may be a copy.
     out = in_a_process(
         """
         import numpy as np, pandas as pd, pagewise
@@ -70,7 +69,7 @@ def test_versions_of_a_frame_share():
             versions.append(versions[-1].copy())
             versions[-1].loc[i, 0] = -1.0
         cost = pagewise.cost(versions)
-        print(cost.bytes, cost.own < cost.bytes / 4, [float(v.loc[2, 0]) for v in versions].count(-1.0))
+        print(cost.bytes, cost.own < cost.bytes / 10, [float(v.loc[2, 0]) for v in versions].count(-1.0))
         """
     )
     assert out == [str(6 * 500_000 * 8 * 8), "True", "3"]

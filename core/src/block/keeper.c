@@ -108,11 +108,11 @@ static void look_inside(struct pw_process *process, bool pressed) {
 static void *keep(void *context) {
     struct pw_process *process = context;
     bool more = true, behind = false;
+    pw_quiet_count(&process->quiet.own, 1); // first: until then copies are made in full
     pw_process_enter();
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
     struct pw_os_file pressure = pw_os_pressure_open();
-    pw_quiet_count(&process->quiet.own, 1);
     while (more) {
         bool pressed =
             wait_for_pressure(process, &pressure, behind ? BETWEEN_BATCHES : pause_of_now(process));

@@ -1,5 +1,6 @@
 //! `pagewise trace`: record what a program allocates, and look at it.
 
+mod chart;
 mod convert;
 mod group;
 mod input;

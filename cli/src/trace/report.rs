@@ -11,6 +11,7 @@ use trace_analysis::pages::PAGE;
 use trace_analysis::what_if::Outcome;
 use trace_format::{Properties, SiteId, SiteTable};
 
+use super::chart::axes;
 use super::input;
 use super::losses::Losses;
 use super::output::Output;
@@ -479,17 +480,8 @@ fn plot(found: &Analysis) -> Result<String> {
     let top = points.iter().fold(1.0, most) / 1e6 * 1.05;
     {
         let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8)
-            .x_label_area_size(36)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_mesh()
-            .x_desc(if has_time { "seconds" } else { "events" })
-            .y_desc("MB: live (blue), held pages (red)")
-            .draw()?;
+        let across = if has_time { "seconds" } else { "events" };
+        let mut chart = axes(&area, (end, top), (across, "MB: live (blue), held pages (red)"))?;
         let live = points
             .iter()
             .map(|point| (x(point), point.live_bytes / 1e6));

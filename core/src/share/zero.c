@@ -132,12 +132,26 @@ static void reschedule(struct pw_extent *extent, uint32_t collections, uint64_t 
     extent->zero_young = false;
 }
 
-static bool is_for_peaks(const struct pw_extent *extent, bool all) {
-    return extent->state == PW_EXTENT_USED && extent->may_share && extent->zero_young &&
-           extent->pages >= YOUNG_PAGES && (all || extent->zero_at_peak);
+// Which of its pages a look gives back: the shortest run of zeros in bytes, 0 for none.
+typedef size_t (*choice)(const struct pw_share *share, const struct pw_extent *extent, bool all);
+
+static size_t chosen_for_peaks(const struct pw_share *share, const struct pw_extent *extent,
+                               bool all) {
+    (void)share;
+    bool chosen =
+        extent->zero_young && extent->pages >= YOUNG_PAGES && (all || extent->zero_at_peak);
+    return chosen ? YOUNG_RUN : 0;
 }
 
-uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
+static size_t chosen_when_due(const struct pw_share *share, const struct pw_extent *extent,
+                              bool always) {
+    if (!is_due(extent, share->collections, always)) {
+        return 0;
+    }
+    return extent->zero_young && !always ? YOUNG_RUN : PW_PAGE;
+}
+
+static uint64_t reclaim_chosen(struct pw_share *share, choice shortest_of, bool all) {
     uint64_t freed = 0;
     struct pw_os_maps maps;
     struct pw_os_signals signals;
@@ -145,8 +159,12 @@ uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
     pw_os_maps_open(&maps);
     for (uint32_t number = 1; number < share->arena->extent_count; number++) {
         struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (is_for_peaks(extent, all)) {
-            uint64_t got = reclaim_extent(share, &maps, extent, YOUNG_RUN);
+        if (extent->state != PW_EXTENT_USED || !extent->may_share) {
+            continue;
+        }
+        size_t shortest = shortest_of(share, extent, all);
+        if (shortest > 0) {
+            uint64_t got = reclaim_extent(share, &maps, extent, shortest);
             reschedule(extent, share->collections, got);
             freed += got;
         }
@@ -157,26 +175,11 @@ uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
     return freed;
 }
 
+uint64_t pw_share_reclaim_young(struct pw_share *share, bool all) {
+    return reclaim_chosen(share, chosen_for_peaks, all);
+}
+
 uint64_t pw_share_reclaim_zero(struct pw_share *share, bool always) {
-    uint64_t freed = 0;
     PW_COUNT(share->stats, zero_scans, 1);
-    struct pw_os_maps maps;
-    struct pw_os_signals signals;
-    pw_os_signals_block(&signals);
-    pw_os_maps_open(&maps);
-    for (uint32_t number = 1; number < share->arena->extent_count; number++) {
-        struct pw_extent *extent = pw_extent_at(share->arena, number);
-        if (extent->state != PW_EXTENT_USED || !extent->may_share ||
-            !is_due(extent, share->collections, always)) {
-            continue;
-        }
-        bool coarse = extent->zero_young && !always;
-        uint64_t got = reclaim_extent(share, &maps, extent, coarse ? YOUNG_RUN : PW_PAGE);
-        freed += got;
-        reschedule(extent, share->collections, got);
-    }
-    pw_os_maps_close(&maps);
-    pw_os_signals_restore(&signals);
-    PW_COUNT(share->stats, zero_reclaimed_bytes, freed);
-    return freed;
+    return reclaim_chosen(share, chosen_when_due, always);
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::driver::{Replay, Sample};
 use super::program::Needs;
 use crate::report::units;
+use crate::trace::chart::axes;
 use crate::trace::output::Output;
 use crate::trace::stat;
 
@@ -164,17 +165,7 @@ fn chart(
     let points = || curves.iter().flatten();
     let end = (most(replays, |sample| sample.operations as f64) / unit).max(1e-6);
     let top = points().fold(1e-6, |top: f64, point| top.max(point.1)) * 1.05;
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .x_label_area_size(36)
-        .y_label_area_size(56)
-        .build_cartesian_2d(0.0..end, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .disable_mesh()
-        .x_desc(what)
-        .y_desc(title)
-        .draw()?;
+    let mut chart = axes(area, (end, top), (what, title))?;
     for ((replay, points), colour) in replays.iter().zip(curves).zip(COLOURS.iter().cycle()) {
         let colour = *colour;
         chart

@@ -124,7 +124,7 @@ struct pw_arena {
     char *table, *table_end; // what is left of the current table chunk
     struct pw_mappings mappings;
     bool sealed;      // no system calls any more (pw_arena_seal)
-    const char *hole; // in the extent that is released next, and cannot be mended; NULL: none
+    const char *hole; // in the extent that is released next, and cannot be filled again; NULL: none
 
     // The memory rule: live + what the C library holds + the request; its highest value so far.
     uint64_t highest_pages;

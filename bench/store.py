@@ -5,6 +5,7 @@ measured run, and others of its own. docs/reference/ has the fields.
 """
 
 import datetime
+import fcntl
 import hashlib
 import json
 import os
@@ -92,6 +93,21 @@ class Store:
     def alike(self, one, other):
         """Measured on the same machine, with a processor of the same generation."""
         return (self.machine_of(one), self.processor_of(one)) == (self.machine_of(other), self.processor_of(other))
+
+
+def hold(folder):
+    """Keeps other sittings away from these records while this process lives; False: one is at work.
+
+    Two at once would slow each other, and write their programs' outputs over one another's.
+    """
+    os.makedirs(folder, exist_ok=True)
+    folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(folder)
+        return False
+    return True
 
 
 class OfOneBuild:

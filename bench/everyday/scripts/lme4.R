@@ -1,6 +1,7 @@
 # Reading scores of pupils in classes in schools, over four years: growth, and what differs between schools.
 library(lme4)
 set.seed(21)
+options(digits = 5)
 
 schools <- 80
 classes <- 4

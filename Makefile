@@ -17,6 +17,10 @@ PROGRAMS       ?=
 # bench-everyday: which scripts (or tuning, unseen), and how often.
 SCRIPTS        ?=
 ROUNDS         ?= 5
+# test: which suites. test-releases: of which releases, which suites besides, and as whom.
+SUITES         ?= core cli jvm bench install programs ruby r rpkg python php kernel lint
+RELEASES       ?= bookworm trixie sid
+WHO            ?= root
 
 B        := build
 CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
@@ -24,7 +28,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-releases test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -58,6 +62,7 @@ jvm: ## build build/lib/pagewise-jvm-recorder.jar, for pagewise trace record --j
 
 php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, where php8.2-dev is)
 	@$(ENSURE) build php
+	@command -v php-config8.2 >/dev/null || { echo "make php: the extension is for PHP 8.2 (Debian 12), which this system has not. Nothing was built." >&2; exit 1; }
 	@scripts/configure-core $(B)/core
 	@cmake --build $(B)/core --parallel $(JOBS) --target pagewise-php
 
@@ -69,7 +74,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench install programs ruby r rpkg python php kernel lint
+	@JOBS=$(JOBS) scripts/test-all $(SUITES)
 
 test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
 	@$(ENSURE) php
@@ -106,6 +111,9 @@ test-contract: core ## what malloc promises, case by case, in every way of havin
 test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_SEED=N goes on from there
 	@core/test/hostile/run --build $(B)/core/core/test/hostile --libraries $(B)/lib \
 	    --minutes $(or $(MINUTES),10) --first-seed $(or $(FIRST_SEED),1) $(if $(WAYS),--ways $(WAYS)) $(if $(MACHINE),--machine)
+
+test-releases: ## make run, and the SUITES that are named (or all), on bare releases of Debian, as WHO: root, user or both (root)
+	@test/releases/run --as $(WHO) $(RELEASES) $(if $(filter-out file,$(origin SUITES)),--suites $(SUITES))
 
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm

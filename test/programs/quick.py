@@ -16,6 +16,9 @@ from place import ROOT, Skip, digest, free_port, need, until, wait_for
 sys.path[:0] = [os.path.join(ROOT, "test/r")]
 import sources  # noqa: E402
 
+# Debian's own, whose release the names of the packages have: python3.11, ruby3.1.
+PYTHON_VERSION, RUBY_VERSION = (os.path.basename(os.path.realpath(f"/usr/bin/{name}")) for name in ("python3", "ruby"))
+
 
 @program("quick", "gcc", "g++")
 def gcc(place):
@@ -214,7 +217,7 @@ print(*(os.read(one, 100).decode() for one in children))
 """
 
 
-@program("quick", "python3.11")
+@program("quick", "python3")
 def python(place):
     """Threads, forks, and Python's own allocator left out (PYTHONMALLOC=malloc), so that every object is ours."""
     need("python3", "python3")
@@ -244,7 +247,7 @@ puts (1..30).map { |n| (2**(n * 400)).to_s.hash.zero? ? 0 : Digest::MD5.hexdiges
 """
 
 
-@program("quick", "ruby3.1")
+@program("quick", "ruby")
 def ruby(place):
     need("ruby", "ruby")
     return place.run("ruby", "--disable-gems", place.write("work.rb", RUBY))
@@ -257,17 +260,17 @@ PYTHON_TESTS = ("test_dict test_list test_set test_unicode test_bytes test_bigme
                 "test_ast test_compile test_generators test_descr test_itertools test_functools").split()
 
 
-@program("long", "python3.11", "libpython3.11-testsuite", limit=1800,
+@program("long", PYTHON_VERSION, f"lib{PYTHON_VERSION}-testsuite", limit=1800,
          filters=("all but the number of tests, the failed ones and the verdict of each file",))
 def python_tests(place):
     """A part of Python's own tests."""
-    need("python3.11", "python3.11")
-    if not os.path.exists("/usr/lib/python3.11/test/test_dict.py"):
-        raise Skip("apt-get install libpython3.11-testsuite")
+    need(PYTHON_VERSION, PYTHON_VERSION)
+    if not os.path.exists(f"/usr/lib/{PYTHON_VERSION}/test/test_dict.py"):
+        raise Skip(f"apt-get install lib{PYTHON_VERSION}-testsuite")
     place.environment["PYTHONDONTWRITEBYTECODE"] = "1"
     said = []
     for test in PYTHON_TESTS:
-        text = place.run("/usr/bin/python3.11", "-m", "test", "-v", test, status=None)
+        text = place.run(f"/usr/bin/{PYTHON_VERSION}", "-m", "test", "-v", test, status=None)
         ran = re.findall(r"^Ran (\d+) tests?", text, re.M)
         wrong = sorted(set(re.findall(r"^(?:FAIL|ERROR): (test\w*)", text, re.M)))
         said.append(f"{test}: {ran} {wrong} {re.findall(r'^Result: (.*)$', text, re.M)}")
@@ -279,12 +282,12 @@ RUBY_TESTS = ("array hash string symbol gc thread thread_queue fiber io marshal 
               "encoding sprintf pack transcode dir file exception method refinement pattern_matching").split()
 
 
-@program("long", "ruby3.1", limit=1800,
+@program("long", RUBY_VERSION, limit=1800,
          filters=("all but the number of tests and the failed ones of each file",))
 def ruby_tests(place):
     """A part of Ruby's own tests, from Debian's source package."""
-    need("ruby3.1", "ruby")
-    folder, problem = sources.tests_of("ruby3.1", "ruby3.1", ("test", "tool"))
+    need(RUBY_VERSION, "ruby")
+    folder, problem = sources.tests_of(RUBY_VERSION, RUBY_VERSION, ("test", "tool"))
     if problem:
         raise Skip(problem)
     said = []
@@ -292,7 +295,7 @@ def ruby_tests(place):
         file = os.path.join(folder, f"test/ruby/test_{test}.rb")
         if not os.path.exists(file):
             continue
-        text = place.run("ruby3.1", "-I", os.path.join(folder, "tool/lib"), "-I", os.path.join(folder, "test/lib"),
+        text = place.run(RUBY_VERSION, "-I", os.path.join(folder, "tool/lib"), "-I", os.path.join(folder, "test/lib"),
                          os.path.join(folder, "test/runner.rb"), "-v", file, status=None)
         wrong = sorted(set(re.findall(r"^(Test\w+#test_\w+)(?: \[[^\n]*)?(?::\n|.* = [\d.]+ s = [FE])", text, re.M)))
         total = re.findall(r"^(\d+ tests), \d+ assertions, (\d+ failures, \d+ errors)", text, re.M)

@@ -221,7 +221,8 @@ def every_function(bench):
 
 
 def on_other_allocators(bench):
-    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0", "libmimalloc.so.2"):
+    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0", "libmimalloc.so.2",
+                 "libmimalloc.so.3"):
         path = f"/usr/lib/x86_64-linux-gnu/{name}"
         if os.path.exists(path):
             bench.check("other-allocator", behind=path)

@@ -16,7 +16,7 @@ pub enum Allocator {
     Glibc,
     /// Debian's libjemalloc2
     Jemalloc,
-    /// Debian's libmimalloc2.0
+    /// Debian's libmimalloc3, or libmimalloc2.0
     Mimalloc,
     /// Debian's libtcmalloc-minimal4
     Tcmalloc,
@@ -61,8 +61,12 @@ impl Allocator {
             Self::Glibc | Self::Pagewise | Self::General => None,
             Self::Jemalloc => Some((&["libjemalloc.so.2"], "libjemalloc2")),
             Self::Mimalloc => Some((
-                &["libmimalloc.so.2.0", "libmimalloc.so.2"],
-                "libmimalloc2.0",
+                &[
+                    "libmimalloc.so.2.0",
+                    "libmimalloc.so.2",
+                    "libmimalloc.so.3",
+                ],
+                "libmimalloc3, or libmimalloc2.0 on Debian 12",
             )),
             Self::Tcmalloc => Some((&["libtcmalloc_minimal.so.4"], "libtcmalloc-minimal4")),
         }
@@ -123,6 +127,7 @@ mod tests {
             (Allocator::Glibc, "/lib/x86_64-linux-gnu/libc.so.6"),
             (Allocator::Jemalloc, "/usr/lib/libjemalloc.so.2"),
             (Allocator::Mimalloc, "/usr/lib/libmimalloc.so.2.0"),
+            (Allocator::Mimalloc, "/usr/lib/libmimalloc.so.3.0"),
             (Allocator::Tcmalloc, "/usr/lib/libtcmalloc_minimal.so.4.5.9"),
             (Allocator::Pagewise, "/usr/lib/libpagewise-preload.so"),
             (Allocator::General, "/usr/lib/libpagewise-general.so"),

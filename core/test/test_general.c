@@ -666,6 +666,41 @@ static void what_left_all_to_the_c_library_is_not_switched_on(void **state) {
     assert_non_null(strstr(said, "policy=plain"));
 }
 
+// One block in 512 lives: no segment is empty, and the program does nothing more. All of it came and
+// went between two looks, and in the second round from pages that had been given back.
+static void check_that_the_keeper_comes(void) {
+    enum { SIZE = 128, COUNT = 300000 };
+    static char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(SIZE), i, SIZE);
+    }
+    uint64_t before = statistics().segment_idle_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 512 && !pw_general_free(&pw_process, &pw_gate, blocks[i])) {
+            pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
+        }
+    }
+    for (int wait = 0; statistics().segment_idle_bytes - before < 28 * MB && wait < 2000; wait++) {
+        usleep(10000);
+    }
+    assert_true(statistics().segment_idle_bytes - before >= 28 * MB);
+    for (int i = 0; i < COUNT; i += 512) {
+        assert_int_equal(blocks[i][SIZE - 1], (char)i);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+}
+
+static void the_keeper_comes_for_pages_between_blocks(void **state) {
+    (void)state;
+    pw_trim();
+    for (int round = 0; round < 2; round++) {
+        for (int wait = 0; keeper_runs() && wait < 1000; wait++) {
+            usleep(10000);
+        }
+        check_that_the_keeper_comes();
+    }
+}
+
 static void the_keeper_is_started_by_an_allocation(void **state) {
     (void)state;
     check_start_of_keeper(MANY, 1024, false);
@@ -1011,6 +1046,7 @@ int main(void) {
         TEST(a_large_block_that_shrinks_stays_ours),
         TEST(an_alignment_that_is_none_is_refused),
         TEST(what_left_all_to_the_c_library_is_not_switched_on),
+        TEST(the_keeper_comes_for_pages_between_blocks),
         TEST(the_keeper_is_started_by_an_allocation),
         TEST(the_keeper_is_started_by_a_free),
         TEST(blocks_may_be_released_by_other_threads),

@@ -255,12 +255,17 @@ void *pw_general_refill(struct pw_process *process, unsigned class_number) {
     return pw_c_malloc(pw_class_size(class_number));
 }
 
+// A keeper that runs stays for as long as anything is idle, so nobody needs to call it again.
+PW_UNLOCKED static bool keeper_could_come(const struct pw_process *process) {
+    return !process->keeper_runs && !process->keeper_failed && process->options.decay_seconds > 0;
+}
+
 void pw_general_flush(struct pw_process *process, unsigned class_number, void *block) {
     struct pw_general *general = &process->general;
     pw_cache_flush(general, class_number, block);
     // It may be the last that the program does for long, and holes stay where nobody looks.
-    if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number)) &&
-        pw_general_idle_pages(general) >= LEAST_SHELVED && is_time_to_ask(general)) {
+    if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number)) && keeper_could_come(process) &&
+        pw_general_idle_pages(general) >= LEAST_SHELVED) {
         __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
     }
 }

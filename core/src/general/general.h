@@ -51,7 +51,8 @@ struct pw_bin {
     _Alignas(64) pthread_mutex_t lock;
     struct pw_segment *lists[PW_SEGMENT_LISTS];
     uint32_t segments, empties;
-    int32_t freed; // blocks given less blocks taken since the last look; read without the lock
+    int64_t free;   // blocks in its segments, read without the lock as the next one
+    int64_t lowest; // of `free` since the last look
 };
 
 // --- caches ----------------------------------------------------------------------------
@@ -187,7 +188,7 @@ size_t pw_general_look(struct pw_general *general);
 // Pages that further looks may give back, about.
 uint64_t pw_general_idle_pages(const struct pw_general *general);
 
-// Was much of the class released since the last look, more than was asked for?
+// Is much more of the class free than at some time since the last look?
 bool pw_general_has_shrunk(const struct pw_general *general, unsigned class_number);
 
 // The arena is about to be sealed: make no system calls from now on. What pages the arena has can
@@ -278,6 +279,9 @@ void pw_bin_leave(struct pw_bin *bin);
 
 // Put the segment into the list it belongs to, or out of all.
 void pw_segment_list(struct pw_bin *bin, struct pw_segment *segment, unsigned list);
+
+// An empty segment is the bin's no more.
+void pw_bin_remove(struct pw_bin *bin, struct pw_segment *segment);
 
 // Give an empty segment that is in no list back to the arena.
 void pw_segment_release(struct pw_general *general, struct pw_segment *segment);

@@ -325,8 +325,20 @@ static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment 
     return got;
 }
 
-static void count_freed(struct pw_bin *bin, int32_t blocks) {
-    __atomic_store_n(&bin->freed, bin->freed + blocks, __ATOMIC_RELAXED);
+// The lowest number tells afterwards how much was in use. What was given less what was taken would
+// not: where all of a burst comes and goes between two looks, that is nothing.
+static void count_free(struct pw_bin *bin, int64_t blocks) {
+    int64_t free = bin->free + blocks;
+    __atomic_store_n(&bin->free, free, __ATOMIC_RELAXED);
+    if (free < bin->lowest) {
+        __atomic_store_n(&bin->lowest, free, __ATOMIC_RELAXED);
+    }
+}
+
+void pw_bin_remove(struct pw_bin *bin, struct pw_segment *segment) {
+    pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
+    bin->segments--;
+    count_free(bin, -(int64_t)segment->blocks);
 }
 
 unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
@@ -348,13 +360,14 @@ unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **b
             }
             pw_bin_enter(bin);
             bin->segments++;
+            count_free(bin, segment->blocks);
         } else if (segment->free == segment->blocks) {
             bin->empties--;
         }
         got += take_blocks(info, segment, blocks + got, count - got);
         pw_segment_list(bin, segment, list_for(info, segment));
     }
-    count_freed(bin, -(int32_t)got);
+    count_free(bin, -(int64_t)got);
     pw_bin_leave(bin);
     return got;
 }
@@ -391,12 +404,12 @@ static bool give_block(struct pw_general *general, struct pw_bin *bin, unsigned 
     }
     segment->map[index / 64] |= bit;
     segment->free++;
+    count_free(bin, 1);
     if (segment->free < segment->blocks || may_stay_empty(bin)) {
         bin->empties += segment->free == segment->blocks;
         pw_segment_list(bin, segment, list_for(info, segment));
     } else {
-        pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
-        bin->segments--;
+        pw_bin_remove(bin, segment);
         segment->next = *emptied;
         *emptied = segment;
     }
@@ -411,7 +424,6 @@ void pw_bin_give(struct pw_general *general, unsigned class_number, void **block
     for (unsigned i = 0; good && i < count; i++) {
         good = give_block(general, bin, class_number, blocks[i], &emptied);
     }
-    count_freed(bin, (int32_t)count);
     pw_bin_leave(bin);
     if (!good) {
         general->host.misuse(general->host.context);

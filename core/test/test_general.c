@@ -666,8 +666,8 @@ static void what_left_all_to_the_c_library_is_not_switched_on(void **state) {
     assert_non_null(strstr(said, "policy=plain"));
 }
 
-// One block in 512 lives: no segment is empty, and the program does nothing more. All of it came and
-// went between two looks, and in the second round from pages that had been given back.
+// One block in 512 lives: no segment is empty, and the program does nothing more. All of it came
+// and went between two looks, and in the second round from pages that had been given back.
 static void check_that_the_keeper_comes(void) {
     enum { SIZE = 128, COUNT = 300000 };
     static char *blocks[COUNT];

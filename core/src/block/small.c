@@ -209,10 +209,6 @@ bool pw_general_open(struct pw_process *process, const struct pw_options *option
     struct pw_general *general = &process->general;
     const struct pw_general_host host = {take_pages,   release_pages, drop_block,
                                          thread_began, misuse,        process};
-    uint64_t limit = pw_os_address_space_limit() / (PW_ARENA_STEP_PAGES * PW_PAGE) + 1;
-    if (limit < process->arena.most_steps) {
-        process->arena.most_steps = (uint32_t)limit; // the table of classes is part of it
-    }
     general->decay_ms = options->decay_seconds * 1000;
     if (process->fork_marker) {
         general->fork_marker = &process->fork_marker[2];
@@ -231,6 +227,7 @@ bool pw_general_open(struct pw_process *process, const struct pw_options *option
         pw_shelf_open(general);
     }
     process->gate->classes = general->classes;
+    process->gate->base = (uintptr_t)process->arena.base; // it has moved
     process->gate->largest_small =
         options->threshold <= PW_GENERAL_LARGEST ? options->threshold - 1 : PW_GENERAL_LARGEST;
     __atomic_store_n(&process->gate->general, true, __ATOMIC_RELEASE);

@@ -120,7 +120,7 @@ struct pw_general {
     struct pw_arena *arena;
     struct pw_general_host host;
     struct pw_stats *stats;
-    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's
+    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's. The arena's labels
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
     unsigned decay_ms;     // 0: idle pages are never given back
     bool orphaned;         // a lock is held by a thread that this process does not have
@@ -129,7 +129,6 @@ struct pw_general {
     uint64_t asked_ms;     // the host's: when it last cared for what lies on the shelf
     uint64_t idle_pages;   // without a block at the last look, and not given back by it
     uint64_t looked_ms;    // when idle pages were last looked for
-    uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
     struct pw_class_info info[PW_GENERAL_CLASSES];
     struct pw_bin bins[PW_GENERAL_CLASSES];
     bool shelf_open;
@@ -143,7 +142,7 @@ struct pw_general {
     size_t cache_size; // bytes
 };
 
-// False: no address space for the table of classes. The arena must have been started.
+// The arena must have been started. False: it has pages already.
 bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
                       const struct pw_general_host *host);
 
@@ -166,8 +165,8 @@ void *pw_shelf_take(struct pw_general *general, unsigned class_number);
 // False: it was not kept, and the caller has it. One that was released before is misuse.
 bool pw_shelf_put(struct pw_general *general, unsigned class_number, void *block);
 
-// A block of the arena is one of the class from now on, and can be put here. False: it cannot.
-bool pw_shelf_name(struct pw_general *general, unsigned class_number, void *block);
+// A block of the arena is one of the class from now on, and can be put here.
+void pw_shelf_name(struct pw_general *general, unsigned class_number, void *block);
 // It is released, whether it had a name or not.
 void pw_shelf_forget(struct pw_general *general, const void *block);
 
@@ -285,9 +284,6 @@ void pw_bin_remove(struct pw_bin *bin, struct pw_segment *segment);
 
 // Give an empty segment that is in no list back to the arena.
 void pw_segment_release(struct pw_general *general, struct pw_segment *segment);
-
-// Have the part of the table of classes that speaks of these pages writable.
-bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages);
 
 // Zeroed bytes for tables that are never given back; the caller holds `tables`. NULL: none.
 void *pw_general_table(struct pw_general *general, size_t size);

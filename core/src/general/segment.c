@@ -94,14 +94,7 @@ static void describe_class(struct pw_class_info *info, size_t size) {
 
 bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
                       const struct pw_general_host *host) {
-    // Readable as a whole, and so of class none everywhere; writable where segments are.
-    size_t table_size = (size_t)arena->most_steps * PW_ARENA_STEP_PAGES;
-    char *classes = pw_os_map_reserved(table_size);
-    if (!classes) {
-        return false;
-    }
-    if (!pw_os_split_reserved(classes, table_size)) {
-        pw_os_unmap(classes, table_size);
+    if (!pw_arena_start_labels(arena)) {
         return false;
     }
     general->arena = arena;
@@ -116,7 +109,7 @@ bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct
     }
     general->cache_size = sizeof(struct pw_cache) + slots * sizeof(void *);
     pthread_mutex_init(&general->tables, NULL);
-    general->classes = (uint8_t *)classes;
+    general->classes = arena->labels;
     return true;
 }
 
@@ -167,31 +160,8 @@ static uint32_t first_page(const struct pw_general *general, const struct pw_seg
     return (uint32_t)((size_t)(segment->start - general->arena->base) >> PW_PAGE_SHIFT);
 }
 
-bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages) {
-    bool covered = true;
-    pw_general_enter_tables(general);
-    uint32_t last = (page + pages - 1) / PW_ARENA_STEP_PAGES;
-    for (uint32_t step = page / PW_ARENA_STEP_PAGES; covered && step <= last; step++) {
-        uint64_t bit = (uint64_t)1 << (step % 64);
-        if (general->writable[step / 64] & bit) {
-            continue;
-        }
-        uint8_t *part = general->classes + (size_t)step * PW_ARENA_STEP_PAGES;
-        covered = !general->arena->sealed && pw_os_protect(part, PW_ARENA_STEP_PAGES, true);
-        if (covered) {
-            general->writable[step / 64] |= bit;
-            PW_COUNT(general->stats, bookkeeping_bytes, PW_ARENA_STEP_PAGES);
-        }
-    }
-    pw_general_leave_tables(general);
-    return covered;
-}
-
 void pw_general_seal(struct pw_general *general) {
     general->decay_ms = 0;
-    if (general->arena->end > 0) {
-        pw_general_cover(general, 0, general->arena->end);
-    }
 }
 
 static void name_pages(struct pw_general *general, const struct pw_segment *segment,
@@ -237,10 +207,6 @@ static struct pw_segment *new_segment(struct pw_general *general, unsigned class
     struct pw_segment *segment = take_spare(general);
     struct pw_extent *extent =
         segment ? general->host.take(general->host.context, info->pages) : NULL;
-    if (extent && !pw_general_cover(general, extent->page, extent->pages)) {
-        general->host.release(general->host.context, extent, 0);
-        extent = NULL;
-    }
     if (!extent) {
         if (segment) {
             put_spare(general, segment);

@@ -57,25 +57,14 @@ static bool put_into(struct pw_shelf *shelf, unsigned class_number, void *block)
 
 // --- names -------------------------------------------------------------------------------
 
-bool pw_shelf_name(struct pw_general *general, unsigned class_number, void *block) {
-    if (!general->shelf_open || !pw_general_enter(general)) {
-        return false;
-    }
-    uint32_t page =
-        (uint32_t)(((uintptr_t)block - (uintptr_t)general->arena->base) >> PW_PAGE_SHIFT);
-    bool covered = pw_general_cover(general, page, 1);
-    if (covered) {
+void pw_shelf_name(struct pw_general *general, unsigned class_number, void *block) {
+    if (general->shelf_open) {
         __atomic_store_n(name_of(general, block), (uint8_t)(class_number + 1), __ATOMIC_RELAXED);
     }
-    pw_general_leave();
-    return covered;
 }
 
 void pw_shelf_forget(struct pw_general *general, const void *block) {
-    uint8_t *name = name_of(general, block);
-    if (__atomic_load_n(name, __ATOMIC_RELAXED)) { // or else it may not even be writable
-        __atomic_store_n(name, 0, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(name_of(general, block), 0, __ATOMIC_RELAXED);
 }
 
 // --- taking and putting --------------------------------------------------------------------

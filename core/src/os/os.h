@@ -92,6 +92,9 @@ bool pw_os_protect(void *address, size_t size, bool writable);
 
 bool pw_os_advise_huge(void *address, size_t size);
 
+// Core dumps do not contain these pages. Where the kernel refuses, they do.
+void pw_os_leave_out_of_core(void *address, size_t size);
+
 // Pages of the hugetlb pool, of 1 << `shift` bytes, in place of what is mapped. False: what was
 // mapped may be gone.
 bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift);
@@ -343,9 +346,6 @@ uint32_t *pw_os_fork_marker(void);
 // Does address space that is mapped but unused cost the program something (RLIMIT_AS, strict
 // overcommit)?
 bool pw_os_address_space_is_limited(void);
-
-// RLIMIT_AS in bytes; UINT64_MAX: none.
-uint64_t pw_os_address_space_limit(void);
 
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
 void pw_os_include_files_in_core(void);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What policy general promises of its blocks, and what it gives back.
+#include "block/account.h"
 #include "block/mapped.h"
 #include "block/small.h"
 #include "entry/switch.h"
@@ -713,6 +714,157 @@ static void the_keeper_is_started_by_a_free(void **state) {
     check_start_of_keeper(1, 32 * MB, true);
 }
 
+// The program's memory comes back without a thread of ours, by the releases themselves.
+static void without_a_keeper_releases_give_back(void **state) {
+    (void)state;
+    enum { SIZE = 128, COUNT = 300000 };
+    static char *blocks[COUNT];
+    pw_trim();
+    pw_process.options.keeper = false;
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(SIZE), i, SIZE);
+    }
+    uint64_t before = statistics().segment_idle_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 512 && !pw_general_free(&pw_process, &pw_gate, blocks[i])) {
+            pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
+        }
+    }
+    assert_true(statistics().segment_idle_bytes - before >= 24 * MB); // all but 8 MB
+    for (int i = 0; i < COUNT; i += 512) {
+        assert_int_equal(blocks[i][SIZE - 1], (char)i);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    void *large = memset(allocate(64 * MB), 1, 64 * MB);
+    pw_general_free(&pw_process, &pw_gate, large);
+    assert_true(pw_process.arena.warm_pages * PW_PAGE <= 9 * MB);
+    assert_false(keeper_runs());
+    pw_process.options.keeper = true;
+}
+
+// --- limits --------------------------------------------------------------------------------
+
+// Blocks of `size` until there are no more; releases them again. Returns how many there were.
+static size_t fill_up(size_t size) {
+    void **last = NULL;
+    size_t count = 0;
+    errno = 0;
+    for (void **block; (block = allocate(size)); count++) {
+        assert_true(pw_gate_contains(block)); // and not the C library's
+        *block = last;
+        last = block;
+    }
+    assert_int_equal(errno, ENOMEM);
+    assert_null(pw_general_calloc(&pw_process, &pw_gate, size));
+    assert_null(pw_general_memalign(&pw_process, 64, size));
+    assert_true(!last || !pw_general_realloc(&pw_process, &pw_gate, last, 64 * MB));
+    while (last) {
+        void **next = *last;
+        pw_general_free(&pw_process, &pw_gate, last);
+        last = next;
+    }
+    return count;
+}
+
+static void beyond_the_limit_there_is_no_memory(void **state) {
+    (void)state;
+    static const size_t sizes[] = {48, 1000, 20000, 100 * KB, 3 * MB, 10 * MB};
+    pw_trim();
+    uint64_t live = pw_process.arena.live_pages * PW_PAGE;
+    pw_process.options.limit = live + 32 * MB;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t bytes = fill_up(sizes[i]) * sizes[i];
+        assert_true(bytes <= 32 * MB && bytes >= 32 * MB * 3 / 4);
+        assert_true(statistics().live_bytes <= live + 32 * MB);
+    }
+    assert_null(allocate(SIZE_MAX / 2));
+    pw_process.options.limit = 0;
+}
+
+// What was released is in use to the arena while it lies on the shelf.
+static void a_full_shelf_is_no_reason_to_refuse(void **state) {
+    (void)state;
+    enum { COUNT = 16 };
+    void *blocks[COUNT];
+    pw_trim();
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = allocate(128 * KB);
+    }
+    pw_process.options.limit = pw_process.arena.live_pages * PW_PAGE + 64 * KB;
+    for (int i = 0; i < COUNT; i++) {
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    void *other = allocate(MB);
+    assert_non_null(other);
+    pw_general_free(&pw_process, &pw_gate, other);
+    pw_process.options.limit = 0;
+}
+
+// --- what operators ask ----------------------------------------------------------------------
+
+static struct pw_account account(void) {
+    struct pw_account now;
+    pw_account_read(&pw_process, &now);
+    return now;
+}
+
+static void what_is_in_use_is_told(void **state) {
+    (void)state;
+    enum { COUNT = 1000 };
+    static void *small[COUNT];
+    struct pw_account before = account();
+    for (int i = 0; i < COUNT; i++) {
+        small[i] = allocate(1000);
+    }
+    void *medium = allocate(100 * KB), *large = allocate(8 * MB);
+    struct pw_account full = account();
+    assert_true(full.small.block_bytes - before.small.block_bytes >= COUNT * 1000);
+    assert_true(full.small.block_bytes - before.small.block_bytes <= COUNT * 1024 + 64 * KB);
+    assert_int_equal(full.larger_blocks, before.larger_blocks + 2);
+    assert_true(full.larger_bytes - before.larger_bytes >= 8 * MB + 100 * KB);
+    pw_general_free(&pw_process, &pw_gate, medium);
+    pw_general_free(&pw_process, &pw_gate, large);
+    struct pw_account shelved = account();
+    assert_int_equal(shelved.larger_blocks, before.larger_blocks);
+    assert_int_equal(shelved.larger_bytes, before.larger_bytes);
+    assert_true(shelved.shelf_bytes >= 100 * KB);
+    for (int i = 0; i < COUNT; i++) {
+        pw_general_free(&pw_process, &pw_gate, small[i]);
+    }
+}
+
+static void texts_are_complete_or_cut(void **state) {
+    (void)state;
+    void *blocks[PW_GENERAL_CLASSES];
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        blocks[i] = allocate(pw_class_size(i));
+    }
+    for (int form = PW_ACCOUNT_TEXT; form <= PW_ACCOUNT_XML; form++) {
+        char *text = pw_account_begin(&pw_process, form), cut[100];
+        assert_non_null(text);
+        size_t length = strlen(text);
+        assert_true(length > 1000 &&
+                    length == pw_account_write(&pw_process, form, cut, sizeof cut));
+        assert_int_equal(strlen(cut), sizeof cut - 1);
+        assert_memory_equal(cut, text, 20);
+        assert_int_equal(text[length - 1], '\n');
+        pw_account_end(text);
+    }
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+}
+
+// A byte for each page of what the arena has, and not of what it may have.
+static void tables_take_address_space_as_they_are_needed(void **state) {
+    (void)state;
+    struct pw_os_mapping mapping;
+    const uint8_t *labels = pw_process.arena.labels;
+    assert_true(pw_os_mapping_from(labels, &mapping));
+    assert_int_equal(mapping.start, (uintptr_t)labels);
+    assert_int_equal(mapping.end - mapping.start, pw_process.arena.end);
+}
+
 // --- threads -----------------------------------------------------------------------------
 
 static void *handed_over[MANY];
@@ -1049,6 +1201,12 @@ int main(void) {
         TEST(the_keeper_comes_for_pages_between_blocks),
         TEST(the_keeper_is_started_by_an_allocation),
         TEST(the_keeper_is_started_by_a_free),
+        TEST(without_a_keeper_releases_give_back),
+        TEST(beyond_the_limit_there_is_no_memory),
+        TEST(a_full_shelf_is_no_reason_to_refuse),
+        TEST(what_is_in_use_is_told),
+        TEST(texts_are_complete_or_cut),
+        TEST(tables_take_address_space_as_they_are_needed),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),
         TEST(destructors_that_run_late_may_use_the_heap),

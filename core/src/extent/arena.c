@@ -377,7 +377,8 @@ bool pw_arena_start_labels(struct pw_arena *arena) {
     }
     arena->labels = (uint8_t *)arena->base;
     arena->base += LABELS_SIZE;
-    arena->most_steps -= LABELS_SIZE / (PW_ARENA_STEP_PAGES * PW_PAGE); // its end stays where it was
+    arena->most_steps -=
+        LABELS_SIZE / (PW_ARENA_STEP_PAGES * PW_PAGE); // its end stays where it was
     return true;
 }
 

@@ -142,8 +142,8 @@ struct pw_arena {
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent);
 
-// Give each page a byte of its own, zero at first, for the caller's use: of all pages up to `end` it
-// can be read and written without a lock. The arena moves for it. False: it has pages already.
+// Give each page a byte of its own, zero at first, for the caller's use: of all pages up to `end`
+// it can be read and written without a lock. The arena moves for it. False: it has pages already.
 bool pw_arena_start_labels(struct pw_arena *arena);
 
 static inline bool pw_arena_contains(const struct pw_arena *arena, const void *address) {

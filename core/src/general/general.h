@@ -109,6 +109,8 @@ struct pw_general_host {
     void (*release)(void *context, struct pw_extent *extent, uint32_t absent);
     // A medium block that nobody asks for.
     void (*drop)(void *context, void *block);
+    // A look was made.
+    void (*looked)(void *context);
     // This thread has a cache now: pw_cache_end is to be called when it ends.
     void (*thread_began)(void *context);
     // The program has released what was no live block. Does not return.
@@ -158,6 +160,7 @@ void pw_cache_end(struct pw_general *general);
 void pw_shelf_open(struct pw_general *general);
 void pw_shelf_allow(struct pw_general *general, uint64_t pages);
 uint64_t pw_shelf_pages(const struct pw_general *general);
+size_t pw_shelf_blocks(const struct pw_general *general);
 
 // A block of the class; NULL: there is none.
 void *pw_shelf_take(struct pw_general *general, unsigned class_number);
@@ -181,8 +184,15 @@ void pw_shelf_clear(struct pw_general *general);
 // the kernel.
 size_t pw_general_trim(struct pw_general *general);
 
+// For who has reached the program's limit: drop what lies on the shelf, and where there is `time`
+// do as pw_general_trim.
+void pw_general_make_room(struct pw_general *general, bool time);
+
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
+
+// Two in a row: all that holds no block goes at once.
+void pw_general_look_twice(struct pw_general *general);
 
 // Pages that further looks may give back, about.
 uint64_t pw_general_idle_pages(const struct pw_general *general);
@@ -206,9 +216,16 @@ void pw_general_after_fork_child(struct pw_general *general);
 
 // Bytes of segments, and of their blocks that are with the program or in a cache.
 struct pw_general_usage {
-    size_t segment_bytes, block_bytes;
+    size_t segment_bytes, block_bytes, free_blocks;
 };
-void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage);
+void pw_general_usage(const struct pw_general *general, struct pw_general_usage *usage);
+
+// The same of one class: blocks that are free in its segments, and others.
+struct pw_class_usage {
+    size_t size, segments, segment_bytes, used, free;
+};
+void pw_general_class_usage(const struct pw_general *general, unsigned class_number,
+                            struct pw_class_usage *usage);
 
 // --- the fast halves -------------------------------------------------------------------
 

@@ -403,25 +403,29 @@ void pw_bin_give(struct pw_general *general, unsigned class_number, void **block
 
 // --- statistics --------------------------------------------------------------------------
 
-// Full segments are in no list: what is free in the others is subtracted from all.
-static void add_bin(const struct pw_class_info *info, const struct pw_bin *bin,
-                    struct pw_general_usage *usage) {
-    size_t blocks = (size_t)bin->segments * info->blocks;
-    for (unsigned list = 0; list < PW_SEGMENT_LISTS; list++) {
-        for (const struct pw_segment *segment = bin->lists[list]; segment;
-             segment = segment->next) {
-            blocks -= segment->free;
-        }
-    }
-    usage->segment_bytes += (size_t)bin->segments * info->pages * PW_PAGE;
-    usage->block_bytes += blocks * info->size;
+// Without the locks, which may be lost in a child: of a class in use two numbers may be a moment
+// apart.
+PW_UNLOCKED void pw_general_class_usage(const struct pw_general *general, unsigned class_number,
+                                        struct pw_class_usage *usage) {
+    const struct pw_bin *bin = &general->bins[class_number];
+    size_t blocks = (size_t)bin->segments * general->info[class_number].blocks;
+    size_t free = bin->free > 0 ? (size_t)bin->free : 0;
+    *usage = (struct pw_class_usage){
+        .size = general->info[class_number].size,
+        .segments = bin->segments,
+        .segment_bytes = (size_t)bin->segments * general->info[class_number].pages * PW_PAGE,
+        .free = free < blocks ? free : blocks,
+        .used = free < blocks ? blocks - free : 0,
+    };
 }
 
-void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage) {
+void pw_general_usage(const struct pw_general *general, struct pw_general_usage *usage) {
     *usage = (struct pw_general_usage){0};
     for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
-        pw_bin_enter(&general->bins[i]);
-        add_bin(&general->info[i], &general->bins[i], usage);
-        pw_bin_leave(&general->bins[i]);
+        struct pw_class_usage of_class;
+        pw_general_class_usage(general, i, &of_class);
+        usage->segment_bytes += of_class.segment_bytes;
+        usage->block_bytes += of_class.used * of_class.size;
+        usage->free_blocks += of_class.free;
     }
 }

@@ -146,6 +146,17 @@ uint64_t pw_shelf_pages(const struct pw_general *general) {
     return pages > 0 ? (uint64_t)pages : 0;
 }
 
+size_t pw_shelf_blocks(const struct pw_general *general) {
+    size_t blocks = 0;
+    for (unsigned i = 0; i < PW_SHELF_STRIPES; i++) {
+        const uintptr_t *places = general->shelves[i].places[0];
+        for (unsigned j = 0; j < PW_MEDIUM_CLASSES * PW_SHELF_PLACES; j++) {
+            blocks += __atomic_load_n(&places[j], __ATOMIC_RELAXED) != 0;
+        }
+    }
+    return blocks;
+}
+
 static void drop(struct pw_general *general, unsigned class_number, struct pw_shelf *shelf,
                  uintptr_t found) {
     __atomic_sub_fetch(&shelf->pages, pages_of(class_number), __ATOMIC_RELAXED);

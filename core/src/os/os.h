@@ -386,6 +386,11 @@ uint64_t pw_os_real_ns(void);
 uint64_t pw_os_thread_cpu_ns(void); // since 1970
 void pw_os_warn(const char *text, const char *detail);
 
+// Write all of it to standard error, or to the file `path`, where %p is the process's number: a new
+// file in place of what is there, and complete or not there at all.
+bool pw_os_print(const char *text, size_t length);
+bool pw_os_write_report(const char *path, const char *text, size_t length);
+
 // A descriptor that poll finds ready under memory pressure; none where the kernel offers none.
 struct pw_os_file pw_os_pressure_open(void);
 // Sleep up to `milliseconds`; true when pressure was reported.

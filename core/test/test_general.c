@@ -781,6 +781,56 @@ static void beyond_the_limit_there_is_no_memory(void **state) {
     pw_process.options.limit = 0;
 }
 
+// Returns how many requests were refused.
+static void *fill_again_and_again(void *number) {
+    void *held[400] = {0};
+    uintptr_t refused = 0;
+    for (unsigned i = 0; i < 40000; i++) {
+        unsigned at = i * 7919 % 400;
+        size_t size = (size_t)16 << (i * 31 + (uintptr_t)number) % 16;
+        pw_general_free(&pw_process, &pw_gate, held[at]);
+        held[at] = allocate(size);
+        refused += !held[at];
+        if (held[at]) {
+            memset(held[at], 1, size < 64 ? size : 64);
+        }
+    }
+    for (unsigned i = 0; i < 400; i++) {
+        pw_general_free(&pw_process, &pw_gate, held[i]);
+    }
+    return (void *)refused;
+}
+
+static void fill_in_a_child(void *unused) {
+    (void)unused;
+    _exit(fill_again_and_again(NULL) ? 0 : 1);
+}
+
+static void threads_and_children_stay_within_the_limit(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    pw_trim();
+    uint64_t limit = pw_process.arena.live_pages * PW_PAGE + 8 * MB;
+    uint64_t peak = pw_process.stats.block->peak_live_bytes;
+    pw_process.options.limit = limit;
+    pw_process.stats.block->peak_live_bytes = 0;
+    for (uintptr_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fill_again_and_again, (void *)i), 0);
+    }
+    int status = run_in_child(fill_in_a_child, NULL);
+    uintptr_t refused = 0;
+    for (int i = 0; i < 4; i++) {
+        void *one = NULL;
+        pthread_join(threads[i], &one);
+        refused += (uintptr_t)one;
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(refused > 0);
+    assert_true(statistics().peak_live_bytes <= limit);
+    pw_process.options.limit = 0;
+    pw_process.stats.block->peak_live_bytes = peak;
+}
+
 // What was released is in use to the arena while it lies on the shelf.
 static void a_full_shelf_is_no_reason_to_refuse(void **state) {
     (void)state;
@@ -1203,6 +1253,7 @@ int main(void) {
         TEST(the_keeper_is_started_by_a_free),
         TEST(without_a_keeper_releases_give_back),
         TEST(beyond_the_limit_there_is_no_memory),
+        TEST(threads_and_children_stay_within_the_limit),
         TEST(a_full_shelf_is_no_reason_to_refuse),
         TEST(what_is_in_use_is_told),
         TEST(texts_are_complete_or_cut),

@@ -16,6 +16,8 @@ MINUTES        ?=
 PROGRAMS       ?=
 # bench-everyday: which scripts (or tuning, unseen), and how often.
 SCRIPTS        ?=
+# bench-general: which patterns.
+PATTERNS       ?=
 ROUNDS         ?= 5
 # test: which suites. test-releases: of which releases, which suites besides, and as whom.
 SUITES         ?= core cli jvm bench install programs ruby r rpkg python php kernel lint
@@ -28,8 +30,8 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-releases test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
-        bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
+# All targets that have a line of help, and those that they need.
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST))) core cli packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -146,6 +148,11 @@ bench-everyday: ## twenty everyday R scripts, plain against Pagewise, into docs/
 	@$(MAKE) --no-print-directory build
 	@bench/everyday/run --scripts "$(SCRIPTS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-general: ## policy general beside glibc, jemalloc, mimalloc and tcmalloc, into docs/results/general.md (resumable)
+	@$(ENSURE) build run bench-replay
+	@$(MAKE) --no-print-directory build
+	@bench/general/run --patterns "$(PATTERNS)" --rounds $(ROUNDS) $(if $(MINUTES),--time-limit $(MINUTES))
 
 bench-beside-threads: ## what threads of R's packages cost in sharing, into docs/results/beside-threads.md
 	@$(ENSURE) build run bench-beside-threads

@@ -115,6 +115,12 @@ def of_everyday(page: Tables) -> Iterable[str | None]:
     yield tally(page, TARGETS)
 
 
+def of_general(page: Tables) -> Iterable[str | None]:
+    yield say("Loops and programs take {} of glibc's CPU time under policy general, in the geometric mean.", percent_of,
+              page.number("CPU time to glibc, geometric mean", "measured", TARGETS))
+    yield tally(page, TARGETS)
+
+
 def of_share(page: Tables) -> Iterable[str | None]:
     yield say("Handing a data frame to four workers is {} times as fast as R's own way, and leaves {} copies of it in memory, not {}.", str,
               page.number("handing it to 4 workers", "measured"), page.number("physical memory", "measured"),

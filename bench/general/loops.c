@@ -2,8 +2,8 @@
 //
 // Loops of malloc and free, for comparing allocators that are preloaded:
 //     loops PATTERN THREADS OPERATIONS [BLOCKS]
-// THREADS 0: in the first thread, without starting any. Prints seconds, CPU seconds, MB at the
-// peak, and the most mappings that were counted.
+// THREADS 0: in the first thread, without starting any. Prints seconds, CPU seconds, KB at the
+// peak, the most mappings that were counted, and KB in memory after $SETTLE more seconds.
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -267,13 +267,108 @@ static void *idle(void *number) {
             free(held[i]);
         }
     }
-    sleep((unsigned)operations);
-    long resident = 0;
+    note_mappings();
+    return NULL;
+}
+
+// getrusage tells the peak of whoever started this program, where that was more.
+static long peak_kb(void) {
+    char line[256];
+    long peak = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "VmHWM: %ld", &peak) != 1) {}
+    return file ? (fclose(file), peak) : 0;
+}
+
+static long resident_kb(void) {
+    long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
-    if (file && fscanf(file, "%*d %ld", &resident) == 1) {
-        printf("%ld MB resident; ", resident / 256);
+    if (file && fscanf(file, "%*d %ld", &pages) != 1) {
+        pages = 0;
     }
-    return file ? (fclose(file), NULL) : NULL;
+    return file ? (fclose(file), pages * 4) : 0;
+}
+
+// As Larson and Krishnan's: a thread replaces blocks of 10 to 1,000 bytes at random, and hands all
+// of them to a successor, which it starts.
+struct shift {
+    void *held[1000];
+    uint64_t state;
+    long left;
+};
+
+static void *work_shift(void *own) {
+    struct shift *shift = own;
+    for (long i = 0; i < 10000; i++) {
+        unsigned long at = (next(&shift->state) >> 20) % 1000;
+        free(shift->held[at]);
+        shift->held[at] = allocate(10 + (next(&shift->state) >> 30) % 990);
+    }
+    pthread_t successor;
+    if ((shift->left -= 10000) > 0 && pthread_create(&successor, NULL, work_shift, own) == 0) {
+        pthread_join(successor, NULL);
+    }
+    return NULL;
+}
+
+static void *larson(void *number) {
+    struct shift *shift = calloc(1, sizeof *shift);
+    shift->state = 51 + (uintptr_t)number;
+    shift->left = operations;
+    work_shift(shift);
+    for (int i = 0; i < 1000; i++) {
+        free(shift->held[i]);
+    }
+    free(shift);
+    return NULL;
+}
+
+// As Berger's cache-thrash: a block that is written again and again. Two threads' blocks in one
+// cache line would show.
+static void write_often(char *block) {
+    for (int i = 0; i < 500; i++) {
+        ((volatile char *)block)[i % 8]++;
+    }
+}
+
+static void *thrash(void *number) {
+    (void)number;
+    for (long i = 0; i < operations; i++) {
+        char *block = allocate(8);
+        write_often(block);
+        free(block);
+    }
+    return NULL;
+}
+
+// As his cache-scratch: the first block of each thread was the first thread's.
+static void *first_blocks[MOST_THREADS + 1];
+
+static void *scratch(void *number) {
+    free(first_blocks[(uintptr_t)number]);
+    first_blocks[(uintptr_t)number] = NULL;
+    return thrash(number);
+}
+
+// As Shbench's sh8: as many small blocks as large ones, replaced in runs, the oldest or the newest.
+static void *mixed_runs(void *number) {
+    uint64_t state = 61 + (uintptr_t)number;
+    static __thread void *held[8192];
+    for (long i = 0; i < operations;) {
+        unsigned first = (unsigned)(next(&state) >> 20) % 8192;
+        size_t most = (next(&state) >> 60) % 2 ? 64 : 4000;
+        size_t size = 1 + (next(&state) >> 30) % most;
+        for (unsigned j = 0; j < 48; j++, i++) {
+            unsigned at = (next(&state) >> 63 ? first + j : first - j) % 8192;
+            free(held[at]);
+            held[at] = allocate(size);
+        }
+    }
+    for (unsigned i = 0; i < 8192; i++) {
+        free(held[i]);
+        held[i] = NULL;
+    }
+    return NULL;
 }
 
 static double now(void) {
@@ -290,9 +385,10 @@ static const struct {
     const char *name;
     void *(*body)(void *number);
 } patterns[] = {
-    {"replace", replace}, {"pairs", pairs},   {"hand-over", produce}, {"medium", medium},
-    {"answers", answers}, {"growth", growth}, {"append", append},     {"runs", runs},
-    {"phases", phases},   {"idle", idle},
+    {"replace", replace}, {"pairs", pairs},      {"hand-over", produce}, {"medium", medium},
+    {"answers", answers}, {"growth", growth},    {"append", append},     {"runs", runs},
+    {"phases", phases},   {"idle", idle},        {"larson", larson},     {"thrash", thrash},
+    {"scratch", scratch}, {"mixed", mixed_runs},
 };
 
 int main(int count, char **arguments) {
@@ -314,6 +410,9 @@ int main(int count, char **arguments) {
     bool hands_over = body == produce;
     pthread_t started[2 * MOST_THREADS];
     unsigned running = 0;
+    for (uintptr_t i = 0; body == scratch && i <= threads; i++) {
+        first_blocks[i] = allocate(8);
+    }
     double begin = now();
     if (threads == 0) {
         body((void *)1);
@@ -330,7 +429,12 @@ int main(int count, char **arguments) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     note_mappings();
-    printf("%.3f %.3f %ld %ld\n", now() - begin, seconds(usage.ru_utime) + seconds(usage.ru_stime),
-           usage.ru_maxrss / 1024, most_mappings);
+    double taken = now() - begin, used = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    long peak = peak_kb();
+    const char *settle = getenv("SETTLE");
+    if (settle) {
+        sleep((unsigned)strtoul(settle, NULL, 10));
+    }
+    printf("%.4f %.4f %ld %ld %ld\n", taken, used, peak, most_mappings, resident_kb());
     return 0;
 }

@@ -357,6 +357,10 @@ PW_API void pw_quiet_thread_ends(void);
 // Copy at most `size` bytes of the statistics block to `out`; returns the bytes copied.
 PW_API size_t pw_statistics_read(struct pw_statistics *out, size_t size);
 
+// What the heap holds, and the statistics, as text or as one JSON object: at most `size` bytes, the
+// last of them NUL. Returns how long the whole text is (32 KB are enough). Allocates nothing.
+PW_API size_t pw_statistics_text(char *text, size_t size, bool json);
+
 // Transaction heap
 //
 // For memory that dies together: what a request allocates, what one message needs. Blocks can be

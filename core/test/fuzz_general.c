@@ -128,8 +128,13 @@ static void step(unsigned char operation, unsigned char one, unsigned char two) 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void looked(void *context) {
+    (void)context;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct pw_general_host host = {take, release, drop, thread_began, misuse, NULL};
+    static const struct pw_general_host host = {take,         release, drop, looked,
+                                                thread_began, misuse,  NULL};
     if (!arena.base) {
         pw_stats_start(&stats);
         MUST(pw_arena_start(&arena, &stats, 1));

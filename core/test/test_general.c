@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What policy general promises of its blocks, and what it gives back.
+#include "block/account.h"
 #include "block/mapped.h"
 #include "block/small.h"
 #include "entry/switch.h"
@@ -666,6 +667,41 @@ static void what_left_all_to_the_c_library_is_not_switched_on(void **state) {
     assert_non_null(strstr(said, "policy=plain"));
 }
 
+// One block in 512 lives: no segment is empty, and the program does nothing more. All of it came
+// and went between two looks, and in the second round from pages that had been given back.
+static void check_that_the_keeper_comes(void) {
+    enum { SIZE = 128, COUNT = 300000 };
+    static char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(SIZE), i, SIZE);
+    }
+    uint64_t before = statistics().segment_idle_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 512 && !pw_general_free(&pw_process, &pw_gate, blocks[i])) {
+            pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
+        }
+    }
+    for (int wait = 0; statistics().segment_idle_bytes - before < 28 * MB && wait < 2000; wait++) {
+        usleep(10000);
+    }
+    assert_true(statistics().segment_idle_bytes - before >= 28 * MB);
+    for (int i = 0; i < COUNT; i += 512) {
+        assert_int_equal(blocks[i][SIZE - 1], (char)i);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+}
+
+static void the_keeper_comes_for_pages_between_blocks(void **state) {
+    (void)state;
+    pw_trim();
+    for (int round = 0; round < 2; round++) {
+        for (int wait = 0; keeper_runs() && wait < 1000; wait++) {
+            usleep(10000);
+        }
+        check_that_the_keeper_comes();
+    }
+}
+
 static void the_keeper_is_started_by_an_allocation(void **state) {
     (void)state;
     check_start_of_keeper(MANY, 1024, false);
@@ -676,6 +712,207 @@ static void the_keeper_is_started_by_a_free(void **state) {
     (void)state;
     check_start_of_keeper(MANY, 1024, true);
     check_start_of_keeper(1, 32 * MB, true);
+}
+
+// The program's memory comes back without a thread of ours, by the releases themselves.
+static void without_a_keeper_releases_give_back(void **state) {
+    (void)state;
+    enum { SIZE = 128, COUNT = 300000 };
+    static char *blocks[COUNT];
+    pw_trim();
+    pw_process.options.keeper = false;
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = memset(allocate(SIZE), i, SIZE);
+    }
+    uint64_t before = statistics().segment_idle_bytes;
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 512 && !pw_general_free(&pw_process, &pw_gate, blocks[i])) {
+            pw_general_freed(&pw_process, (const void *)(uintptr_t)keeper_runs);
+        }
+    }
+    assert_true(statistics().segment_idle_bytes - before >= 24 * MB); // all but 8 MB
+    for (int i = 0; i < COUNT; i += 512) {
+        assert_int_equal(blocks[i][SIZE - 1], (char)i);
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    void *large = memset(allocate(64 * MB), 1, 64 * MB);
+    pw_general_free(&pw_process, &pw_gate, large);
+    assert_true(pw_process.arena.warm_pages * PW_PAGE <= 9 * MB);
+    assert_false(keeper_runs());
+    pw_process.options.keeper = true;
+}
+
+// --- limits --------------------------------------------------------------------------------
+
+// Blocks of `size` until there are no more; releases them again. Returns how many there were.
+static size_t fill_up(size_t size) {
+    void **last = NULL;
+    size_t count = 0;
+    errno = 0;
+    for (void **block; (block = allocate(size)); count++) {
+        assert_true(pw_gate_contains(block)); // and not the C library's
+        *block = last;
+        last = block;
+    }
+    assert_int_equal(errno, ENOMEM);
+    assert_null(pw_general_calloc(&pw_process, &pw_gate, size));
+    assert_null(pw_general_memalign(&pw_process, 64, size));
+    assert_true(!last || !pw_general_realloc(&pw_process, &pw_gate, last, 64 * MB));
+    while (last) {
+        void **next = *last;
+        pw_general_free(&pw_process, &pw_gate, last);
+        last = next;
+    }
+    return count;
+}
+
+static void beyond_the_limit_there_is_no_memory(void **state) {
+    (void)state;
+    static const size_t sizes[] = {48, 1000, 20000, 100 * KB, 3 * MB, 10 * MB};
+    pw_trim();
+    uint64_t live = pw_process.arena.live_pages * PW_PAGE;
+    pw_process.options.limit = live + 32 * MB;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t bytes = fill_up(sizes[i]) * sizes[i];
+        assert_true(bytes <= 32 * MB && bytes >= 32 * MB * 3 / 4);
+        assert_true(statistics().live_bytes <= live + 32 * MB);
+    }
+    assert_null(allocate(SIZE_MAX / 2));
+    pw_process.options.limit = 0;
+}
+
+// Returns how many requests were refused.
+static void *fill_again_and_again(void *number) {
+    void *held[400] = {0};
+    uintptr_t refused = 0;
+    for (unsigned i = 0; i < 40000; i++) {
+        unsigned at = i * 7919 % 400;
+        size_t size = (size_t)16 << (i * 31 + (uintptr_t)number) % 16;
+        pw_general_free(&pw_process, &pw_gate, held[at]);
+        held[at] = allocate(size);
+        refused += !held[at];
+        if (held[at]) {
+            memset(held[at], 1, size < 64 ? size : 64);
+        }
+    }
+    for (unsigned i = 0; i < 400; i++) {
+        pw_general_free(&pw_process, &pw_gate, held[i]);
+    }
+    return (void *)refused;
+}
+
+static void fill_in_a_child(void *unused) {
+    (void)unused;
+    _exit(fill_again_and_again(NULL) ? 0 : 1);
+}
+
+static void threads_and_children_stay_within_the_limit(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    pw_trim();
+    uint64_t limit = pw_process.arena.live_pages * PW_PAGE + 8 * MB;
+    uint64_t peak = pw_process.stats.block->peak_live_bytes;
+    pw_process.options.limit = limit;
+    pw_process.stats.block->peak_live_bytes = 0;
+    for (uintptr_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fill_again_and_again, (void *)i), 0);
+    }
+    int status = run_in_child(fill_in_a_child, NULL);
+    uintptr_t refused = 0;
+    for (int i = 0; i < 4; i++) {
+        void *one = NULL;
+        pthread_join(threads[i], &one);
+        refused += (uintptr_t)one;
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(refused > 0);
+    assert_true(statistics().peak_live_bytes <= limit);
+    pw_process.options.limit = 0;
+    pw_process.stats.block->peak_live_bytes = peak;
+}
+
+// What was released is in use to the arena while it lies on the shelf.
+static void a_full_shelf_is_no_reason_to_refuse(void **state) {
+    (void)state;
+    enum { COUNT = 16 };
+    void *blocks[COUNT];
+    pw_trim();
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = allocate(128 * KB);
+    }
+    pw_process.options.limit = pw_process.arena.live_pages * PW_PAGE + 64 * KB;
+    for (int i = 0; i < COUNT; i++) {
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    void *other = allocate(MB);
+    assert_non_null(other);
+    pw_general_free(&pw_process, &pw_gate, other);
+    pw_process.options.limit = 0;
+}
+
+// --- what operators ask ----------------------------------------------------------------------
+
+static struct pw_account account(void) {
+    struct pw_account now;
+    pw_account_read(&pw_process, &now);
+    return now;
+}
+
+static void what_is_in_use_is_told(void **state) {
+    (void)state;
+    enum { COUNT = 1000 };
+    static void *small[COUNT];
+    struct pw_account before = account();
+    for (int i = 0; i < COUNT; i++) {
+        small[i] = allocate(1000);
+    }
+    void *medium = allocate(100 * KB), *large = allocate(8 * MB);
+    struct pw_account full = account();
+    assert_true(full.small.block_bytes - before.small.block_bytes >= COUNT * 1000);
+    assert_true(full.small.block_bytes - before.small.block_bytes <= COUNT * 1024 + 64 * KB);
+    assert_int_equal(full.larger_blocks, before.larger_blocks + 2);
+    assert_true(full.larger_bytes - before.larger_bytes >= 8 * MB + 100 * KB);
+    pw_general_free(&pw_process, &pw_gate, medium);
+    pw_general_free(&pw_process, &pw_gate, large);
+    struct pw_account shelved = account();
+    assert_int_equal(shelved.larger_blocks, before.larger_blocks);
+    assert_int_equal(shelved.larger_bytes, before.larger_bytes);
+    assert_true(shelved.shelf_bytes >= 100 * KB);
+    for (int i = 0; i < COUNT; i++) {
+        pw_general_free(&pw_process, &pw_gate, small[i]);
+    }
+}
+
+static void texts_are_complete_or_cut(void **state) {
+    (void)state;
+    void *blocks[PW_GENERAL_CLASSES];
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        blocks[i] = allocate(pw_class_size(i));
+    }
+    for (int form = PW_ACCOUNT_TEXT; form <= PW_ACCOUNT_XML; form++) {
+        char *text = pw_account_begin(&pw_process, form), cut[100];
+        assert_non_null(text);
+        size_t length = strlen(text);
+        assert_true(length > 1000 &&
+                    length == pw_account_write(&pw_process, form, cut, sizeof cut));
+        assert_int_equal(strlen(cut), sizeof cut - 1);
+        assert_memory_equal(cut, text, 20);
+        assert_int_equal(text[length - 1], '\n');
+        pw_account_end(text);
+    }
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+}
+
+// A byte for each page of what the arena has, and not of what it may have.
+static void tables_take_address_space_as_they_are_needed(void **state) {
+    (void)state;
+    struct pw_os_mapping mapping;
+    const uint8_t *labels = pw_process.arena.labels;
+    assert_true(pw_os_mapping_from(labels, &mapping));
+    assert_int_equal(mapping.start, (uintptr_t)labels);
+    assert_int_equal(mapping.end - mapping.start, pw_process.arena.end);
 }
 
 // --- threads -----------------------------------------------------------------------------
@@ -1011,8 +1248,16 @@ int main(void) {
         TEST(a_large_block_that_shrinks_stays_ours),
         TEST(an_alignment_that_is_none_is_refused),
         TEST(what_left_all_to_the_c_library_is_not_switched_on),
+        TEST(the_keeper_comes_for_pages_between_blocks),
         TEST(the_keeper_is_started_by_an_allocation),
         TEST(the_keeper_is_started_by_a_free),
+        TEST(without_a_keeper_releases_give_back),
+        TEST(beyond_the_limit_there_is_no_memory),
+        TEST(threads_and_children_stay_within_the_limit),
+        TEST(a_full_shelf_is_no_reason_to_refuse),
+        TEST(what_is_in_use_is_told),
+        TEST(texts_are_complete_or_cut),
+        TEST(tables_take_address_space_as_they_are_needed),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),
         TEST(destructors_that_run_late_may_use_the_heap),

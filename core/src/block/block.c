@@ -247,6 +247,20 @@ static struct pw_extent *take(struct pw_process *process, struct need need) {
     return take_fresh(process, need);
 }
 
+PW_UNLOCKED static bool is_beyond_limit(const struct pw_process *process, uint64_t pages) {
+    uint64_t limit = process->options.limit;
+    return limit > 0 && process->gate->general &&
+           process->arena.live_pages + pages > limit / PW_PAGE;
+}
+
+bool pw_block_is_refused(const struct pw_process *process, size_t size) {
+    bool refused = is_beyond_limit(process, size / PW_PAGE + (size % PW_PAGE > 0));
+    if (refused) {
+        errno = ENOMEM;
+    }
+    return refused;
+}
+
 void pw_block_count_live(struct pw_process *process, int64_t pages) {
     process->arena.live_pages += (uint64_t)pages;
     uint64_t bytes = process->arena.live_pages * PW_PAGE;
@@ -314,7 +328,7 @@ static struct pw_extent *allocate(struct pw_process *process, size_t size, size_
     uint16_t offset = data_offset_for(process, alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
-        !is_promised(pages)) {
+        !is_promised(pages) || is_beyond_limit(process, pages)) {
         return NULL;
     }
     struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed), resident};
@@ -544,7 +558,8 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     struct pw_arena *arena = &process->arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
     if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
-        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages)) {
+        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages) ||
+        is_beyond_limit(process, pages - extent->pages)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
@@ -634,7 +649,7 @@ void *pw_block_resize(struct pw_process *process, void *block, size_t size, cons
     void *moved = process->gate->general || size >= process->gate->threshold
                       ? pw_block_allocate(process, size, 1, false, site)
                       : NULL;
-    if (!moved) {
+    if (!moved && !pw_block_is_refused(process, size)) {
         moved = pw_c_malloc(size);
     }
     if (moved) {

@@ -30,6 +30,10 @@ void pw_block_recover(struct pw_process *process);
 struct pw_extent;
 void pw_block_repair(struct pw_process *process, struct pw_extent *extent);
 
+// Would a block of `size` bytes more pass the program's limit? Then nobody serves it, and errno
+// says that there is no memory. A guess where the lock is not held.
+PW_API bool pw_block_is_refused(const struct pw_process *process, size_t size);
+
 // So many pages more are in use, or fewer.
 void pw_block_count_live(struct pw_process *process, int64_t pages);
 

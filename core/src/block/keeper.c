@@ -19,6 +19,7 @@
 #include <time.h>
 
 #define SMALLEST_POOL_PAGES  (((size_t)8 << 20) / PW_PAGE) // not worth a thread below
+#define LIVE_SHARE           8u                            // of what is in use
 #define CLOCK_UNITS_A_SECOND 4u                            // of pw_arena_clock: 256 ms
 #define SHORTEST_PAUSE       250                           // milliseconds
 #define BETWEEN_BATCHES      1       // millisecond: who waits for the lock gets it
@@ -35,18 +36,18 @@ static uint64_t idle_pages(const struct pw_process *process) {
                                   : warm;
 }
 
-// A batch of what lay idle; *behind: there is more. Options change at run time: with decay=0
-// nothing is left to do.
-static bool decay(struct pw_process *process, bool *behind) {
-    struct pw_arena *arena = &process->arena;
-    unsigned seconds = process->options.decay_seconds;
-    *behind = false;
-    if (seconds == 0) {
-        return false;
-    }
-    uint32_t stamp = pw_arena_clock() - seconds * CLOCK_UNITS_A_SECOND;
-    *behind = pw_arena_decay(arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
+// A batch of what lay idle; *behind: there is more.
+static bool decay_now(struct pw_process *process, bool *behind) {
+    uint32_t stamp = pw_arena_clock() - process->options.decay_seconds * CLOCK_UNITS_A_SECOND;
+    *behind = pw_arena_decay(&process->arena, stamp, MOST_AT_ONCE) >= MOST_AT_ONCE;
     return idle_pages(process) > 0;
+}
+
+// Options change at run time: with decay=0, or without a keeper, nothing is left to do.
+static bool decay(struct pw_process *process, bool *behind) {
+    *behind = false;
+    return process->options.decay_seconds > 0 && process->options.keeper &&
+           decay_now(process, behind);
 }
 
 static bool release_all(struct pw_process *process) {
@@ -159,9 +160,34 @@ static bool start_thread(struct pw_process *process) {
     return started;
 }
 
+PW_UNLOCKED uint64_t pw_keeper_room(const struct pw_process *process) {
+    uint64_t share = process->arena.live_pages / LIVE_SHARE;
+    return share > SMALLEST_POOL_PAGES ? share : SMALLEST_POOL_PAGES;
+}
+
+void pw_keeper_stand_in(struct pw_process *process) {
+    bool behind = true;
+    while (behind && pw_process_enter()) {
+        bool alone = !process->options.keeper || process->keeper_failed;
+        behind = false;
+        if (alone && !process->keeper_runs && process->options.decay_seconds > 0) {
+            decay_now(process, &behind);
+        }
+        pw_process_leave();
+    }
+}
+
+// Without a keeper what is too much goes at the release that made it so: nobody may come later.
+static void release_surplus(struct pw_process *process) {
+    uint64_t warm = process->arena.warm_pages, room = pw_keeper_room(process);
+    if (process->options.decay_seconds > 0 && !process->arena.sealed && warm > room) {
+        pw_arena_purge(&process->arena, warm - room);
+    }
+}
+
 static bool is_wanted(struct pw_process *process) {
-    return !process->keeper_runs && !process->keeper_failed && process->options.decay_seconds > 0 &&
-           idle_pages(process) >= SMALLEST_POOL_PAGES;
+    return process->options.keeper && !process->keeper_runs && !process->keeper_failed &&
+           process->options.decay_seconds > 0 && idle_pages(process) >= SMALLEST_POOL_PAGES;
 }
 
 bool pw_keeper_claim(struct pw_process *process) {
@@ -174,6 +200,9 @@ bool pw_keeper_claim(struct pw_process *process) {
 }
 
 bool pw_keeper_is_due(struct pw_process *process, const void *site) {
+    if (!process->options.keeper) {
+        release_surplus(process);
+    }
     if (!is_wanted(process)) {
         return false;
     }

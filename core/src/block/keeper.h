@@ -18,6 +18,13 @@ bool pw_keeper_is_due(struct pw_process *process, const void *site);
 bool pw_keeper_claim(struct pw_process *process);
 void pw_keeper_start(struct pw_process *process);
 
+// So many pages may lie idle where nobody comes to look: an eighth of what is in use, 8 MB at
+// least. A guess where the lock is not held.
+uint64_t pw_keeper_room(const struct pw_process *process);
+
+// For who comes by, now and then: do the keeper's work where there is none and will be none.
+void pw_keeper_stand_in(struct pw_process *process);
+
 // Have its thread gone when this returns, which may take some milliseconds. A later free may start
 // it again.
 void pw_keeper_end(struct pw_process *process);

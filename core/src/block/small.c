@@ -58,7 +58,8 @@ static struct pw_extent *take_pages(void *context, uint32_t pages) {
     if (!pw_process_enter()) {
         return NULL;
     }
-    struct pw_extent *extent = take(process, pages);
+    bool refused = pw_block_is_refused(process, (size_t)pages * PW_PAGE);
+    struct pw_extent *extent = refused ? NULL : take(process, pages);
     if (extent) {
         pw_arena_use(&process->arena, extent);
         extent->state = PW_EXTENT_SEGMENT;
@@ -96,7 +97,6 @@ static void release_pages(void *context, struct pw_extent *extent, uint32_t abse
 // --- medium blocks -------------------------------------------------------------------------
 
 #define LEAST_SHELVED (((size_t)8 << 20) / PW_PAGE)
-#define LIVE_SHARE    8u // of what is in use as much may lie on the shelf as well
 #define ASK_MS        100u
 
 static void drop_block(void *context, void *block) {
@@ -122,13 +122,8 @@ static unsigned medium_class_of(struct pw_process *process, const void *block) {
     return extent->fixed || extent->altered ? PW_ALL_CLASSES : class_number;
 }
 
-PW_UNLOCKED static uint64_t most_shelved(const struct pw_process *process) {
-    uint64_t share = process->arena.live_pages / LIVE_SHARE;
-    return share > LEAST_SHELVED ? share : LEAST_SHELVED;
-}
-
 static void *fresh_medium(struct pw_process *process, unsigned class_number, bool zeroed) {
-    pw_shelf_allow(&process->general, most_shelved(process));
+    pw_shelf_allow(&process->general, pw_keeper_room(process));
     void *block = pw_block_allocate(process, pw_class_size(class_number), 1, zeroed, NULL);
     if (block) {
         pw_shelf_name(&process->general, class_number, block);
@@ -179,6 +174,10 @@ static bool note_shelved(struct pw_process *process) {
 
 // --- threads -----------------------------------------------------------------------------
 
+static void looked(void *context) {
+    pw_keeper_stand_in(context);
+}
+
 static void thread_ends(void *own) {
     struct pw_process *process = own;
     pw_cache_end(&process->general);
@@ -207,12 +206,8 @@ static void close_gate(struct pw_process *process) {
 
 bool pw_general_open(struct pw_process *process, const struct pw_options *options) {
     struct pw_general *general = &process->general;
-    const struct pw_general_host host = {take_pages,   release_pages, drop_block,
+    const struct pw_general_host host = {take_pages,   release_pages, drop_block, looked,
                                          thread_began, misuse,        process};
-    uint64_t limit = pw_os_address_space_limit() / (PW_ARENA_STEP_PAGES * PW_PAGE) + 1;
-    if (limit < process->arena.most_steps) {
-        process->arena.most_steps = (uint32_t)limit; // the table of classes is part of it
-    }
     general->decay_ms = options->decay_seconds * 1000;
     if (process->fork_marker) {
         general->fork_marker = &process->fork_marker[2];
@@ -231,6 +226,7 @@ bool pw_general_open(struct pw_process *process, const struct pw_options *option
         pw_shelf_open(general);
     }
     process->gate->classes = general->classes;
+    process->gate->base = (uintptr_t)process->arena.base; // it has moved
     process->gate->largest_small =
         options->threshold <= PW_GENERAL_LARGEST ? options->threshold - 1 : PW_GENERAL_LARGEST;
     __atomic_store_n(&process->gate->general, true, __ATOMIC_RELEASE);
@@ -239,15 +235,51 @@ bool pw_general_open(struct pw_process *process, const struct pw_options *option
 
 // --- what the usual way does not serve -----------------------------------------------------
 
+// The program's limit is reached: what nobody uses is not to be the reason. True: there may be room
+// now.
+static bool make_room(struct pw_process *process, size_t size) {
+    if (!process->gate->general || pw_general_thread.inside ||
+        !pw_block_is_refused(process, size)) {
+        return false;
+    }
+    int saved = errno;
+    pw_general_make_room(&process->general, is_time_to_ask(&process->general));
+    bool room = !pw_block_is_refused(process, size);
+    errno = room ? saved : ENOMEM;
+    return room;
+}
+
+// Blocks that are asked for in the middle of our own work are few, and served in any case.
+static bool is_refused(struct pw_process *process, size_t size) {
+    return process->gate->general && !pw_general_thread.inside &&
+           pw_block_is_refused(process, size);
+}
+
+static bool is_refused_small(struct pw_process *process, unsigned class_number) {
+    return is_refused(process, (size_t)process->general.info[class_number].pages * PW_PAGE);
+}
+
+static void *refill(struct pw_process *process, unsigned class_number) {
+    void *block = pw_cache_refill(&process->general, class_number);
+    size_t segment = (size_t)process->general.info[class_number].pages * PW_PAGE;
+    if (PW_UNLIKELY(!block) && make_room(process, segment)) {
+        block = pw_cache_refill(&process->general, class_number);
+    }
+    return block;
+}
+
 void *pw_general_refill(struct pw_process *process, unsigned class_number) {
     start_wanted_keeper(process);
     // To start a thread may have allocated a block of this class, and filled the cache with others.
     void *block = process->gate->general ? pw_cache_pop(class_number) : NULL;
     if (!block && process->gate->general) {
-        block = pw_cache_refill(&process->general, class_number);
+        block = refill(process, class_number);
     }
     if (block) {
         return block;
+    }
+    if (is_refused_small(process, class_number)) {
+        return NULL;
     }
     if (process->gate->general && !pw_general_thread.inside) {
         PW_COUNT(&process->stats, fallback_general, 1);
@@ -255,26 +287,56 @@ void *pw_general_refill(struct pw_process *process, unsigned class_number) {
     return pw_c_malloc(pw_class_size(class_number));
 }
 
+// A keeper that runs stays for as long as anything is idle, so nobody needs to call it again.
+PW_UNLOCKED static bool keeper_could_come(const struct pw_process *process) {
+    return process->options.keeper && !process->keeper_runs && !process->keeper_failed &&
+           process->options.decay_seconds > 0;
+}
+
+// Without a keeper the release that made so much idle gives it back: a look costs as much as is in
+// use, so an eighth of that must have become idle.
+PW_UNLOCKED static bool is_on_its_own(const struct pw_process *process) {
+    return !process->options.keeper && process->options.decay_seconds > 0;
+}
+
+static void call_for_holes(struct pw_process *process) {
+    struct pw_general *general = &process->general;
+    if (keeper_could_come(process) && pw_general_idle_pages(general) >= LEAST_SHELVED) {
+        __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
+    } else if (is_on_its_own(process) &&
+               pw_general_idle_pages(general) >= pw_keeper_room(process)) {
+        pw_general_look_twice(general);
+    }
+}
+
 void pw_general_flush(struct pw_process *process, unsigned class_number, void *block) {
     struct pw_general *general = &process->general;
     pw_cache_flush(general, class_number, block);
     // It may be the last that the program does for long, and holes stay where nobody looks.
-    if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number)) &&
-        pw_general_idle_pages(general) >= LEAST_SHELVED && is_time_to_ask(general)) {
-        __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
+    if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number))) {
+        call_for_holes(process);
     }
 }
 
-void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
-                                bool zeroed) {
-    start_wanted_keeper(process);
+static void *allocate_large(struct pw_process *process, size_t size, size_t alignment,
+                            bool zeroed) {
     void *block = alignment <= PW_PAGE && is_medium(process, size)
                       ? allocate_medium(process, size, zeroed)
                       : NULL;
     if (!block && process->gate->general) {
         block = pw_block_allocate(process, size, alignment, zeroed, NULL);
     }
-    if (block) {
+    return block;
+}
+
+void *pw_general_allocate_large(struct pw_process *process, size_t size, size_t alignment,
+                                bool zeroed) {
+    start_wanted_keeper(process);
+    void *block = allocate_large(process, size, alignment, zeroed);
+    if (PW_UNLIKELY(!block) && make_room(process, size)) {
+        block = allocate_large(process, size, alignment, zeroed);
+    }
+    if (block || is_refused(process, size)) {
         return block;
     }
     if (alignment > 1) {
@@ -291,6 +353,9 @@ bool pw_general_free_large(struct pw_process *process, void *block) {
     }
     if (!pw_block_free(process, block, NULL)) {
         pw_c_free(block);
+    }
+    if (PW_UNLIKELY(is_on_its_own(process))) {
+        pw_general_look_when_due(&process->general);
     }
     return true;
 }
@@ -320,8 +385,9 @@ void *pw_general_memalign(struct pw_process *process, size_t alignment, size_t s
         return pw_general_allocate_large(process, size, alignment, false);
     }
     void *block = pw_cache_pop(class_number);
-    block = block ? block : pw_cache_refill(&process->general, class_number);
-    return block ? block : pw_c_memalign(alignment, size);
+    block = block ? block : refill(process, class_number);
+    return block || is_refused_small(process, class_number) ? block
+                                                            : pw_c_memalign(alignment, size);
 }
 
 // A block of the C library: one from before our start, or that we could not serve.
@@ -332,7 +398,8 @@ static void *resize_foreign(struct pw_process *process, void *block, size_t size
     void *moved = pw_general_malloc(process, process->gate, size);
     if (!moved || !pw_gate_contains(moved)) {
         pw_general_free(process, process->gate, moved);
-        return pw_c_realloc(block, size);
+        bool refused = size > pw_c_usable_size(block) && is_refused(process, size);
+        return refused ? NULL : pw_c_realloc(block, size);
     }
     size_t held = pw_c_usable_size(block);
     memcpy(moved, block, held < size ? held : size);

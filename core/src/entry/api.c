@@ -2,6 +2,7 @@
 //
 // The public functions of pagewise.h, for programs that link against the library.
 
+#include "block/account.h"
 #include "block/block.h"
 #include "block/copying.h"
 #include "block/describe.h"
@@ -156,6 +157,10 @@ size_t pw_statistics_read(struct pw_statistics *out, size_t size) {
         memcpy(out, block, copied);
     }
     return copied;
+}
+
+size_t pw_statistics_text(char *text, size_t size, bool json) {
+    return pw_account_write(&pw_process, json ? PW_ACCOUNT_JSON : PW_ACCOUNT_TEXT, text, size);
 }
 
 bool pw_block_describe(const void *address, struct pw_block_info *info) {

@@ -3,6 +3,7 @@
 // libpagewise-general.so: the malloc family of policy `general`, put before the C library's, and
 // the calls that change how its blocks are mapped.
 
+#include "block/account.h"
 #include "block/small.h"
 #include "process/c_library.h"
 #include "process/lock.h"
@@ -10,7 +11,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define FAMILY(name)    name
@@ -134,6 +137,98 @@ PW_API size_t malloc_usable_size(void *block) {
 PW_API int malloc_trim(size_t pad) {
     (void)pad;
     return pw_trim() > 0;
+}
+
+// --- what operators ask --------------------------------------------------------
+
+// Of blocks from before our start, and those that it served in our place.
+static struct mallinfo2 ask_c_library(void) {
+    static struct mallinfo2 (*next)(void);
+    if (!next) {
+        next = (struct mallinfo2(*)(void))pw_find_next("mallinfo2");
+    }
+    return next ? next() : (struct mallinfo2){0};
+}
+
+// In the C library's sense: what is in use is uordblks and hblkhd, and what was had of the system
+// arena and hblkhd. Larger blocks are told as mapped ones, and a thread's cache as in use.
+PW_API struct mallinfo2 mallinfo2(void) {
+    struct mallinfo2 told = ask_c_library();
+    struct pw_account account;
+    if (!pw_gate.general) {
+        return told;
+    }
+    pw_account_read(&pw_process, &account);
+    size_t kept = account.warm_bytes + account.shelf_bytes;
+    told.arena += account.small.segment_bytes + kept;
+    told.ordblks += account.small.free_blocks;
+    told.hblks += account.larger_blocks;
+    told.hblkhd += account.larger_bytes;
+    told.uordblks += account.small.block_bytes;
+    told.fordblks += account.small.segment_bytes - account.small.block_bytes + kept;
+    told.keepcost += kept;
+    return told;
+}
+
+static int narrow(size_t number) {
+    return number < INT_MAX ? (int)number : INT_MAX;
+}
+
+// An int holds 2 GB; the C library's wraps around.
+PW_API struct mallinfo mallinfo(void) {
+    struct mallinfo2 told = mallinfo2();
+    return (struct mallinfo){
+        .arena = narrow(told.arena),
+        .ordblks = narrow(told.ordblks),
+        .smblks = narrow(told.smblks),
+        .hblks = narrow(told.hblks),
+        .hblkhd = narrow(told.hblkhd),
+        .usmblks = narrow(told.usmblks),
+        .fsmblks = narrow(told.fsmblks),
+        .uordblks = narrow(told.uordblks),
+        .fordblks = narrow(told.fordblks),
+        .keepcost = narrow(told.keepcost),
+    };
+}
+
+// A stream may allocate as it is written to: the text is complete before.
+static bool put_account(enum pw_account_form form, FILE *stream) {
+    char *text = pw_account_begin(&pw_process, form);
+    if (!text) {
+        errno = ENOMEM;
+        return false;
+    }
+    bool written = fputs(text, stream) >= 0;
+    pw_account_end(text);
+    return written;
+}
+
+PW_API int malloc_info(int options, FILE *stream) {
+    static int (*next)(int, FILE *);
+    if (options != 0) {
+        return EINVAL;
+    }
+    if (pw_gate.general) {
+        return put_account(PW_ACCOUNT_XML, stream) ? 0 : -1;
+    }
+    if (!next) {
+        next = (int (*)(int, FILE *))pw_find_next("malloc_info");
+    }
+    return next ? next(options, stream) : -1;
+}
+
+PW_API void malloc_stats(void) {
+    static void (*next)(void);
+    if (pw_gate.general) {
+        put_account(PW_ACCOUNT_TEXT, stderr);
+        return;
+    }
+    if (!next) {
+        next = (void (*)(void))pw_find_next("malloc_stats");
+    }
+    if (next) {
+        next();
+    }
 }
 
 // --- libraries with a scope of their own -----------------------------------------

@@ -368,8 +368,38 @@ bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned sla
     return true;
 }
 
+// A whole number of the largest alignments, and room for a byte a page of the arena.
+#define LABELS_SIZE ((size_t)PW_ARENA_STEPS * PW_ARENA_STEP_PAGES)
+
+bool pw_arena_start_labels(struct pw_arena *arena) {
+    if (arena->end > 0) {
+        return false;
+    }
+    arena->labels = (uint8_t *)arena->base;
+    arena->base += LABELS_SIZE;
+    arena->most_steps -=
+        LABELS_SIZE / (PW_ARENA_STEP_PAGES * PW_PAGE); // its end stays where it was
+    return true;
+}
+
+// Mapped as the arena grows, next to each other: address space that is only reserved would count in
+// RLIMIT_AS, in RLIMIT_MEMLOCK, and in the size of core dumps.
+static bool ensure_labels(struct pw_arena *arena, uint32_t step) {
+    while (arena->labels && arena->labelled_steps <= step) {
+        uint8_t *part = arena->labels + (size_t)arena->labelled_steps * PW_ARENA_STEP_PAGES;
+        if (!pw_os_map_new(part, PW_ARENA_STEP_PAGES) &&
+            !(pw_mappings_relieve(arena) && pw_os_map_new(part, PW_ARENA_STEP_PAGES))) {
+            return false;
+        }
+        pw_os_leave_out_of_core(part, PW_ARENA_STEP_PAGES);
+        PW_COUNT(arena->stats, bookkeeping_bytes, PW_ARENA_STEP_PAGES);
+        arena->labelled_steps++;
+    }
+    return true;
+}
+
 static uint32_t *ensure_leaf(struct pw_arena *arena, uint32_t step) {
-    if (!arena->index[step]) {
+    if (!arena->index[step] && ensure_labels(arena, step)) {
         arena->index[step] = table_allocate(arena, PW_ARENA_STEP_PAGES * sizeof(uint32_t));
     }
     return arena->index[step];

@@ -114,6 +114,8 @@ struct pw_arena {
     uint32_t most_steps; // it grows to so many
     struct pw_stats *stats;
     uint32_t *index[PW_ARENA_STEPS]; // page -> extent, a leaf a step
+    uint8_t *labels;                 // a byte a page, before `base`; NULL: none
+    uint32_t labelled_steps;
     struct pw_extent *extents[PW_EXTENT_CHUNKS];
     uint32_t extent_count, free_extent;
     struct pw_bins warm, cold;
@@ -139,6 +141,10 @@ struct pw_arena {
 };
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent);
+
+// Give each page a byte of its own, zero at first, for the caller's use: of all pages up to `end`
+// it can be read and written without a lock. The arena moves for it. False: it has pages already.
+bool pw_arena_start_labels(struct pw_arena *arena);
 
 static inline bool pw_arena_contains(const struct pw_arena *arena, const void *address) {
     uintptr_t offset = (uintptr_t)address - (uintptr_t)arena->base;

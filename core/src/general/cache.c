@@ -106,6 +106,7 @@ static void look_if_due(struct pw_general *general) {
                                     __ATOMIC_RELAXED) &&
         last != 0) {
         pw_general_look(general);
+        general->host.looked(general->host.context);
     }
 }
 
@@ -243,6 +244,23 @@ size_t pw_general_trim(struct pw_general *general) {
     given += pw_general_look(general);
     pw_general_leave();
     return given;
+}
+
+void pw_general_look_twice(struct pw_general *general) {
+    if (pw_general_enter(general)) {
+        pw_general_look(general);
+        pw_general_look(general);
+        pw_general_leave();
+    }
+}
+
+void pw_general_make_room(struct pw_general *general, bool time) {
+    if (time) {
+        pw_general_trim(general);
+    } else if (pw_general_enter(general)) {
+        pw_shelf_look(general, true);
+        pw_general_leave();
+    }
 }
 
 // --- forks -------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ struct pw_bin {
     _Alignas(64) pthread_mutex_t lock;
     struct pw_segment *lists[PW_SEGMENT_LISTS];
     uint32_t segments, empties;
-    int32_t freed; // blocks given less blocks taken since the last look; read without the lock
+    int64_t free;   // blocks in its segments, read without the lock as the next one
+    int64_t lowest; // of `free` since the last look
 };
 
 // --- caches ----------------------------------------------------------------------------
@@ -108,6 +109,8 @@ struct pw_general_host {
     void (*release)(void *context, struct pw_extent *extent, uint32_t absent);
     // A medium block that nobody asks for.
     void (*drop)(void *context, void *block);
+    // A look was made.
+    void (*looked)(void *context);
     // This thread has a cache now: pw_cache_end is to be called when it ends.
     void (*thread_began)(void *context);
     // The program has released what was no live block. Does not return.
@@ -119,7 +122,7 @@ struct pw_general {
     struct pw_arena *arena;
     struct pw_general_host host;
     struct pw_stats *stats;
-    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's
+    uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's. The arena's labels
     uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
     unsigned decay_ms;     // 0: idle pages are never given back
     bool orphaned;         // a lock is held by a thread that this process does not have
@@ -128,7 +131,6 @@ struct pw_general {
     uint64_t asked_ms;     // the host's: when it last cared for what lies on the shelf
     uint64_t idle_pages;   // without a block at the last look, and not given back by it
     uint64_t looked_ms;    // when idle pages were last looked for
-    uint64_t writable[PW_ARENA_STEPS / 64]; // parts of `classes`, one a step of the arena
     struct pw_class_info info[PW_GENERAL_CLASSES];
     struct pw_bin bins[PW_GENERAL_CLASSES];
     bool shelf_open;
@@ -142,7 +144,7 @@ struct pw_general {
     size_t cache_size; // bytes
 };
 
-// False: no address space for the table of classes. The arena must have been started.
+// The arena must have been started. False: it has pages already.
 bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
                       const struct pw_general_host *host);
 
@@ -158,6 +160,7 @@ void pw_cache_end(struct pw_general *general);
 void pw_shelf_open(struct pw_general *general);
 void pw_shelf_allow(struct pw_general *general, uint64_t pages);
 uint64_t pw_shelf_pages(const struct pw_general *general);
+size_t pw_shelf_blocks(const struct pw_general *general);
 
 // A block of the class; NULL: there is none.
 void *pw_shelf_take(struct pw_general *general, unsigned class_number);
@@ -165,8 +168,8 @@ void *pw_shelf_take(struct pw_general *general, unsigned class_number);
 // False: it was not kept, and the caller has it. One that was released before is misuse.
 bool pw_shelf_put(struct pw_general *general, unsigned class_number, void *block);
 
-// A block of the arena is one of the class from now on, and can be put here. False: it cannot.
-bool pw_shelf_name(struct pw_general *general, unsigned class_number, void *block);
+// A block of the arena is one of the class from now on, and can be put here.
+void pw_shelf_name(struct pw_general *general, unsigned class_number, void *block);
 // It is released, whether it had a name or not.
 void pw_shelf_forget(struct pw_general *general, const void *block);
 
@@ -181,13 +184,20 @@ void pw_shelf_clear(struct pw_general *general);
 // the kernel.
 size_t pw_general_trim(struct pw_general *general);
 
+// For who has reached the program's limit: drop what lies on the shelf, and where there is `time`
+// do as pw_general_trim.
+void pw_general_make_room(struct pw_general *general, bool time);
+
 // The same for pages and segments that held no block at the last look either.
 size_t pw_general_look(struct pw_general *general);
+
+// Two in a row: all that holds no block goes at once.
+void pw_general_look_twice(struct pw_general *general);
 
 // Pages that further looks may give back, about.
 uint64_t pw_general_idle_pages(const struct pw_general *general);
 
-// Was much of the class released since the last look, more than was asked for?
+// Is much more of the class free than at some time since the last look?
 bool pw_general_has_shrunk(const struct pw_general *general, unsigned class_number);
 
 // The arena is about to be sealed: make no system calls from now on. What pages the arena has can
@@ -206,9 +216,16 @@ void pw_general_after_fork_child(struct pw_general *general);
 
 // Bytes of segments, and of their blocks that are with the program or in a cache.
 struct pw_general_usage {
-    size_t segment_bytes, block_bytes;
+    size_t segment_bytes, block_bytes, free_blocks;
 };
-void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage);
+void pw_general_usage(const struct pw_general *general, struct pw_general_usage *usage);
+
+// The same of one class: blocks that are free in its segments, and others.
+struct pw_class_usage {
+    size_t size, segments, segment_bytes, used, free;
+};
+void pw_general_class_usage(const struct pw_general *general, unsigned class_number,
+                            struct pw_class_usage *usage);
 
 // --- the fast halves -------------------------------------------------------------------
 
@@ -279,11 +296,11 @@ void pw_bin_leave(struct pw_bin *bin);
 // Put the segment into the list it belongs to, or out of all.
 void pw_segment_list(struct pw_bin *bin, struct pw_segment *segment, unsigned list);
 
+// An empty segment is the bin's no more.
+void pw_bin_remove(struct pw_bin *bin, struct pw_segment *segment);
+
 // Give an empty segment that is in no list back to the arena.
 void pw_segment_release(struct pw_general *general, struct pw_segment *segment);
-
-// Have the part of the table of classes that speaks of these pages writable.
-bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages);
 
 // Zeroed bytes for tables that are never given back; the caller holds `tables`. NULL: none.
 void *pw_general_table(struct pw_general *general, size_t size);

@@ -60,7 +60,9 @@ static size_t look_at(struct pw_general *general, const struct pw_class_info *in
 }
 
 static uint64_t freed_bytes(const struct pw_general *general, unsigned class_number) {
-    int32_t blocks = __atomic_load_n(&general->bins[class_number].freed, __ATOMIC_RELAXED);
+    const struct pw_bin *bin = &general->bins[class_number];
+    int64_t blocks = __atomic_load_n(&bin->free, __ATOMIC_RELAXED) -
+                     __atomic_load_n(&bin->lowest, __ATOMIC_RELAXED);
     return blocks > 0 ? (uint64_t)blocks * general->info[class_number].size : 0;
 }
 
@@ -90,8 +92,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number, uin
             *idle += (uint64_t)__builtin_popcount(segment->idle);
             if (segment->free == segment->blocks &&
                 segment->idle == 0) { // kept, and not used since
-                pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
-                bin->segments--;
+                pw_bin_remove(bin, segment);
                 bin->empties--;
                 segment->next = emptied;
                 emptied = segment;
@@ -99,7 +100,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number, uin
             segment = next;
         }
     }
-    __atomic_store_n(&bin->freed, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&bin->lowest, bin->free, __ATOMIC_RELAXED);
     pw_bin_leave(bin);
     while (emptied) {
         struct pw_segment *next = emptied->next;

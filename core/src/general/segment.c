@@ -94,14 +94,7 @@ static void describe_class(struct pw_class_info *info, size_t size) {
 
 bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
                       const struct pw_general_host *host) {
-    // Readable as a whole, and so of class none everywhere; writable where segments are.
-    size_t table_size = (size_t)arena->most_steps * PW_ARENA_STEP_PAGES;
-    char *classes = pw_os_map_reserved(table_size);
-    if (!classes) {
-        return false;
-    }
-    if (!pw_os_split_reserved(classes, table_size)) {
-        pw_os_unmap(classes, table_size);
+    if (!pw_arena_start_labels(arena)) {
         return false;
     }
     general->arena = arena;
@@ -116,7 +109,7 @@ bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct
     }
     general->cache_size = sizeof(struct pw_cache) + slots * sizeof(void *);
     pthread_mutex_init(&general->tables, NULL);
-    general->classes = (uint8_t *)classes;
+    general->classes = arena->labels;
     return true;
 }
 
@@ -167,31 +160,8 @@ static uint32_t first_page(const struct pw_general *general, const struct pw_seg
     return (uint32_t)((size_t)(segment->start - general->arena->base) >> PW_PAGE_SHIFT);
 }
 
-bool pw_general_cover(struct pw_general *general, uint32_t page, uint32_t pages) {
-    bool covered = true;
-    pw_general_enter_tables(general);
-    uint32_t last = (page + pages - 1) / PW_ARENA_STEP_PAGES;
-    for (uint32_t step = page / PW_ARENA_STEP_PAGES; covered && step <= last; step++) {
-        uint64_t bit = (uint64_t)1 << (step % 64);
-        if (general->writable[step / 64] & bit) {
-            continue;
-        }
-        uint8_t *part = general->classes + (size_t)step * PW_ARENA_STEP_PAGES;
-        covered = !general->arena->sealed && pw_os_protect(part, PW_ARENA_STEP_PAGES, true);
-        if (covered) {
-            general->writable[step / 64] |= bit;
-            PW_COUNT(general->stats, bookkeeping_bytes, PW_ARENA_STEP_PAGES);
-        }
-    }
-    pw_general_leave_tables(general);
-    return covered;
-}
-
 void pw_general_seal(struct pw_general *general) {
     general->decay_ms = 0;
-    if (general->arena->end > 0) {
-        pw_general_cover(general, 0, general->arena->end);
-    }
 }
 
 static void name_pages(struct pw_general *general, const struct pw_segment *segment,
@@ -237,10 +207,6 @@ static struct pw_segment *new_segment(struct pw_general *general, unsigned class
     struct pw_segment *segment = take_spare(general);
     struct pw_extent *extent =
         segment ? general->host.take(general->host.context, info->pages) : NULL;
-    if (extent && !pw_general_cover(general, extent->page, extent->pages)) {
-        general->host.release(general->host.context, extent, 0);
-        extent = NULL;
-    }
     if (!extent) {
         if (segment) {
             put_spare(general, segment);
@@ -325,8 +291,20 @@ static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment 
     return got;
 }
 
-static void count_freed(struct pw_bin *bin, int32_t blocks) {
-    __atomic_store_n(&bin->freed, bin->freed + blocks, __ATOMIC_RELAXED);
+// The lowest number tells afterwards how much was in use. What was given less what was taken would
+// not: where all of a burst comes and goes between two looks, that is nothing.
+static void count_free(struct pw_bin *bin, int64_t blocks) {
+    int64_t free = bin->free + blocks;
+    __atomic_store_n(&bin->free, free, __ATOMIC_RELAXED);
+    if (free < bin->lowest) {
+        __atomic_store_n(&bin->lowest, free, __ATOMIC_RELAXED);
+    }
+}
+
+void pw_bin_remove(struct pw_bin *bin, struct pw_segment *segment) {
+    pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
+    bin->segments--;
+    count_free(bin, -(int64_t)segment->blocks);
 }
 
 unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **blocks,
@@ -348,13 +326,14 @@ unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **b
             }
             pw_bin_enter(bin);
             bin->segments++;
+            count_free(bin, segment->blocks);
         } else if (segment->free == segment->blocks) {
             bin->empties--;
         }
         got += take_blocks(info, segment, blocks + got, count - got);
         pw_segment_list(bin, segment, list_for(info, segment));
     }
-    count_freed(bin, -(int32_t)got);
+    count_free(bin, -(int64_t)got);
     pw_bin_leave(bin);
     return got;
 }
@@ -391,12 +370,12 @@ static bool give_block(struct pw_general *general, struct pw_bin *bin, unsigned 
     }
     segment->map[index / 64] |= bit;
     segment->free++;
+    count_free(bin, 1);
     if (segment->free < segment->blocks || may_stay_empty(bin)) {
         bin->empties += segment->free == segment->blocks;
         pw_segment_list(bin, segment, list_for(info, segment));
     } else {
-        pw_segment_list(bin, segment, PW_SEGMENT_LISTS);
-        bin->segments--;
+        pw_bin_remove(bin, segment);
         segment->next = *emptied;
         *emptied = segment;
     }
@@ -411,7 +390,6 @@ void pw_bin_give(struct pw_general *general, unsigned class_number, void **block
     for (unsigned i = 0; good && i < count; i++) {
         good = give_block(general, bin, class_number, blocks[i], &emptied);
     }
-    count_freed(bin, (int32_t)count);
     pw_bin_leave(bin);
     if (!good) {
         general->host.misuse(general->host.context);
@@ -425,25 +403,29 @@ void pw_bin_give(struct pw_general *general, unsigned class_number, void **block
 
 // --- statistics --------------------------------------------------------------------------
 
-// Full segments are in no list: what is free in the others is subtracted from all.
-static void add_bin(const struct pw_class_info *info, const struct pw_bin *bin,
-                    struct pw_general_usage *usage) {
-    size_t blocks = (size_t)bin->segments * info->blocks;
-    for (unsigned list = 0; list < PW_SEGMENT_LISTS; list++) {
-        for (const struct pw_segment *segment = bin->lists[list]; segment;
-             segment = segment->next) {
-            blocks -= segment->free;
-        }
-    }
-    usage->segment_bytes += (size_t)bin->segments * info->pages * PW_PAGE;
-    usage->block_bytes += blocks * info->size;
+// Without the locks, which may be lost in a child: of a class in use two numbers may be a moment
+// apart.
+PW_UNLOCKED void pw_general_class_usage(const struct pw_general *general, unsigned class_number,
+                                        struct pw_class_usage *usage) {
+    const struct pw_bin *bin = &general->bins[class_number];
+    size_t blocks = (size_t)bin->segments * general->info[class_number].blocks;
+    size_t free = bin->free > 0 ? (size_t)bin->free : 0;
+    *usage = (struct pw_class_usage){
+        .size = general->info[class_number].size,
+        .segments = bin->segments,
+        .segment_bytes = (size_t)bin->segments * general->info[class_number].pages * PW_PAGE,
+        .free = free < blocks ? free : blocks,
+        .used = free < blocks ? blocks - free : 0,
+    };
 }
 
-void pw_general_usage(struct pw_general *general, struct pw_general_usage *usage) {
+void pw_general_usage(const struct pw_general *general, struct pw_general_usage *usage) {
     *usage = (struct pw_general_usage){0};
     for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
-        pw_bin_enter(&general->bins[i]);
-        add_bin(&general->info[i], &general->bins[i], usage);
-        pw_bin_leave(&general->bins[i]);
+        struct pw_class_usage of_class;
+        pw_general_class_usage(general, i, &of_class);
+        usage->segment_bytes += of_class.segment_bytes;
+        usage->block_bytes += of_class.used * of_class.size;
+        usage->free_blocks += of_class.free;
     }
 }

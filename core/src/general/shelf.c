@@ -57,25 +57,14 @@ static bool put_into(struct pw_shelf *shelf, unsigned class_number, void *block)
 
 // --- names -------------------------------------------------------------------------------
 
-bool pw_shelf_name(struct pw_general *general, unsigned class_number, void *block) {
-    if (!general->shelf_open || !pw_general_enter(general)) {
-        return false;
-    }
-    uint32_t page =
-        (uint32_t)(((uintptr_t)block - (uintptr_t)general->arena->base) >> PW_PAGE_SHIFT);
-    bool covered = pw_general_cover(general, page, 1);
-    if (covered) {
+void pw_shelf_name(struct pw_general *general, unsigned class_number, void *block) {
+    if (general->shelf_open) {
         __atomic_store_n(name_of(general, block), (uint8_t)(class_number + 1), __ATOMIC_RELAXED);
     }
-    pw_general_leave();
-    return covered;
 }
 
 void pw_shelf_forget(struct pw_general *general, const void *block) {
-    uint8_t *name = name_of(general, block);
-    if (__atomic_load_n(name, __ATOMIC_RELAXED)) { // or else it may not even be writable
-        __atomic_store_n(name, 0, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(name_of(general, block), 0, __ATOMIC_RELAXED);
 }
 
 // --- taking and putting --------------------------------------------------------------------
@@ -155,6 +144,17 @@ uint64_t pw_shelf_pages(const struct pw_general *general) {
         pages += __atomic_load_n(&general->shelves[i].pages, __ATOMIC_RELAXED);
     }
     return pages > 0 ? (uint64_t)pages : 0;
+}
+
+size_t pw_shelf_blocks(const struct pw_general *general) {
+    size_t blocks = 0;
+    for (unsigned i = 0; i < PW_SHELF_STRIPES; i++) {
+        const uintptr_t *places = general->shelves[i].places[0];
+        for (unsigned j = 0; j < PW_MEDIUM_CLASSES * PW_SHELF_PLACES; j++) {
+            blocks += __atomic_load_n(&places[j], __ATOMIC_RELAXED) != 0;
+        }
+    }
+    return blocks;
 }
 
 static void drop(struct pw_general *general, unsigned class_number, struct pw_shelf *shelf,

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -187,4 +188,54 @@ void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
     }
     errno = saved;
     return got == MAP_FAILED ? NULL : got;
+}
+
+// --- texts for people ----------------------------------------------------------
+
+static bool write_all(int fd, const char *text, size_t length) {
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return false;
+        }
+        text += written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
+bool pw_os_print(const char *text, size_t length) {
+    int saved = errno;
+    bool printed = write_all(STDERR_FILENO, text, length);
+    errno = saved;
+    return printed;
+}
+
+// The first %p of the path is the process's number. False: there is no room.
+static bool expand(const char *path, const char *end, char *expanded, size_t size) {
+    const char *place = strstr(path, "%p");
+    int length = place ? snprintf(expanded, size, "%.*s%d%s%s", (int)(place - path), path, getpid(),
+                                  place + 2, end)
+                       : snprintf(expanded, size, "%s%s", path, end);
+    return length > 0 && (size_t)length < size;
+}
+
+bool pw_os_write_report(const char *path, const char *text, size_t length) {
+    char wanted[512], begun[512], number[32];
+    int saved = errno;
+    snprintf(number, sizeof number, ".%d.new", getpid());
+    int fd = expand(path, "", wanted, sizeof wanted) && expand(path, number, begun, sizeof begun) &&
+                     pw_os_may_write(length)
+                 ? open(begun, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
+                 : -1;
+    bool written = fd >= 0 && write_all(fd, text, length);
+    written = fd >= 0 && close(fd) == 0 && written && rename(begun, wanted) == 0;
+    if (fd >= 0 && !written) {
+        unlink(begun);
+    }
+    errno = saved;
+    return written;
 }

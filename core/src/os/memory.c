@@ -304,6 +304,10 @@ void pw_os_split_huge(void *address, size_t size) {
     advise(address, size, MADV_COLD, PW_OS_FAULT(PW_POINT_DISCARD));
 }
 
+void pw_os_leave_out_of_core(void *address, size_t size) {
+    advise(address, size, MADV_DONTDUMP, PW_OS_FAULT(PW_POINT_ADVISE_HUGE));
+}
+
 bool pw_os_advise_huge(void *address, size_t size) {
     return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_POINT_ADVISE_HUGE));
 }

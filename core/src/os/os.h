@@ -92,6 +92,9 @@ bool pw_os_protect(void *address, size_t size, bool writable);
 
 bool pw_os_advise_huge(void *address, size_t size);
 
+// Core dumps do not contain these pages. Where the kernel refuses, they do.
+void pw_os_leave_out_of_core(void *address, size_t size);
+
 // Pages of the hugetlb pool, of 1 << `shift` bytes, in place of what is mapped. False: what was
 // mapped may be gone.
 bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift);
@@ -344,9 +347,6 @@ uint32_t *pw_os_fork_marker(void);
 // overcommit)?
 bool pw_os_address_space_is_limited(void);
 
-// RLIMIT_AS in bytes; UINT64_MAX: none.
-uint64_t pw_os_address_space_limit(void);
-
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.
 void pw_os_include_files_in_core(void);
 
@@ -385,6 +385,11 @@ uint64_t pw_os_monotonic_ns(void);
 uint64_t pw_os_real_ns(void);
 uint64_t pw_os_thread_cpu_ns(void); // since 1970
 void pw_os_warn(const char *text, const char *detail);
+
+// Write all of it to standard error, or to the file `path`, where %p is the process's number: a new
+// file in place of what is there, and complete or not there at all.
+bool pw_os_print(const char *text, size_t length);
+bool pw_os_write_report(const char *path, const char *text, size_t length);
 
 // A descriptor that poll finds ready under memory pressure; none where the kernel offers none.
 struct pw_os_file pw_os_pressure_open(void);

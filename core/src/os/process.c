@@ -186,14 +186,6 @@ bool pw_os_address_space_is_limited(void) {
     return limited || strict;
 }
 
-uint64_t pw_os_address_space_limit(void) {
-    struct rlimit limit;
-    int saved = errno;
-    bool known = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    errno = saved;
-    return known ? limit.rlim_cur : UINT64_MAX;
-}
-
 void pw_os_include_files_in_core(void) {
     int saved = errno;
     struct rlimit limit;

@@ -14,6 +14,8 @@
 #define GENERAL_SLACK      4u                 // segments come and go more often than R's vectors
 #define HUGE_DECAY         10u                // seconds; large pages may be dear to get back
 #define LONGEST_ITEM       320
+#define LONGEST_PATH       sizeof((struct pw_options *)NULL)->statistics
+#define SMALLEST_LIMIT     ((size_t)1 << 20)
 // Seconds. Tuned on gbm, lda, glmnet, kknn, lssvm and Rails (docs/notes/experiments/warm-pages.md,
 // "Decay", and general.md).
 #define DEFAULT_DECAY 1u
@@ -96,6 +98,7 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         .mmapcopy = true,
         .decay_seconds = DEFAULT_DECAY,
         .brief_ms = DEFAULT_BRIEF,
+        .keeper = true,
     };
     switch (policy) {
     case PW_POLICY_SHARE: // the papers' rules
@@ -136,7 +139,7 @@ enum kind {
     KIND_SIZE,
     KIND_UNSIGNED,
     KIND_FILTERS,
-    KIND_FOLDER
+    KIND_PATH
 };
 
 struct option {
@@ -171,15 +174,18 @@ static const struct option known_options[] = {
     {.name = "lock", .kind = KIND_SWITCH, .offset = AT(lock), .words = switches},
     {.name = "verbose", .kind = KIND_SWITCH, .offset = AT(verbose), .words = switches},
     {"seccomp", KIND_FILTERS, AT(filters), NULL, 0, 1000},
-    {.name = "statistics", .kind = KIND_FOLDER, .offset = AT(statistics)},
+    {.name = "statistics", .kind = KIND_PATH, .offset = AT(statistics)},
+    {.name = "report", .kind = KIND_PATH, .offset = AT(report)},
+    {"limit", KIND_SIZE, AT(limit), NULL, SMALLEST_LIMIT, SIZE_MAX},
+    {.name = "keeper", .kind = KIND_SWITCH, .offset = AT(keeper), .words = switches},
 };
 
-static bool read_folder(char *folder, const char *value) {
+static bool read_path(char *path, const char *value) {
     size_t length = strlen(value);
-    if (length == 0 || length >= sizeof((struct pw_options *)NULL)->statistics) {
+    if (length == 0 || length >= LONGEST_PATH) {
         return false;
     }
-    memcpy(folder, value, length + 1);
+    memcpy(path, value, length + 1);
     return true;
 }
 
@@ -230,8 +236,8 @@ static bool set_option(struct pw_options *options, const struct option *option, 
         return true;
     case KIND_FILTERS:
         return read_filters(value, option, (unsigned *)field);
-    case KIND_FOLDER:
-        return read_folder(field, value);
+    case KIND_PATH:
+        return read_path(field, value);
     }
     return false;
 }

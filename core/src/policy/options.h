@@ -44,10 +44,13 @@ struct pw_options {
     int huge;                  // enum pw_huge_mode
     int pages;                 // enum pw_page_source, of large blocks
     size_t huge_min, huge_max; // bytes; 0: by mode
+    size_t limit;              // bytes of blocks, of policy general; 0: none
     bool pool, lock, mmapcopy, early, verbose;
+    bool keeper; // a thread of ours gives back what lies idle
     unsigned slack_percent, decay_seconds, brief_ms;
     unsigned filters;     // so many seccomp filters are borne; under more all is the C library's
     char statistics[256]; // folder; empty: none
+    char report[256];     // file for what the heap holds at the end, or stderr; empty: none
 };
 
 // Called for each value that was not understood, with the offending `name=value`.

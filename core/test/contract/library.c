@@ -424,6 +424,17 @@ static void told(void) {
     fill(block, LONG, 1);
     struct mallinfo2 numbers = mallinfo2();
     CHECK(numbers.uordblks <= numbers.arena + numbers.hblkhd);
+    static void *many[2000];
+    for (int i = 0; i < 2000; i++) {
+        many[i] = got(malloc(500), 500);
+    }
+    struct mallinfo2 more = mallinfo2();
+    CHECK(more.uordblks + more.hblkhd >= numbers.uordblks + numbers.hblkhd + 2000 * 500);
+    CHECK(more.uordblks <= more.arena + more.hblkhd);
+    for (int i = 0; i < 2000; i++) {
+        free(many[i]);
+    }
+    CHECK(mallinfo2().uordblks + 500000 < more.uordblks);
     FILE *stream = open_memstream(&text, &size);
     CHECK(stream && malloc_info(0, stream) == 0 && fclose(stream) == 0);
     CHECK(strncmp(text, "<malloc", 7) == 0 && malloc_info(1, stdout) != 0);

@@ -30,6 +30,7 @@ FORMS = {
     "freeze": '"off", "auto" or "check"',
     "modules": '"known" or "all"',
     "verbose": "True or False",
+    "keeper": "True or False",
     "seccomp": '"plain", "ignore" or a whole number from 0 to 1000',
 }
 

@@ -112,7 +112,7 @@ def work(frame):
     info = pagewise.shared_info(frame)
     total = float(frame.to_numpy().sum())
     frame.loc[3, "c0"] = os.getpid()
-    return total, info.bytes > 60_000_000, pagewise.shared_info(frame).own < 1_000_000, frame["c0"].iloc[3] == os.getpid()
+    return total, info.bytes > 60_000_000, pagewise.shared_info(frame).own < 1_000_000, bool(frame["c0"].iloc[3] == os.getpid())
 if __name__ == "__main__":
     frame = pagewise.share(pd.DataFrame({f"c{i}": np.full(1_000_000, float(i)) for i in range(8)}))
     context = mp.get_context("METHOD")

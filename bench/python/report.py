@@ -36,7 +36,7 @@ class Results:
         self.rounds = {script: list(rounds_of(self.records, script, made_of).values()) for script, made_of in hashes.items()}
         names = [name for rounds in self.rounds.values() for runs in rounds for name in runs if name not in ALWAYS]
         self.treated = sorted(set(names), key=lambda name: (name != TREATED, name))
-        self.start = next((record["milliseconds"] for record in reversed(self.records) if record["kind"] == "start"), None)
+        self.start = next((record for record in reversed(self.records) if record["kind"] == "start"), None)
         worked = {(record["script"], record["configuration"]): at for at, record in enumerate(self.records) if record["kind"] == "run"}
         self.failed = {(record["script"], record["configuration"]): record["said"] for at, record in enumerate(self.records)
                        if record["kind"] == "failed" and record["hash"] == hashes.get(record["script"])
@@ -102,9 +102,9 @@ def _targets(results: Results) -> Iterable[Sequence[str]]:
             found, control = (results.interval(script, which, MEASURES[name]) for which in (TREATED, CONTROL))
             word = verdict(found, control, target) if found else "not measured yet"
             yield [f"{script}: {name}", f"{target:.2f}", page.interval(found), page.interval(control, missing="-"), page.said(word)]
-    found = mean_interval(results.start) if results.start else None
+    found = mean_interval(results.start["milliseconds"]) if results.start else None
     word = at_most(found["low"], found["high"], START_MILLISECONDS) if found else "not measured yet"
-    yield ["import and on(), above NumPy, ms", str(START_MILLISECONDS), page.interval(found, 1), "-", page.said(word)]
+    yield ["import and on(), ms of CPU time", str(START_MILLISECONDS), page.interval(found, 1), "-", page.said(word)]
 
 
 def _rows(results: Results, name: str) -> Iterable[Sequence[str]]:
@@ -138,6 +138,9 @@ def _where(results: Results) -> Iterable[tuple[str, object]]:
     runs = [record for record in results.records if record["kind"] == "run"]
     for facts in results.kept.machines():
         yield from facts.items()
+    if results.start:
+        clock = sorted(results.start["clock"])
+        yield "import and on() by the clock", f"{clock[0]:.1f} to {clock[-1]:.1f} ms; NumPy was there, pandas was not"
     if runs:
         dates = sorted({record["when"][:10] for record in runs})
         loads = [record["load"] for record in runs]

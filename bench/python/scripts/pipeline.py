@@ -11,7 +11,7 @@ from sklearn.preprocessing import MinMaxScaler, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 rng = np.random.default_rng(1)
-rows, numbers, kinds = 1_000_000, 34, 6
+rows, numbers, kinds = 1_000_000, 37, 3
 frame = pd.DataFrame({f"n{i}": rng.random(rows) for i in range(numbers)} | {f"k{i}": rng.integers(9, size=rows).astype(float) for i in range(kinds)})
 frame.loc[::100, "n0"] = np.nan
 target = frame["n1"].to_numpy() * 2 + rng.normal(size=rows)
@@ -24,8 +24,8 @@ models = {
     "linear": LinearRegression(),
     "ridge": Ridge(),
     "strong ridge": Ridge(alpha=1000),
-    "descent": SGDRegressor(max_iter=3, tol=None, random_state=1),
-    "tree": DecisionTreeRegressor(max_depth=2, max_features=4, random_state=1),
+    "descent": SGDRegressor(max_iter=1, tol=None, random_state=1),
+    "tree": DecisionTreeRegressor(max_depth=1, max_features=2, random_state=1),
 }
 fitted = {}
 for name, model in models.items():

@@ -231,17 +231,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Writer(pickle.Pickler):
-    """Collects the buffers of an object. Arrays with gaps between their elements are closed up first."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        self.buffers: list[pickle.PickleBuffer] = []
-        super().__init__(file, protocol=5, buffer_callback=self._take)
-
-    def _take(self, buffer: pickle.PickleBuffer) -> bool:
-        is_large = buffer.raw().nbytes >= SMALLEST
-        if is_large:
-            self.buffers.append(buffer)
-        return not is_large
+    """Closes up arrays with gaps between their elements, so that each is a buffer."""
 
     def reducer_override(self, obj: Any) -> Any:
         numpy = sys.modules["numpy"]
@@ -249,6 +239,21 @@ class _Writer(pickle.Pickler):
             closed = obj.copy(order="K")
             return (closed if closed.flags.forc else obj.copy()).__reduce_ex__(5)
         return NotImplemented
+
+
+def _pickled(obj: Any) -> tuple[bytes, list[memoryview]]:
+    """Pickle an object; buffers that are worth sharing stay outside."""
+    text, buffers = io.BytesIO(), []
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        is_large = raw.nbytes >= SMALLEST
+        if is_large:
+            buffers.append(raw)
+        return not is_large
+
+    _Writer(text, protocol=5, buffer_callback=take).dump(obj)
+    return text.getvalue(), buffers
 
 
 def _write(buffers: list[memoryview]) -> _Object:
@@ -310,16 +315,12 @@ def share(obj: Any) -> Any:
     """
     import numpy  # noqa: F401 (the writer asks for it)
 
-    text = io.BytesIO()
-    writer = _Writer(text)
-    writer.dump(obj)
+    text, buffers = _pickled(obj)
     _send_handles()
-    if not writer.buffers:
-        return pickle.loads(text.getvalue())
-    raw = [buffer.raw() for buffer in writer.buffers]
-    made = _write(raw)
-    views = [_View(made, index).memory(buffer.readonly) for index, buffer in enumerate(raw)]
-    return pickle.loads(text.getvalue(), buffers=views)
+    if not buffers:
+        return pickle.loads(text)
+    made = _write(buffers)
+    return pickle.loads(text, buffers=[_View(made, at).memory(buffer.readonly) for at, buffer in enumerate(buffers)])
 
 
 # --- sending ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
-.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
+.PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-python-libraries test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-python bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
         bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
 
 help: ## list the targets
@@ -80,6 +80,11 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(ENSURE) build run test
 	@$(MAKE) --no-print-directory build
 	@test/r/run
+
+test-python-libraries: ## NumPy's, pandas' and scikit-learn's own tests, plain and with everything shared (hours; PARTS=--subset: minutes)
+	@$(ENSURE) build run bench-python
+	@$(MAKE) --no-print-directory core
+	@test/python/run $(PARTS)
 
 test-everyday: ## twenty everyday R scripts with frozen packages, checked at each collection, against plain R (an hour)
 	@$(ENSURE) build run bench-everyday
@@ -137,6 +142,12 @@ bench-everyday: ## twenty everyday R scripts, plain against Pagewise, into docs/
 	@$(ENSURE) build run bench-everyday
 	@$(MAKE) --no-print-directory build
 	@bench/everyday/run --scripts "$(SCRIPTS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
+	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-python: ## programs of NumPy, pandas and scikit-learn, plain against Pagewise, into docs/results/python.md (resumable)
+	@$(ENSURE) build run bench-python
+	@$(MAKE) --no-print-directory build
+	@bench/python/run --programs "$(PROGRAMS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
 
 bench-beside-threads: ## what threads of R's packages cost in sharing, into docs/results/beside-threads.md

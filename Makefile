@@ -88,6 +88,11 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(MAKE) --no-print-directory build
 	@test/r/run
 
+test-python-libraries: ## NumPy's, pandas' and scikit-learn's own tests, plain and with everything shared (hours; PARTS=--subset: minutes)
+	@$(ENSURE) build run bench-python
+	@$(MAKE) --no-print-directory core
+	@test/python/run $(PARTS)
+
 test-everyday: ## twenty everyday R scripts with frozen packages, checked at each collection, against plain R (an hour)
 	@$(ENSURE) build run bench-everyday
 	@$(MAKE) --no-print-directory build
@@ -153,6 +158,12 @@ bench-general: ## policy general beside glibc, jemalloc, mimalloc and tcmalloc, 
 	@$(ENSURE) build run bench-replay
 	@$(MAKE) --no-print-directory build
 	@bench/general/run --patterns "$(PATTERNS)" --rounds $(ROUNDS) $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-python: ## programs of NumPy, pandas and scikit-learn, plain against Pagewise, into docs/results/python.md (resumable)
+	@$(ENSURE) build run bench-python
+	@$(MAKE) --no-print-directory build
+	@bench/python/run --programs "$(PROGRAMS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
+	    $(if $(MINUTES),--time-limit $(MINUTES))
 
 bench-beside-threads: ## what threads of R's packages cost in sharing, into docs/results/beside-threads.md
 	@$(ENSURE) build run bench-beside-threads

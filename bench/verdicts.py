@@ -121,6 +121,12 @@ def of_general(page: Tables) -> Iterable[str | None]:
     yield tally(page, TARGETS)
 
 
+def of_python(page: Tables) -> Iterable[str | None]:
+    yield say("Forty copies of an array take {} of plain Python's peak memory under Pagewise, and ten versions of a frame {}.", percent_of,
+              *(page.number(f"{name}: peak", "measured", TARGETS) for name in ("copies", "versions")))
+    yield tally(page, TARGETS)
+
+
 def of_share(page: Tables) -> Iterable[str | None]:
     yield say("Handing a data frame to four workers is {} times as fast as R's own way, and leaves {} copies of it in memory, not {}.", str,
               page.number("handing it to 4 workers", "measured"), page.number("physical memory", "measured"),
@@ -188,6 +194,7 @@ PAGES: dict[str, Sentences] = {
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
     "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen,
+    "python.md": of_python,
 }
 
 

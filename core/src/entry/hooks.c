@@ -131,7 +131,8 @@ static void after_fork_child(void) {
     pthread_mutex_init(&hooks.lock, NULL);
 }
 
-static void end_blas_threads(void *library) {
+// False: it has threads of its own, and no function of its own that ends them.
+static bool end_blas_threads(void *library) {
     // As OpenBLAS has it; with 64-bit integers; in the wheels of NumPy and SciPy.
     static const char *const names[] = {"openblas_get_parallel", "openblas_get_parallel64_",
                                         "scipy_openblas_get_parallel",
@@ -141,8 +142,20 @@ static void end_blas_threads(void *library) {
     for (size_t i = 0; i < sizeof names / sizeof *names && !parallel; i++) {
         parallel = (int (*)(void))dlsym(library, names[i]);
     }
-    if (end_threads && parallel && parallel() == POSIX_THREADS) {
+    if (!parallel || parallel() != POSIX_THREADS) {
+        return true;
+    }
+    if (end_threads) {
         end_threads();
+    }
+    return end_threads != NULL;
+}
+
+// OpenBLAS ends its threads before each fork, by a handler that it registers when it is loaded. The
+// copy in NumPy's wheels hides the function since 2.5: the handler is the only way to it.
+static void end_threads_by_fork(void) {
+    if (pw_os_thread_count() > 1 && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED)) {
+        pw_os_fork_for_handlers();
     }
 }
 
@@ -186,14 +199,18 @@ static int note_pool(struct dl_phdr_info *info, size_t size, void *unused) {
 // Python's packages have copies of their own, which are found by path. OpenBLAS starts its threads
 // when it is loaded, before its pthread_create can be replaced.
 static void end_new_pools(void) {
+    bool all_end = true;
     dl_iterate_phdr(note_pool, NULL);
     for (; pools.settled < pools.count; pools.settled++) {
         void *library = dlopen(pools.paths[pools.settled], RTLD_LAZY | RTLD_NOLOAD);
         if (library) {
-            end_blas_threads(library);
+            all_end &= end_blas_threads(library);
             end_openmp_threads(library);
             dlclose(library);
         }
+    }
+    if (!all_end) {
+        end_threads_by_fork();
     }
 }
 

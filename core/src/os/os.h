@@ -378,6 +378,10 @@ struct pw_os_room {
 struct pw_os_room pw_os_memory_room(void);
 size_t pw_os_program_break(void); // bytes from the start of the address space
 int pw_os_pid(void);
+
+// Have libraries do what they do before a fork (pthread_atfork(3)), in a fork whose child ends at
+// once. The caller's thread must be the only one that may be inside such a library.
+void pw_os_fork_for_handlers(void);
 int pw_os_thread_id(void);
 int pw_os_parent_pid(void);
 uint64_t pw_os_stack_limit(void); // bytes

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,6 +63,17 @@ unsigned pw_os_filter_count(void) {
 
 bool pw_os_is_filtered(void) {
     return pw_os_filter_count() > 0;
+}
+
+// The handlers have run where the fork itself is refused, as well.
+void pw_os_fork_for_handlers(void) {
+    int saved = errno;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+    errno = saved;
 }
 
 int pw_os_thread_id(void) {

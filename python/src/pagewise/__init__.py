@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._cost import Cost, cost
     from ._curve import Curve, curve
     from ._report import Report, report
+    from ._share import SharedInfo, ShareError, handles, share, shared_info
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,14 +33,19 @@ __all__ = [
     "OptionError",
     "PagewiseError",
     "Report",
+    "ShareError",
+    "SharedInfo",
     "cost",
     "curve",
     "enabled",
+    "handles",
     "is_on",
     "is_preloaded",
     "off",
     "on",
     "report",
+    "share",
+    "shared_info",
 ]
 
 
@@ -51,6 +57,11 @@ _LATER = {
     "curve": "_curve",
     "Report": "_report",
     "report": "_report",
+    "ShareError": "_share",
+    "SharedInfo": "_share",
+    "handles": "_share",
+    "share": "_share",
+    "shared_info": "_share",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 
 from . import _native, _options
@@ -32,7 +33,18 @@ def words_in_force() -> dict[str, str]:
     return {"policy": _native.statistics()[0], **given}
 
 
+def _check_lock() -> None:
+    # What is patched, and which threads are ended, is settled while the interpreter's lock keeps others away.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise PagewiseError(
+            "Pagewise cannot be switched on while this free-threaded Python runs without its lock: other threads could be "
+            "in NumPy meanwhile. Nothing was changed. From the start of the program it works. Type, in a shell:\n"
+            "  pagewise run -- python script.py"
+        )
+
+
 def _switch_on(words: dict[str, str]) -> None:
+    _check_lock()
     reason = _native.switch_on(",".join(f"{name}={word}" for name, word in words.items()))
     if reason is not None:
         kind = OptionError if "not understood" in reason else PagewiseError

@@ -1,0 +1,563 @@
+"""Arrays that processes share: a handle travels in the place of the data.
+
+The memory is an object of the core (pagewise.h, "Objects shared between processes"), the same as that of R's
+``share()``: a sealed memory file that lives as long as any process has it open.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import copyreg
+import ctypes
+import dataclasses
+import functools
+import io
+import os
+import pickle
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _native
+from ._cost import _arrays, _merged, _range
+from ._errors import PagewiseError
+from ._text import html_table, size
+
+# Smaller arrays travel by value.
+SMALLEST = 4096
+# Of what this file writes: another one makes handles that an older package refuses.
+LAYOUT = 1
+RUNTIME = ord("P") << 24 | LAYOUT << 16
+HANDLE_SIZE = 80
+
+
+class _Shared(ctypes.Structure):
+    """Struct pw_shared."""
+
+    _fields_ = [
+        ("fd", ctypes.c_int32),
+        ("parts", ctypes.c_uint32),
+        ("device", ctypes.c_uint64),
+        ("inode", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("table", ctypes.c_uint64),
+        ("runtime", ctypes.c_uint32),
+        ("maker_pid", ctypes.c_uint32),
+        ("maker_fd", ctypes.c_int32),
+        ("token", ctypes.c_uint8 * 16),
+    ]
+
+
+class _Part(ctypes.Structure):
+    """Struct pw_shared_part."""
+
+    _fields_ = [
+        ("offset", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("length", ctypes.c_uint64),
+        ("kind", ctypes.c_uint32),
+        ("check", ctypes.c_uint32),
+    ]
+
+
+class _Name(ctypes.Structure):
+    """Struct pw_shared_name."""
+
+    _fields_ = [
+        ("token", ctypes.c_uint8 * 16),
+        ("part", ctypes.c_uint32),
+        ("user", ctypes.c_uint32),
+        ("runtime", ctypes.c_uint32),
+        ("maker_pid", ctypes.c_uint32),
+    ]
+
+
+@functools.cache
+def _core() -> ctypes.CDLL:
+    """Load the functions of shared objects. They keep no state and so need no lock of the interpreter's."""
+    core = ctypes.CDLL(_native.core()._name)
+    shared, part = ctypes.POINTER(_Shared), ctypes.POINTER(_Part)
+    for name, result, arguments in (
+        ("begin", ctypes.c_int, [shared, ctypes.c_uint32]),
+        ("next_page", ctypes.c_uint64, [shared]),
+        ("write", ctypes.c_int, [shared, ctypes.c_void_p, ctypes.c_size_t]),
+        ("finish", ctypes.c_int, [shared, part, ctypes.c_uint32]),
+        ("close", None, [shared]),
+        ("handle", None, [shared, ctypes.c_uint32, ctypes.c_char_p]),
+        ("read_handle", ctypes.c_int, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.POINTER(_Name)]),
+        ("open", ctypes.c_int, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, shared]),
+        ("describe", ctypes.c_bool, [shared, ctypes.c_uint32, part]),
+        ("map", ctypes.c_void_p, [shared, part]),
+        ("unmap", None, [ctypes.c_void_p, part]),
+        ("changed", ctypes.c_bool, [shared, part, ctypes.c_void_p]),
+        ("private", ctypes.c_uint64, [part, ctypes.c_void_p]),
+        ("holders", ctypes.c_size_t, [shared, ctypes.POINTER(ctypes.c_uint32), ctypes.c_size_t]),
+    ):
+        function = getattr(core, "pw_shared_" + name)
+        function.restype, function.argtypes = result, arguments
+    return core
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+# As enum pw_shared_result has them.
+DAMAGED, LAYOUT_DIFFERS, RUNTIME_DIFFERS, MACHINE, USER, DENIED, GONE, FORGED, LIMIT, MEMORY = range(1, 11)
+
+_REASONS = {
+    DAMAGED: "the handle of a shared array is damaged: it was cut short or changed on its way. Nothing was read; send the "
+    "array again from where it was shared",
+    LAYOUT_DIFFERS: "the handle of a shared array was made by another version of pagewise, or for another kind of "
+    "processor. Install the same version on both sides",
+    RUNTIME_DIFFERS: "the handle of a shared object was not made by Python, or by another version of pagewise. Nothing "
+    "was read; install the same version on both sides",
+    MACHINE: "the handle of a shared array was made on another machine, or before this machine was last started. Shared "
+    "arrays live in the memory of one machine: to move one, send it within `with pagewise.handles(False):`",
+    USER: "the handle of a shared array was made by another user (number {name.user}): only processes of that user can "
+    "read it",
+    DENIED: "a shared array could not be looked for: the processes of this user may not be looked into here (a "
+    "container, hidepid, or a process that made itself undumpable). Share from a process in the same container, or "
+    "send the array within `with pagewise.handles(False):`",
+    GONE: "a shared array is gone: process {name.maker_pid}, which shared it, and all others that had it have ended or "
+    "dropped it. Keep the result of pagewise.share() in a variable until the others have it, and share it again now",
+    FORGED: "a shared array is not what its handle says: the handle is forged. Nothing was read",
+    LIMIT: "no descriptor, or no memory, could be had for a shared array: each object takes one descriptor in every "
+    "process that has it. Share a dict in place of many arrays, drop some, or raise the limit (ulimit -n)",
+    MEMORY: "a shared array could not be written: there is no memory for it, or the limit on file sizes (ulimit -f) is "
+    "in the way. What was to be shared is unchanged",
+}
+
+
+class ShareError(PagewiseError):
+    """A shared array cannot be made, or cannot be opened; nothing was changed."""
+
+
+def _check(result: int, name: _Name | None = None) -> None:
+    if result:
+        raise ShareError(_REASONS[result].format(name=name or _Name()))
+
+
+# --- objects that are open ----------------------------------------------------------------------
+
+
+class _Object:
+    """An open object. Its descriptor is closed with the last view."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self.shared = shared
+        self.process = os.getpid()
+        weakref.finalize(self, _core().pw_shared_close, shared).atexit = False
+
+    @property
+    def token(self) -> bytes:
+        return bytes(self.shared.token)
+
+
+class _View:
+    """Memory of a part, as this process sees it: what it writes there is its own."""
+
+    def __init__(self, of: _Object, index: int) -> None:
+        core, part = _core(), _Part()
+        if not core.pw_shared_describe(ctypes.byref(of.shared), index, ctypes.byref(part)):
+            _check(FORGED)
+        start = core.pw_shared_map(ctypes.byref(of.shared), ctypes.byref(part))
+        if start is None:
+            _check(LIMIT)
+        self.object, self.index, self.part, self.start = of, index, part, start
+
+    @property
+    def end(self) -> int:
+        return int(self.start + self.part.size)
+
+    def is_changed(self) -> bool:
+        """Tell whether it reads otherwise than what was shared."""
+        return bool(_core().pw_shared_changed(ctypes.byref(self.object.shared), ctypes.byref(self.part), self.start))
+
+    def memory(self, readonly: bool = False) -> memoryview:
+        """Return the part's bytes. The view lives as long as anything that was made of them."""
+        exporter = (ctypes.c_char * self.part.size).from_address(self.start)
+        with _lock:
+            _views[self.start] = self
+            _forget_order()
+        # At the interpreter's end arrays may outlive this module: then the kernel does it.
+        weakref.finalize(exporter, _drop, self.start).atexit = False
+        whole = memoryview(exporter).cast("B")
+        return whole.toreadonly() if readonly else whole
+
+
+# A finalizer may run in the middle of anything, in the thread that holds the lock as well.
+_lock = threading.RLock()
+_views: dict[int, _View] = {}  # by the address of their first byte
+_objects: weakref.WeakValueDictionary[bytes, _Object] = weakref.WeakValueDictionary()
+_order: list[int] | None = None  # their addresses, in order
+
+
+def _forget_order() -> None:
+    global _order
+    _order = None
+
+
+def _drop(start: int) -> None:
+    with _lock:
+        view = _views.pop(start)
+        _forget_order()
+    # The address may be another's from here on.
+    _core().pw_shared_unmap(start, ctypes.byref(view.part))
+
+
+def _view_at(start: int, end: int) -> _View | None:
+    """Find the view in which these bytes are."""
+    global _order
+    with _lock:
+        order = _order
+        if order is None:
+            order = _order = sorted(_views)
+        at = bisect.bisect_right(order, start)
+        view = _views.get(order[at - 1]) if at else None
+    return view if view is not None and end <= view.end else None
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# --- sharing ------------------------------------------------------------------------------------
+
+
+class _Writer(pickle.Pickler):
+    """Closes up arrays with gaps between their elements, so that each is a buffer."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        numpy = sys.modules["numpy"]
+        if type(obj) is numpy.ndarray and not obj.dtype.hasobject and not obj.flags.forc and obj.nbytes >= SMALLEST:
+            closed = obj.copy(order="K")
+            return (closed if closed.flags.forc else obj.copy()).__reduce_ex__(5)
+        return NotImplemented
+
+
+def _pickled(obj: Any) -> tuple[bytes, list[memoryview]]:
+    """Pickle an object; buffers that are worth sharing stay outside."""
+    text, buffers = io.BytesIO(), []
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        is_large = raw.nbytes >= SMALLEST
+        if is_large:
+            buffers.append(raw)
+        return not is_large
+
+    _Writer(text, protocol=5, buffer_callback=take).dump(obj)
+    return text.getvalue(), buffers
+
+
+def _write(buffers: list[memoryview]) -> _Object:
+    """Write an object with these parts."""
+    core, shared = _core(), _Shared()
+    _check(core.pw_shared_begin(ctypes.byref(shared), RUNTIME))
+    made = _Object(shared)
+    parts = (_Part * len(buffers))()
+    for part, buffer in zip(parts, buffers):
+        part.offset = core.pw_shared_next_page(ctypes.byref(shared))
+        part.size = part.length = buffer.nbytes
+        part.kind = ord("B")
+        _check(core.pw_shared_write(ctypes.byref(shared), _address(buffer), buffer.nbytes))
+    _check(core.pw_shared_finish(ctypes.byref(shared), parts, len(buffers)))
+    with _lock:
+        _objects[made.token] = made
+    return made
+
+
+def _address(buffer: memoryview) -> int:
+    import numpy
+
+    return int(numpy.frombuffer(buffer, numpy.uint8).__array_interface__["data"][0])
+
+
+def share(obj: Any) -> Any:
+    """Share an object's arrays with other processes.
+
+    They are written once into memory that other processes of the same user on this machine can use. The result is used
+    like the original. Where it is sent to another process (by multiprocessing, concurrent.futures, joblib), about two
+    hundred bytes travel for each array, and the process that reads them sees the same memory: nothing is copied.
+
+    Each process may write to it. What was written becomes that process's own, in pages of 4 KB, and nobody else sees
+    it. Files, hashes and everything else that pickles hold the data.
+
+    Parameters
+    ----------
+    obj : array, DataFrame, Series, or a dict, list or tuple of these
+        Or any object that can be pickled and has arrays in it: a fitted estimator. Arrays of Python objects, strings
+        among them, travel by value, and so do arrays under 4 KB.
+
+    Returns
+    -------
+    object
+        An equal one, whose arrays are shared. It lives as long as any process has it; keep it in a variable until the
+        others have received it.
+
+    Raises
+    ------
+    ShareError
+        There is no memory for it, or no descriptor. `obj` is unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np, pagewise
+    >>> x = pagewise.share(np.arange(1_000_000))
+    >>> with multiprocessing.Pool(4) as pool:  # doctest: +SKIP
+    ...     pool.map(work, [x] * 4)
+    """
+    import numpy  # noqa: F401 (the writer asks for it)
+
+    text, buffers = _pickled(obj)
+    _send_handles()
+    if not buffers:
+        return pickle.loads(text)
+    made = _write(buffers)
+    return pickle.loads(text, buffers=[_View(made, at).memory(buffer.readonly) for at, buffer in enumerate(buffers)])
+
+
+# --- sending ------------------------------------------------------------------------------------
+
+_asked: bool | None = None  # by handles()
+
+
+@contextlib.contextmanager
+def handles(everywhere: bool = True) -> Iterator[None]:
+    """Have all pickles hold handles, or none, for a ``with`` block.
+
+    By themselves handles are written where another process reads them at once: by multiprocessing, concurrent.futures
+    and joblib, from a process that is none of their workers. Pickles that programs make by ``pickle.dumps`` hold data.
+
+    Parameters
+    ----------
+    everywhere : bool
+        True: handles, for programs that send pickles in a way of their own (a queue, a socket), or from a worker that
+        keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another machine.
+    """
+    global _asked
+    before = _asked
+    numpy_array = __import__("numpy").ndarray
+    earlier = copyreg.dispatch_table.get(numpy_array)
+    _asked = everywhere
+    if everywhere:
+        copyreg.dispatch_table[numpy_array] = functools.partial(_reduce, earlier)
+    try:
+        yield
+    finally:
+        _asked = before
+        if everywhere:
+            copyreg.dispatch_table.pop(numpy_array, None)
+            if earlier is not None:
+                copyreg.dispatch_table[numpy_array] = earlier
+
+
+def _is_worker() -> bool:
+    """Tell whether what this process has may be gone as soon as it has sent it: a worker of a pool."""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
+def _handle_of(array: Any) -> tuple[Any, ...] | None:
+    """What is sent in the place of an array's data; None where the data are to be sent."""
+    if _asked is False or not _views or array.dtype.hasobject or array.nbytes < SMALLEST:
+        return None
+    start, end = _range(array)
+    view = _view_at(start, end)
+    if view is None or (not _asked and (_is_worker() or view.object.process != os.getpid())) or view.is_changed():
+        return None
+    handle = ctypes.create_string_buffer(HANDLE_SIZE)
+    _core().pw_shared_handle(ctypes.byref(view.object.shared), view.index, handle)
+    address = array.__array_interface__["data"][0]
+    return handle.raw, array.dtype, array.shape, array.strides, address - view.start, bool(array.flags.writeable)
+
+
+def _reduce(otherwise: Callable[[Any], Any] | None, array: Any) -> Any:
+    """Reduce an array to its handle, or as it is done without Pagewise."""
+    described = _handle_of(array)
+    if described is not None:
+        return _open, described
+    return otherwise(array) if otherwise is not None else array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+
+
+def _open(handle: bytes, dtype: Any, shape: Any, strides: Any, offset: int, writeable: bool) -> Any:
+    """Make the array that a handle describes. Nothing of it is believed: it may have been changed on its way."""
+    import numpy
+
+    name = _Name()
+    if not isinstance(handle, bytes) or not isinstance(dtype, numpy.dtype) or dtype.hasobject:
+        _check(DAMAGED)
+    _check(_core().pw_shared_read_handle(handle, len(handle), RUNTIME, ctypes.byref(name)), name)
+    memory = _View(_object_of(handle, name), name.part).memory(not writeable)
+    try:
+        found = numpy.ndarray(shape, dtype, memory, offset, strides)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ShareError(f"{_REASONS[FORGED]} ({error})") from None
+    _send_handles()
+    return found
+
+
+def _object_of(handle: bytes, name: _Name) -> _Object:
+    with _lock:
+        known = _objects.get(bytes(name.token))
+        if known is not None:
+            return known
+        shared = _Shared()
+        _check(_core().pw_shared_open(handle, len(handle), RUNTIME, ctypes.byref(shared)), name)
+        opened = _objects[bytes(name.token)] = _Object(shared)
+        return opened
+
+
+_sends = False
+
+
+def _send_handles() -> None:
+    """Have multiprocessing and joblib send handles from now on."""
+    global _sends
+    if _sends:
+        return
+    _sends = True
+    import multiprocessing.reduction as reduction
+
+    import numpy
+
+    earlier = reduction.ForkingPickler._extra_reducers.get(numpy.ndarray)  # type: ignore[attr-defined]
+    reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
+    for name in ("joblib._memmapping_reducer", "loky.backend.reduction"):
+        if name in sys.modules:
+            _tell(sys.modules[name])
+    sys.meta_path.insert(0, _Later())
+
+
+def _tell(module: Any) -> None:
+    """Have joblib, or loky by itself, send handles."""
+    import numpy
+
+    if module.__name__ == "loky.backend.reduction":
+        module.register(numpy.ndarray, functools.partial(_reduce, None))
+        return
+    reducer = getattr(module, "ArrayMemmapForwardReducer", None)
+    if reducer is None or hasattr(reducer, "_pagewise"):
+        return
+    reduce_as_ever = reducer.__call__
+
+    @functools.wraps(reduce_as_ever)
+    def call(self: Any, array: Any) -> Any:
+        described = _handle_of(array) if type(array) is numpy.ndarray else None
+        return (_open, described) if described is not None else reduce_as_ever(self, array)
+
+    reducer.__call__ = call
+    reducer._pagewise = True
+
+
+class _Later:
+    """Tells joblib when it is imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find a module as others find it, and see to it once it is loaded."""
+        if name not in ("joblib._memmapping_reducer", "loky.backend.reduction"):
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def exec_module(module: Any) -> None:
+                    execute(module)
+                    _tell(module)
+
+                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                return spec
+        return None
+
+
+# --- what is shared -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedInfo:
+    """What of an object is shared, at one moment. Prints as text; notebooks show a table.
+
+    Attributes
+    ----------
+    bytes : int
+        Shared memory in which its arrays are.
+    own : int or None
+        Of these, pages that this process has written; None where the kernel does not tell.
+    changed : int
+        How many of its arrays' parts read otherwise than when they were shared, and travel by value until they are
+        shared again.
+    parts : int
+        How many there are.
+    processes : tuple of int
+        The processes that have it, this one among them.
+    """
+
+    bytes: int
+    own: int | None
+    changed: int
+    parts: int
+    processes: tuple[int, ...]
+
+    def _title(self) -> str:
+        return f"{size(self.bytes)} shared in {self.parts} part{'s' * (self.parts != 1)}" if self.parts else "nothing is shared"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        own = "not known" if self.own is None else size(self.own)
+        return [
+            ("own", f"{own} written by this process"),
+            ("changed", f"{self.changed} part{'s' * (self.changed != 1)}"),
+            ("processes", ", ".join(map(str, self.processes))),
+        ]
+
+    def __str__(self) -> str:
+        """Return the text that ``print`` shows."""
+        rows = self._rows() if self.parts else []
+        return "\n".join([self._title(), *(f"  {name:10} {value}" for name, value in rows)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows() if self.parts else [])
+
+
+def shared_info(obj: Any) -> SharedInfo:
+    """Tell what of an object is shared, with how many processes, and how much is this process's own.
+
+    Parameters
+    ----------
+    obj : array, DataFrame, Series, or a list, tuple or dict of these
+
+    Returns
+    -------
+    SharedInfo
+    """
+    found = [_view_at(start, end) for start, end in _merged(_range(array) for array in _arrays(obj))]
+    views = list({view.start: view for view in found if view is not None}.values())
+    own = [int(_core().pw_shared_private(ctypes.byref(view.part), view.start)) for view in views]
+    processes = {pid for view in {view.object.token: view for view in views}.values() for pid in _holders(view.object)}
+    return SharedInfo(
+        bytes=sum(view.part.size for view in views),
+        own=None if 2**64 - 1 in own else sum(own),
+        changed=sum(view.is_changed() for view in views),
+        parts=len(views),
+        processes=tuple(sorted(processes)),
+    )
+
+
+def _holders(of: _Object) -> list[int]:
+    room = 64
+    while True:
+        pids = (ctypes.c_uint32 * room)()
+        count = int(_core().pw_shared_holders(ctypes.byref(of.shared), pids, room))
+        if count <= room:
+            return list(pids[:count])
+        room = count

@@ -1,0 +1,379 @@
+"""Arrays shared between processes."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import run_python
+
+import pagewise
+from pagewise import _share
+
+FIELD = {"boot": (24, 8), "user": (16, 4), "sender_fd": (60, 4), "token": (32, 16)}
+
+
+def handle_pickle(array):
+    with pagewise.handles():
+        return pickle.dumps(array)
+
+
+def test_a_shared_object_is_used_like_the_original():
+    frame = pd.DataFrame({"a": np.arange(5000.0), "b": np.arange(5000), "c": ["x", "y"] * 2500})
+    given = {"frame": frame, "array": np.ones((300, 400)), "few": np.arange(3), "list": [1, None]}
+    got = pagewise.share(given)
+    pd.testing.assert_frame_equal(got["frame"], frame)
+    assert type(got["array"]) is np.ndarray and (got["array"] == 1).all() and got["list"] == [1, None]
+    got["array"][3, 4] = 7
+    got["frame"].loc[0, "a"] = -1.0
+    assert given["array"][3, 4] == 1 and frame.loc[0, "a"] == 0
+    assert str(pagewise.shared_info(got)).startswith("1.04 MB shared in 3 parts") and pagewise.shared_info(got).processes == (os.getpid(),)
+    assert str(pagewise.shared_info(given)) == "nothing is shared"
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6000.0).reshape(60, 100).T,
+        np.arange(60000.0).reshape(60, 1000)[::2, ::3],
+        np.arange(60000.0).reshape(20, 30, 100).transpose(1, 0, 2)[:, ::2],
+        np.arange(9000)[::-1],
+        np.zeros(3000, dtype=[("a", "i4"), ("b", "f8")]),
+        np.arange("2020", "2040", dtype="M8[D]"),
+        np.array(3.0),
+        np.zeros((0, 5)),
+        np.array(["a", None] * 4000, dtype=object),
+        np.ma.masked_array(np.arange(6000), np.arange(6000) % 2),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_every_kind_of_array_comes_back(array):
+    shared = pagewise.share(array)
+    for got in (shared, pickle.loads(pickle.dumps(shared)), pickle.loads(handle_pickle(shared))):
+        assert type(got) is type(array) and got.dtype == array.dtype and got.shape == array.shape
+        np.testing.assert_array_equal(got, array)
+
+
+def test_what_may_not_be_written_stays_so():
+    x = np.arange(5000)
+    x.flags.writeable = False
+    got = pagewise.share(x)
+    assert not got.flags.writeable and not pickle.loads(handle_pickle(got)).flags.writeable
+
+
+def test_a_part_of_a_shared_array_travels_by_handle_and_ordinary_pickles_hold_data():
+    x = pagewise.share(np.arange(1_000_000.0).reshape(1000, 1000))
+    for part in (x, x[10:20], x[:, 3], x.T, x[::-1]):
+        text = handle_pickle(part)
+        assert len(text) < 400
+        np.testing.assert_array_equal(pickle.loads(text), part)
+    assert len(pickle.dumps(x)) > x.nbytes
+
+
+def test_unpickled_twice_there_are_two_that_know_nothing_of_each_other():
+    x = pagewise.share(np.zeros(1_000_000))
+    text = handle_pickle(x)
+    a, b = pickle.loads(text), pickle.loads(text)
+    a[0], b[1] = 1, 2
+    assert (a[:2].tolist(), b[:2].tolist(), x[:2].tolist()) == ([1, 0], [0, 2], [0, 0])
+    assert pagewise.shared_info([a, b]).own <= 3 * 4096
+
+
+def test_a_changed_array_travels_by_value_until_it_is_shared_again():
+    x = pagewise.share(np.zeros(100_000))
+    x[5] = 1
+    assert len(handle_pickle(x)) > x.nbytes and pickle.loads(handle_pickle(x))[5] == 1
+    assert pagewise.shared_info(x).changed == 1
+    assert len(handle_pickle(pagewise.share(x))) < 400
+
+
+def test_memory_is_given_back_with_the_last_view():
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        x = pagewise.share(np.ones(100_000))
+        y = pickle.loads(handle_pickle(x))[5:10]
+        del x
+        assert y.sum() == 5
+    del y
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        assert "pagewise-shared" not in maps.read()
+
+
+POOL = """
+import multiprocessing as mp, os, sys, numpy as np, pandas as pd, pagewise
+from concurrent.futures import ProcessPoolExecutor
+def work(frame):
+    info = pagewise.shared_info(frame)
+    total = float(frame.to_numpy().sum())
+    frame.loc[3, "c0"] = os.getpid()
+    return total, info.bytes > 60_000_000, pagewise.shared_info(frame).own < 1_000_000, bool(frame["c0"].iloc[3] == os.getpid())
+if __name__ == "__main__":
+    frame = pagewise.share(pd.DataFrame({f"c{i}": np.full(1_000_000, float(i)) for i in range(8)}))
+    context = mp.get_context("METHOD")
+    with context.Pool(2) as pool:
+        print(set(pool.map(work, [frame] * 4)))
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        print(set(pool.map(work, [frame] * 4)))
+    queue = context.SimpleQueue()
+    queue.put(frame)
+    print(work(queue.get()), float(frame["c0"].iloc[3]))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("way", ["plain", "on", "run"])
+def test_workers_of_pools_read_the_same_memory(method, way):
+    out = run_python(POOL.replace("METHOD", method), way=way, warnings="default").stdout.splitlines()
+    one = "(28000000.0, True, True, True)"
+    assert out == ["{" + one + "}"] * 2 + [one + " 0.0"]
+
+
+@pytest.mark.parametrize("first", ["joblib", "pagewise"])
+def test_workers_of_joblib_read_the_same_memory(first):
+    out = run_python(
+        f"""
+        import {first}, joblib, numpy as np, pagewise
+        from joblib import Parallel, delayed
+        def work(x, i):
+            import pagewise
+            info = pagewise.shared_info(x)
+            x[i] = -1
+            return float(x.sum()), info.parts, x.flags.writeable
+        if __name__ == "__main__":
+            x = pagewise.share(np.ones(4_000_000))
+            print(Parallel(n_jobs=2)(delayed(work)(x, i) for i in range(4)), float(x.sum()))
+            plain = np.ones(4_000_000)
+            print(Parallel(n_jobs=2, mmap_mode="c")(delayed(work)(plain, i) for i in range(2)))
+        """,
+        warnings="default",
+    ).stdout.splitlines()
+    assert out == [str([(3999998.0, 1, True)] * 4) + " 4000000.0", str([(3999998.0, 0, True)] * 2)]
+
+
+def test_what_a_worker_shares_is_returned_as_data():
+    out = run_python(
+        """
+        import multiprocessing as mp, numpy as np, pagewise
+        def work(i):
+            return pagewise.share(np.full(100_000, i))
+        if __name__ == "__main__":
+            with mp.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
+                found = pool.map(work, range(6), chunksize=1)
+            print([int(x.sum()) for x in found], pagewise.shared_info(found).parts)
+        """
+    ).stdout
+    assert out == "[0, 100000, 200000, 300000, 400000, 500000] 0\n"
+
+
+def test_a_forked_child_writes_for_itself():
+    x = pagewise.share(np.zeros(100_000))
+    pid = os.fork()
+    if pid == 0:
+        x[0] = 1
+        os._exit(0 if x[0] == 1 and pickle.loads(pickle.dumps(x))[0] == 1 else 1)
+    assert os.waitpid(pid, 0)[1] == 0 and x[0] == 0
+
+
+# A process that shares an array, writes its handle to a file, and waits.
+OWNER = """
+import os, pickle, time, numpy as np, pagewise
+x = pagewise.share(np.arange(1_000_000.0))
+with pagewise.handles(): text = pickle.dumps(x)
+os.write(1, text)
+os.close(1)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def owner():
+    process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE)
+    yield process, process.stdout.read()
+    process.kill()
+    process.wait(20)
+
+
+def end(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait(20)
+
+
+def test_a_killed_owner_leaves_what_others_have_and_the_last_of_them_frees_it(owner):
+    process, text = owner
+    x = pickle.loads(text)
+    end(process)
+    assert x.sum() == 499999500000.0 and pagewise.shared_info(x).processes == (os.getpid(),)
+    y = pickle.loads(text)  # from this process: nobody else has it
+    held = pagewise.shared_info(y).bytes
+    assert held == 8_000_000
+    del x, y
+    with pytest.raises(pagewise.ShareError, match="is gone: process [0-9]+, which shared it"):
+        pickle.loads(text)
+
+
+def test_a_killed_worker_harms_nobody(owner):
+    process, text = owner
+    x = pickle.loads(text)
+    program = "import pickle, sys, time; x = pickle.loads(sys.stdin.buffer.read()); x[:] = 0; print('written', flush=True); time.sleep(120)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdin.write(text)
+        worker.stdin.close()
+        said, processes = worker.stdout.readline(), pagewise.shared_info(x).processes
+        worker.kill()
+    assert said == b"written\n" and len(processes) == 3
+    assert x.sum() == 499999500000.0
+    assert set(pagewise.shared_info(x).processes) == {os.getpid(), process.pid}
+
+
+def with_field(handle, name, value):
+    """A handle with another value somewhere, and the check that belongs to it."""
+    at, width = FIELD[name]
+    changed = handle[:at] + value.to_bytes(width, "little") + handle[at + width : -8]
+    check = 0xCBF29CE484222325
+    for byte in changed:
+        check = (check ^ byte) * 0x100000001B3 % 2**64
+    return changed + check.to_bytes(8, "little")
+
+
+def handle_of(array):
+    with pagewise.handles():
+        return _share._handle_of(array)
+
+
+def test_damaged_handles_are_refused_and_nothing_crashes():
+    x = pagewise.share(np.arange(100_000.0))
+    handle, *rest = handle_of(x)
+    for at in range(0, len(handle)):
+        with pytest.raises(pagewise.ShareError, match="damaged"):
+            _share._open(handle[:at] + bytes([handle[at] ^ 1]) + handle[at + 1 :], *rest)
+    for cut in (0, 1, 79):
+        with pytest.raises(pagewise.ShareError, match="damaged"):
+            _share._open(handle[:cut], *rest)
+    for number, words in (("user", "another user"), ("boot", "another machine"), ("token", "is gone")):
+        with pytest.raises(pagewise.ShareError, match=words):
+            _share._open(with_field(handle, number, 12345), *rest)
+    assert (_share._open(with_field(handle, "sender_fd", 0), *rest) == x).all()  # found all the same
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"shape": (10**9,)},
+        {"shape": (-5,)},
+        {"shape": "x"},
+        {"strides": (2**40,)},
+        {"strides": (-8,)},
+        {"offset": 2**62},
+        {"offset": -8},
+        {"offset": None},
+        {"dtype": np.dtype(object)},
+        {"dtype": "f8"},
+        {"dtype": np.dtype([("a", object)])},
+        {"handle": None},
+        {"handle": b""},
+    ],
+    ids=str,
+)
+def test_a_forged_description_is_refused(forged):
+    x = pagewise.share(np.arange(100_000.0))
+    told = dict(zip(("handle", "dtype", "shape", "strides", "offset", "writeable"), handle_of(x)))
+    with pytest.raises(pagewise.ShareError, match="damaged|forged"):
+        _share._open(**{**told, **forged})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_another_user_is_refused(owner):
+    _, text = owner
+    program = f"""
+import os, pickle
+os.setgid(65534); os.setuid(65534)
+import pagewise
+try: pickle.loads({text!r})
+except pagewise.ShareError as error: print(error)
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    if "Permission denied" in out.stderr or "ModuleNotFoundError" in out.stderr:
+        pytest.skip("that user may not read this Python")
+    assert "made by another user (number 0)" in out.stdout, out.stderr
+
+
+def test_a_small_shm_is_not_asked():
+    probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("no namespace for mounts can be had")
+    program = "import numpy as np, pagewise, pickle; x = pagewise.share(np.ones(4_000_000)); print(x.sum())"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "4000000.0\n", done.stderr
+
+
+def test_no_memory_and_no_descriptor_are_errors_that_leave_everything_as_it_was():
+    out = run_python(
+        """
+        import resource, numpy as np, pagewise
+        x = np.ones(1_000_000)
+        pagewise.share(x)
+        for limit, words in (("RLIMIT_FSIZE", "could not be written"), ("RLIMIT_NOFILE", "no descriptor")):
+            soft, hard = resource.getrlimit(getattr(resource, limit))
+            resource.setrlimit(getattr(resource, limit), (3, hard))
+            try: pagewise.share(x)
+            except pagewise.ShareError as error: print(words in str(error), x.sum())
+            resource.setrlimit(getattr(resource, limit), (soft, hard))
+        print(pagewise.share(x).sum())
+        """
+    ).stdout
+    assert out == "True 1000000.0\nTrue 1000000.0\n1000000.0\n"
+
+
+def test_nothing_changes_for_arrays_that_are_not_shared():
+    import multiprocessing.reduction as reduction
+
+    x = np.arange(10_000)
+    before = pickle.dumps(x)
+    kept = pagewise.share(np.ones(10_000))
+    assert bytes(reduction.ForkingPickler.dumps(x)) == before and kept.size == 10_000
+    with pagewise.handles(False):
+        assert len(bytes(reduction.ForkingPickler.dumps(kept))) > kept.nbytes
+    assert len(bytes(reduction.ForkingPickler.dumps(kept))) < 400
+
+
+def test_two_threads_share_and_read_at_once():
+    out = run_python(
+        """
+        import pickle, threading, numpy as np, pagewise
+        bad = []
+        def work(number):
+            for i in range(100):
+                x = pagewise.share(np.full(2000, number * 1000 + i))
+                with_handle = pickle.loads(pickle.dumps(x))
+                if not (x == number * 1000 + i).all() or not (with_handle == x).all():
+                    bad.append(number)
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        print(bad)
+        """
+    ).stdout
+    assert out == "[]\n"
+
+
+def test_arrays_that_live_until_the_end_are_no_crash():
+    out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
+    assert out.stdout == "20\n" and out.stderr == ""
+
+
+def test_the_time_to_hand_over_does_not_grow_with_the_data():
+    x = pagewise.share(np.ones(20_000_000))
+    start = time.perf_counter()
+    for _ in range(20):
+        handle_pickle(x)
+    assert (time.perf_counter() - start) / 20 < 0.05

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._curve import Curve, curve
     from ._report import Report, report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Cost",
     "Curve",

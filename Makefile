@@ -25,7 +25,7 @@ PAGEWISE := $(B)/bin/pagewise
 
 .DEFAULT_GOAL := build
 .PHONY: help build core cli jvm run test php test-php-suite test-r check-r test-everyday test-programs bench-programs test-sanitize test-contract test-hostile bench-hostile test-kernel test-java-21 test-pprof-consumers bench-foundation bench-r bench-r-share bench-everyday bench-beside-threads bench-frozen bench-mutants bench-replay bench-trace bench-transaction bench-php \
-        bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r uninstall format lint clean packages-build
+        bench-large-pages bench-rails bench-kernel bench-kernel-r bench-metis record-jvm-workloads install install-r r-tarball deb tarball test-packages uninstall format lint clean packages-build
 
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
@@ -222,6 +222,20 @@ install-r: core ## install the R package into R's first library (or R_LIBRARY=FO
 check-r: core ## R CMD check of the R package
 	@$(ENSURE) build run test
 	@CHECK=1 scripts/test-rpkg
+
+r-tarball: ## build build/pagewise_VERSION.tar.gz, for R CMD INSTALL on machines without this clone
+	@$(ENSURE) run
+	@scripts/r-tarball $(B)
+
+deb: ## build Debian packages of what is committed, into build/deb
+	@$(ENSURE) build run
+	@scripts/deb $(B)/deb
+
+tarball: build ## build build/pagewise-VERSION-linux-x86_64.tar.gz, with an install script and a list of what is in it
+	@scripts/tarball $(B)
+
+test-packages: ## install, use, upgrade and remove build/deb's packages and the R tarball in bare Debians (root)
+	@test/packages/run $(SUITES)
 
 uninstall: ## remove exactly what install put under PREFIX
 	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"

@@ -249,6 +249,20 @@ check-r: core ## R CMD check of the R package
 	@$(ENSURE) build run test
 	@CHECK=1 scripts/test-rpkg
 
+r-tarball: ## build build/pagewise_VERSION.tar.gz, for R CMD INSTALL on machines without this clone
+	@$(ENSURE) run
+	@scripts/r-tarball $(B)
+
+deb: ## build Debian packages of what is committed, into build/deb
+	@$(ENSURE) build run
+	@scripts/deb $(B)/deb
+
+tarball: build ## build build/pagewise-VERSION-linux-x86_64.tar.gz, with an install script and a list of what is in it
+	@scripts/tarball $(B)
+
+test-packages: ## install, use, upgrade and remove build/deb's packages and the R tarball in bare Debians (root)
+	@test/packages/run $(SUITES)
+
 uninstall: ## remove exactly what install put under PREFIX
 	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"
 

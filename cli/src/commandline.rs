@@ -88,6 +88,15 @@ pub enum Action {
         #[command(subcommand)]
         action: TraceAction,
     },
+    /// Write the manual pages and the shells' completions, as packages ship them
+    #[command(hide = true)]
+    Pages(PagesArguments),
+}
+
+#[derive(Args)]
+pub struct PagesArguments {
+    /// The folder, such as /usr/local/share
+    pub folder: PathBuf,
 }
 
 #[derive(Subcommand)]

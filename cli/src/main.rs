@@ -8,6 +8,7 @@ mod failure;
 mod ksm;
 mod launch;
 mod measure;
+mod pages;
 mod policy;
 mod report;
 mod run;
@@ -71,5 +72,6 @@ fn act(line: &CommandLine) -> Result<Ending> {
         Action::Compare(arguments) => compare::compare(arguments),
         Action::Doctor(arguments) => doctor::doctor(arguments),
         Action::Trace { action } => trace::trace(action),
+        Action::Pages(arguments) => pages::pages(arguments),
     }
 }

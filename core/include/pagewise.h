@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define PW_VERSION "0.1.0"
+#define PW_VERSION "0.2.0"
 
 // Statistics block
 //

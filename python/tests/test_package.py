@@ -166,13 +166,13 @@ def test_a_report_is_text_a_dictionary_a_frame_and_a_table():
         kept = np.ones(SIZE).copy()
         report = pagewise.report()
     assert kept.size == SIZE
-    assert str(report).startswith("Pagewise 0.1.0: on, policy auto, for NumPy and what is built on it\n")
+    assert str(report).startswith("Pagewise 0.2.0: on, policy auto, for NumPy and what is built on it\n")
     assert report.to_dict()["statistics"]["blocks_allocated"] >= 2
     frame = report.to_frame()
     assert list(frame.columns) == ["name", "value", "meaning"]
     assert "blocks taken over from the C library" in set(frame.meaning)
     assert "<table>" in report._repr_html_() and "copies" in report._repr_html_()
-    assert str(pagewise.report()).startswith("Pagewise 0.1.0: off")
+    assert str(pagewise.report()).startswith("Pagewise 0.2.0: off")
 
 
 def test_a_cost_counts_views_once_and_strides_whole():

@@ -28,6 +28,10 @@
 #'   were given back, invisibly.
 #' @section Options:
 #' `pagewise.minKB`, `pagewise.maxKB`, `pagewise.pages` and `pagewise.lock` are the arguments' defaults.
+#' @seealso [pagewise_on()] for all that Pagewise does, [ism_assign()] for one assignment, [vector_cost()] to see
+#'   which bytes are in huge pages.
+#' @references
+#' J. Nakano, E. Nakama. Speeding up R by using ISM-like calls. The Institute of Statistical Mathematics.
 #' @examples
 #' ISM(TRUE)
 #' x <- matrix(runif(1e6), 1000)
@@ -261,6 +265,7 @@ ISM.trim <- function() {
 #' @param x A name.
 #' @param value An expression.
 #' @return The value, invisibly.
+#' @seealso [ISM()]
 #' @examples
 #' `:=` <- ism_assign
 #' m := matrix(runif(1e6), 1000)

@@ -17,6 +17,7 @@
 #'   whether this one touched them or not), `swapped`, `absent`, `huge` (of `own` and `shared`, in huge pages; `NA` where the kernel does not
 #'   tell), `managed` (served by Pagewise), `shared_with` (names of variables), `known` (`FALSE`
 #'   where a container hides the page table).
+#' @seealso [memory_report()] for the whole session, [shared_info()] for objects of [share()].
 #' @examples
 #' x <- runif(1e6)
 #' vector_cost(x)
@@ -143,6 +144,7 @@ physical_memory <- function(statistics) {
 #'   `page_tables`, `live` (vectors that Pagewise serves), `objects` (objects of [share()] that this process has;
 #'   what it did not touch of them is not in `physical`), all in bytes; `source` (`"pss"` or
 #'   `"rss"`), and `vectors`, a data frame.
+#' @seealso [vector_cost()] for one object, [memory_profile()] for an expression over time.
 #' @examples
 #' memory_report(n = 3)
 #' @export

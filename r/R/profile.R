@@ -15,6 +15,7 @@
 #' @return A list of class `memory_profile`: `samples` (a data frame: `time` in seconds; `physical`,
 #'   `snapshots` and `cached` in bytes), `peak`, `average`, `start` and `end` in bytes, `elapsed` in
 #'   seconds, and `value`. `plot()` draws the curve, `summary()` gives the figures alone.
+#' @seealso [memory_report()] for one moment.
 #' @examples
 #' p <- memory_profile({
 #'   x <- runif(2e6)

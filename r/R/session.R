@@ -157,6 +157,11 @@ switch_on <- function(words) {
 #' * `pagewise.policy`: the default for `policy`.
 #' * `pagewise.options`: a list of options that `pagewise_on()` starts from.
 #' * `pagewise.autoload`: `TRUE` switches on when the package is loaded.
+#' @seealso [vector_cost()] and [memory_report()] to see what it saves, [ISM()] for large pages alone, [share()] for
+#'   several processes.
+#' @references
+#' H. Kotthaus, I. Korb, M. Engel, P. Marwedel (2014). Dynamic page sharing optimization for the R language.
+#' Proceedings of the 10th ACM Symposium on Dynamic Languages (DLS '14). \doi{10.1145/2661088.2661094}
 #' @examples
 #' pagewise_on()
 #' x <- numeric(1e6)

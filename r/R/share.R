@@ -49,6 +49,7 @@
 #'   pages that it wrote, and R's pointers to strings that were read; `NA` where the kernel does not tell), `changed` (it reads otherwise than
 #'   when it was shared), `object` (the same for vectors that were shared together), `maker` (the
 #'   process that shared it) and `processes` (how many have it now).
+#' @seealso [vector_cost()], and `vignette("sharing")`.
 #' @examples
 #' x <- share(data.frame(a = runif(1e5), b = 1:1e5))
 #' x$a[1] <- 0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._report import Report, report
     from ._share import SharedInfo, ShareError, handles, share, shared_info
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Cost",
     "Curve",

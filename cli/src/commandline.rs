@@ -34,9 +34,11 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   pagewise compare -- Rscript analysis.R
   pagewise compare --with plain,plain,auto --runs 10 -- Rscript analysis.R
+  pagewise compare --files 'results/*.csv' -- Rscript analysis.R
   sudo pagewise compare --with plain,ksm,auto --json figures.json -- ./program
 
-Naming a configuration twice adds a control: what differs between the two is noise, and
+The command is run --runs times under each configuration, and does what it does each time.
+Ctrl-C ends it early and shows what the runs so far came to. Naming a configuration twice adds a control: what differs between the two is noise, and
 no difference as small as that is claimed. Ratios are to the first configuration.
 Standard input, if it is not a terminal, is read once and given to every run.";
 
@@ -409,6 +411,9 @@ pub struct CompareArguments {
     /// End a run that takes longer, and the comparison with it
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: Option<u64>,
+    /// Compare what each run writes into these files as well; in quotes, and again for others
+    #[arg(long, value_name = "GLOB")]
+    pub files: Vec<String>,
     #[command(flatten)]
     pub common: CommonArguments,
 }

@@ -7,6 +7,7 @@ mod ending;
 mod failure;
 mod ksm;
 mod launch;
+mod load;
 mod measure;
 mod policy;
 mod report;

@@ -38,8 +38,21 @@ pub fn clause(policy: Policy, statistics: &Statistics) -> String {
     match (reasons(statistics), policy.uncounted()) {
         (Some(reasons), _) => reasons,
         (None, Some(effect)) if statistics.processes > 0 => effect.to_owned(),
+        _ if !is_at_work(statistics) => {
+            format!(
+                "Pagewise was not at work, so what it would save is not known: {}",
+                no_reason(statistics)
+            )
+        }
         _ => format!("nothing was saved: {}", no_reason(statistics)),
     }
+}
+
+/// Else nothing follows for a run in which it is.
+fn is_at_work(statistics: &Statistics) -> bool {
+    let has_own_malloc =
+        statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0;
+    statistics.processes > 0 && statistics.get("fallback_seccomp") == 0 && !has_own_malloc
 }
 
 fn shared(statistics: &Statistics) -> String {
@@ -104,7 +117,9 @@ mod tests {
     #[test]
     fn says_why_nothing_happened() {
         let none = clause(Policy::Auto, &Statistics::default());
-        assert!(none.starts_with("nothing was saved"), "{none}");
+        assert!(none.starts_with("Pagewise was not at work"), "{none}");
+        let none = clause(Policy::Auto, &statistics(&[("blocks_allocated", 1)]));
+        assert!(none.starts_with("nothing was saved: no copies"), "{none}");
         assert!(no_reason(&Statistics::default()).contains("not loaded"));
         let found = statistics(&[("fallback_allocator", 1)]);
         assert!(no_reason(&found).contains("a malloc of its own"));

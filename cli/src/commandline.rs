@@ -26,6 +26,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   pagewise run -- Rscript analysis.R
   pagewise run --policy share --json figures.json -- R -f analysis.R
+  pagewise run --report memory.html -- Rscript analysis.R
   pagewise run --options threshold=64K,verbose=1 -- python3 program.py
 
 The last line on standard error says the peak of physical memory and what was saved.";
@@ -35,6 +36,7 @@ Examples:
   pagewise compare -- Rscript analysis.R
   pagewise compare --with plain,plain,auto --runs 10 -- Rscript analysis.R
   pagewise compare --files 'results/*.csv' -- Rscript analysis.R
+  pagewise compare --report memory.html -- Rscript analysis.R
   sudo pagewise compare --with plain,ksm,auto --json figures.json -- ./program
 
 The command is run --runs times under each configuration, and does what it does each time.
@@ -82,7 +84,7 @@ pub enum Action {
     /// Run a command several times with and without Pagewise and compare
     #[command(after_help = COMPARE_EXAMPLES, override_usage = "pagewise compare [OPTIONS] -- COMMAND...")]
     Compare(CompareArguments),
-    /// Show what this machine allows, and how to allow what it does not
+    /// Does Pagewise work here? If not, why, and what to type
     Doctor(DoctorArguments),
     /// Record what a program allocates and frees, and look at it
     #[command(after_help = TRACE_EXAMPLES, disable_help_subcommand = true)]
@@ -423,6 +425,9 @@ pub struct CommonArguments {
     /// Write the figures to FILE as JSON (- for standard output; of compare, instead of the table)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page for a browser to FILE: memory over time, figures, machine; one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -447,6 +452,9 @@ pub struct CommonArguments {
 
 #[derive(Args)]
 pub struct DoctorArguments {
+    /// Show all that was looked at, one by one, with the command that would change it
+    #[arg(long)]
+    pub all: bool,
     /// Write the findings to FILE as JSON (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -69,7 +69,7 @@ run: ## build, then compare examples/analysis.R plain and under Pagewise
 test: ## build, then run every test suite (a subset of R's own tests)
 	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
-	@JOBS=$(JOBS) scripts/test-all core cli jvm bench install programs ruby r rpkg python php kernel lint
+	@JOBS=$(JOBS) scripts/test-all core cli report jvm bench install programs ruby r rpkg python php kernel lint
 
 test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
 	@$(ENSURE) php

@@ -84,6 +84,8 @@ pub enum Action {
     /// Run a command several times with and without Pagewise and compare
     #[command(after_help = COMPARE_EXAMPLES, override_usage = "pagewise compare [OPTIONS] -- COMMAND...")]
     Compare(CompareArguments),
+    /// Show your processes under Pagewise, live: physical memory, saved, shared, warm, faults
+    Top(TopArguments),
     /// Does Pagewise work here? If not, why, and what to type
     Doctor(DoctorArguments),
     /// Record what a program allocates and frees, and look at it
@@ -448,6 +450,19 @@ pub struct CommonArguments {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct TopArguments {
+    /// Print one look and end, as where there is no terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Write one look to FILE as JSON (- for standard output), and end
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Time between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub every_ms: u64,
 }
 
 #[derive(Args)]

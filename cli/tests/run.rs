@@ -797,3 +797,34 @@ fn time_in_the_kernel_is_part_of_the_cpu_time() {
     let (cpu, system) = (cpu.as_f64().unwrap(), system.as_f64().unwrap());
     assert!(system > 0.0 && system <= cpu, "{system} {cpu}");
 }
+
+/// One file, whatever the command's words are; and the line on standard error is as it was.
+#[test]
+fn a_report_is_a_page_with_the_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("x.html");
+    let output = pagewise()
+        .args(["run", "--report", page.to_str().unwrap(), "--"])
+        .args(["sh", "-c", "sleep 0.2", "</script><b>"])
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("pagewise: peak "), "{said}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    assert!(html.contains("sh -c &#39;sleep 0.2&#39;") || html.contains("sh -c 'sleep 0.2'"));
+    assert!(!html.contains("</script><b>"));
+    assert!(html.contains("of copies shared their pages"));
+    fails_with(
+        &["run", "--report", "/no/such/x.html", "--", "true"],
+        125,
+        "cannot write /no/such/x.html",
+    );
+    let file = page.to_str().unwrap();
+    fails_with(
+        &["run", "--report", file, "--json", file, "--", "true"],
+        125,
+        "both write to",
+    );
+}

@@ -2,6 +2,7 @@
 
 mod capture;
 mod configuration;
+mod page;
 mod progress;
 mod rounds;
 mod trouble;
@@ -24,10 +25,13 @@ use crate::ending::Ending;
 use crate::launch::signals::Gate;
 use crate::launch::supervise;
 use crate::load::{Load, Look};
-use crate::report::json::{CompareReport, Configuration, Destination, SCHEMA, Source, publish};
+use crate::report::json::{
+    CompareReport, Configuration, Destination, Ratio, SCHEMA, Source, publish,
+};
 use crate::report::{style, table};
-use crate::run::{check_options, mention_killed_run, prepare, text_of};
+use crate::run::{check_options, check_outputs, mention_killed_run, prepare};
 use crate::tell::tell;
+use crate::words::text_of;
 
 /// The outputs were not the same.
 const EXIT_OUTPUT_DIFFERS: u8 = 1;
@@ -44,11 +48,21 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     }
     // Before signals are held back, so that Ctrl-C ends a wait for input.
     let input = Input::read().context("cannot read standard input")?;
+    check_outputs(&[
+        ("--json", common.json.as_deref()),
+        ("--report", common.report.as_deref()),
+    ])?;
     let destination = common.json.as_deref().map(Destination::open).transpose()?;
+    let report = common
+        .report
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let mut setting = prepare(common, &arguments.policies, &inherited, &gate)?;
+    setting.keeps_curve = report.is_some();
     setting.timeout = arguments.timeout_seconds.map(Duration::from_secs);
     let mut series = configuration::name(&arguments.policies);
     let (look, own_before) = (Look::now(), own_cpu());
@@ -60,13 +74,13 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     let own = own_cpu().saturating_sub(own_before);
     let compared = Comparison {
         arguments,
-        command: text_of(common),
+        command: text_of(&common.command),
         series,
         outcome,
         load: look.load_since(own),
         written_files: rounds.files.are_asked_for().then(|| rounds.files.count()),
     };
-    compared.report(destination)
+    compared.report(destination, report)
 }
 
 /// What the runs so far and this process itself have used.
@@ -144,7 +158,11 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    fn report(&self, destination: Option<Destination>) -> Result<Ending> {
+    fn report(
+        &self,
+        destination: Option<Destination>,
+        page: Option<Destination>,
+    ) -> Result<Ending> {
         let rounds = self.series.first().map_or(0, |one| one.trials.len());
         if let Some(signal) = self.outcome.interrupted {
             if rounds == 0 {
@@ -157,7 +175,7 @@ impl Comparison<'_> {
             ));
         }
         let has_failed = self.series.iter().any(Series::has_failed);
-        let written = self.publish(destination, has_failed);
+        let written = self.publish(destination, page, has_failed);
         if self.written_files == Some(0) {
             tell("--files: the first run wrote no file with such a name, so none were compared");
         }
@@ -171,7 +189,12 @@ impl Comparison<'_> {
         })
     }
 
-    fn publish(&self, destination: Option<Destination>, has_failed: bool) -> Result<()> {
+    fn publish(
+        &self,
+        destination: Option<Destination>,
+        page: Option<Destination>,
+        has_failed: bool,
+    ) -> Result<()> {
         let series = &self.series;
         let source = Source::of(series.iter().flat_map(|one| &one.trials));
         let figures = |one: &Series| one.figures(source, self.written_files.is_some());
@@ -194,18 +217,38 @@ impl Comparison<'_> {
             aa_control: control
                 .map(|(one, other)| [one, other].map(|index| configurations[index].name.clone())),
         };
+        let notes = self.notes(&configurations, &ratios, has_failed);
+        let drawn = page.map_or(Ok(()), |destination| {
+            let answer = notes.clone();
+            let page = page::of(&self.command, answer, series, &configurations, &ratios)?;
+            anyhow::Ok(destination.write_text(&page, "the figures are shown all the same")?)
+        });
         if has_failed {
-            tell(&trouble::failures(series, self.outcome.again));
+            tell(&notes.join("\n"));
             let kept = "which runs failed is on standard error";
-            return Ok(destination.map_or(Ok(()), |destination| destination.write(&figures, kept))?);
+            destination.map_or(Ok(()), |destination| destination.write(&figures, kept))?;
+            return drawn;
         }
         let has_colour = style::allows_colour(&io::stdout());
-        let mut text = table::render(&configurations, &ratios, has_colour);
-        text.push_str(&verdict::notes(series, &configurations, &ratios));
-        text.extend(self.load.warning().map(|busy| format!("\n{busy}")));
-        let next = verdict::next(series, &ratios, &self.command);
-        text.extend(next.map(|next| format!("\n{next}")));
-        text.push('\n');
-        Ok(publish(&text, destination, &figures)?)
+        let table = table::render(&configurations, &ratios, has_colour);
+        let text = format!("{table}\n{}\n", notes.join("\n"));
+        publish(&text, destination, &figures)?;
+        drawn
+    }
+
+    /// What stands below the table, or in its place where a run has failed.
+    fn notes(
+        &self,
+        configurations: &[Configuration],
+        ratios: &[Ratio],
+        has_failed: bool,
+    ) -> Vec<String> {
+        if has_failed {
+            return vec![trouble::failures(&self.series, self.outcome.again)];
+        }
+        let mut notes = verdict::notes(&self.series, configurations, ratios);
+        notes.extend(self.load.warning());
+        notes.extend(verdict::next(&self.series, ratios, &self.command));
+        notes
     }
 }

@@ -5,6 +5,7 @@ use crate::policy::Policy;
 use crate::report::json::{Configuration, Measured, Pair, Ratio};
 use crate::report::table::ENOUGH_PAIRS;
 use crate::report::{savings, units};
+use crate::words::quoted;
 use intervals::Interval;
 
 /// One missed sample in so many is worth a word.
@@ -96,14 +97,14 @@ fn undecided(ratio: &Ratio, noise: &Ratio) -> Vec<&'static str> {
 }
 
 /// What stands below the table.
-pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Ratio]) -> String {
-    let mut lines = vec![String::new(), method(series, configurations)];
+pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Ratio]) -> Vec<String> {
+    let mut lines = vec![method(series, configurations)];
     lines.extend(ratios.iter().filter_map(|ratio| {
         let index = configurations.iter().position(|c| c.name == ratio.name)?;
         (series[index].policy != series[0].policy && ratio.to == series[0].name)
             .then(|| sentence(ratio, &series[index], &configurations[index]))
     }));
-    lines.join("\n")
+    lines
 }
 
 fn method(series: &[Series], configurations: &[Configuration]) -> String {
@@ -211,8 +212,7 @@ pub fn next(series: &[Series], ratios: &[Ratio], command: &[String]) -> Option<S
     let first = series.first()?;
     let others = || series.iter().filter(|one| one.policy != first.policy);
     others().next()?;
-    let words = command.iter().map(String::as_str);
-    let command = shlex::try_join(words).unwrap_or_else(|_| command.join(" "));
+    let command = quoted(command);
     if first.trials.len() < ENOUGH_PAIRS {
         return Some(format!(
             "Next: pagewise compare --runs {ENOUGH_PAIRS} -- {command}"

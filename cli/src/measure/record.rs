@@ -36,6 +36,8 @@ pub struct Measurement {
     pub period: Duration,
     /// None unless it was asked for.
     pub curve: Option<Curve>,
+    /// The same if no pages had been shared, about: at looks alone.
+    pub unshared_curve: Option<Curve>,
 }
 
 /// A process of the command.
@@ -78,6 +80,7 @@ pub struct Record {
     pub cpu: Duration,
     missed: u64,
     pub curve: Option<Curve>,
+    unshared_curve: Curve,
 }
 
 impl Record {
@@ -97,6 +100,7 @@ impl Record {
             cpu: Duration::ZERO,
             missed: 0,
             curve: None,
+            unshared_curve: Curve::default(),
         }
     }
 
@@ -111,6 +115,11 @@ impl Record {
         self.is_estimated |= reading.is_estimated;
         self.maps_twice |= reading.maps_twice;
         self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
+        if self.curve.is_some() {
+            let seconds = at.saturating_duration_since(self.started);
+            self.unshared_curve
+                .add(seconds, reading.bytes + reading.saved_bytes);
+        }
         self.unshared_peak = self.unshared_peak.max(reading.bytes + reading.saved_bytes);
         if reading.bytes > self.peak.bytes {
             self.peak = reading;
@@ -173,6 +182,7 @@ impl Record {
             cpu: self.cpu,
             missed_samples: self.missed,
             period: sampled / u32::try_from(self.samples).unwrap_or(u32::MAX).max(1),
+            unshared_curve: self.curve.is_some().then_some(self.unshared_curve),
             curve: self.curve,
         }
     }

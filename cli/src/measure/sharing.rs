@@ -131,7 +131,7 @@ impl Sharing {
 }
 
 /// In bytes, in memory or swapped out.
-fn private_pages_of_snapshots(smaps: &str) -> u64 {
+pub fn private_pages_of_snapshots(smaps: &str) -> u64 {
     let mut is_snapshot = false;
     let mut sum = 0;
     for line in smaps.lines() {

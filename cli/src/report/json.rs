@@ -405,6 +405,7 @@ pub mod tests {
                 missed_samples: 0,
                 period: Duration::from_millis(20),
                 curve: None,
+                unshared_curve: None,
             },
             cgroup_peak,
             ksmd_cpu: None,

@@ -7,8 +7,8 @@ use crate::statistics_block::Statistics;
 /// Less than this is not worth a word beside something larger.
 const WORTH_SAYING: u64 = 1_000_000;
 
-/// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
-fn reasons(statistics: &Statistics) -> Option<String> {
+/// Each thing that saved bytes, and how many.
+pub fn parts(statistics: &Statistics) -> Vec<(u64, String)> {
     let mut parts = vec![
         (statistics.get("shared_copy_bytes"), shared(statistics)),
         (
@@ -26,7 +26,12 @@ fn reasons(statistics: &Statistics) -> Option<String> {
     ];
     let largest = parts.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
     parts.retain(|(bytes, _)| *bytes > 0 && *bytes >= WORTH_SAYING.min(largest));
-    let said: Vec<String> = parts
+    parts
+}
+
+/// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
+fn reasons(statistics: &Statistics) -> Option<String> {
+    let said: Vec<String> = parts(statistics)
         .iter()
         .map(|(bytes, what)| format!("{} {what}", units::bytes(*bytes as f64)))
         .collect();

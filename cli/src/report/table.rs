@@ -16,37 +16,16 @@ pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bo
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["", "peak", "average", "CPU", "wall"]);
-    for one in configurations {
-        let runs = &one.measurements;
-        let memory = |figure: fn(&Measured) -> f64, interval: &Interval| {
-            let of = |run: &Measured| run.has_memory.then(|| figure(run));
-            figures(interval, runs.iter().map(of).collect(), units::bytes)
-        };
-        let time = |figure: fn(&Measured) -> f64, interval: &Interval| {
-            let values = runs.iter().map(|run| Some(figure(run)));
-            figures(interval, values.collect(), units::seconds)
-        };
-        table.add_row([
-            name(&one.name, "run", runs.len()),
-            memory(|run| run.peak_bytes, &one.peak_bytes),
-            memory(|run| run.average_bytes, &one.average_bytes),
-            time(|run| run.cpu_seconds, &one.cpu_seconds),
-            time(|run| run.wall_seconds, &one.wall_seconds),
-        ]);
+    for row in rows(configurations, &[]) {
+        table.add_row(row);
     }
     for ratio in ratios {
-        let cell = |name, interval, figure: fn(&Pair) -> Option<f64>| {
-            let pairs = ratio.pairs.iter().map(figure).collect();
-            ratio_figure(ratio, name, interval, pairs, has_colour)
-        };
-        let pair = format!("{} / {}", ratio.name, ratio.to);
-        table.add_row([
-            name(&pair, "pair", ratio.pairs.len()),
-            cell("peak", ratio.peak, |pair| pair.peak),
-            cell("average", ratio.average, |pair| pair.average),
-            cell("cpu", ratio.cpu, |pair| pair.cpu),
-            cell("wall", ratio.wall, |pair| pair.wall),
-        ]);
+        let figures = ratio_figures(ratio);
+        let coloured = figures.iter().map(|one| match has_colour {
+            true => coloured(ratio, one),
+            false => Cell::new(&one.text),
+        });
+        table.add_row([Cell::new(name_of(ratio))].into_iter().chain(coloured));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -54,23 +33,99 @@ pub fn render(configurations: &[Configuration], ratios: &[Ratio], has_colour: bo
     table.trim_fmt()
 }
 
+/// The same in words alone: a name, and four figures.
+pub fn rows(configurations: &[Configuration], ratios: &[Ratio]) -> Vec<Vec<String>> {
+    let of_ratio = |ratio| {
+        let figures = ratio_figures(ratio).into_iter().map(|one| one.text);
+        std::iter::once(name_of(ratio)).chain(figures).collect()
+    };
+    let configurations = configurations.iter().map(row);
+    configurations.chain(ratios.iter().map(of_ratio)).collect()
+}
+
+fn row(one: &Configuration) -> Vec<String> {
+    let runs = &one.measurements;
+    let memory = |figure: fn(&Measured) -> f64, interval: &Interval| {
+        let of = |run: &Measured| run.has_memory.then(|| figure(run));
+        figures(interval, runs.iter().map(of).collect(), units::bytes)
+    };
+    let time = |figure: fn(&Measured) -> f64, interval: &Interval| {
+        let values = runs.iter().map(|run| Some(figure(run)));
+        figures(interval, values.collect(), units::seconds)
+    };
+    vec![
+        name(&one.name, "run", runs.len()),
+        memory(|run| run.peak_bytes, &one.peak_bytes),
+        memory(|run| run.average_bytes, &one.average_bytes),
+        time(|run| run.cpu_seconds, &one.cpu_seconds),
+        time(|run| run.wall_seconds, &one.wall_seconds),
+    ]
+}
+
+fn name_of(ratio: &Ratio) -> String {
+    let pair = format!("{} / {}", ratio.name, ratio.to);
+    name(&pair, "pair", ratio.pairs.len())
+}
+
+struct RatioFigure {
+    name: &'static str,
+    interval: Option<Interval>,
+    text: String,
+}
+
+fn ratio_figures(ratio: &Ratio) -> [RatioFigure; 4] {
+    let figure = |name, interval: Option<Interval>, of: fn(&Pair) -> Option<f64>| {
+        let pairs: Vec<Option<f64>> = ratio.pairs.iter().map(of).collect();
+        let mut text = match &interval {
+            Some(interval) => with_values(interval, &pairs, units::ratio),
+            None => NOT_MEASURED.to_owned(),
+        };
+        if interval.is_some() && ratio.undecided.contains(&name) {
+            text.push_str("\nundecided");
+        }
+        RatioFigure {
+            name,
+            interval,
+            text,
+        }
+    };
+    [
+        figure("peak", ratio.peak, |pair| pair.peak),
+        figure("average", ratio.average, |pair| pair.average),
+        figure("cpu", ratio.cpu, |pair| pair.cpu),
+        figure("wall", ratio.wall, |pair| pair.wall),
+    ]
+}
+
+/// Green is less than the first configuration, red is more; uncoloured is no difference that was shown.
+fn coloured(ratio: &Ratio, figure: &RatioFigure) -> Cell {
+    let cell = Cell::new(&figure.text);
+    let is_undecided = ratio.is_control || ratio.undecided.contains(&figure.name);
+    match figure.interval {
+        Some(interval) if is_undecided || interval.contains(1.0) => cell,
+        Some(interval) if interval.mean < 1.0 => cell.fg(Color::Green),
+        Some(_) => cell.fg(Color::Red),
+        None => cell,
+    }
+}
+
 /// Are there so few that each is shown? One is the mean already.
 fn are_shown(count: usize) -> bool {
     (2..ENOUGH_PAIRS).contains(&count)
 }
 
-fn name(name: &str, of: &str, count: usize) -> Cell {
+fn name(name: &str, of: &str, count: usize) -> String {
     let mut text = name.to_owned();
     if are_shown(count) {
         (1..=count).for_each(|number| text.push_str(&format!("\n  {of} {number}")));
     }
-    Cell::new(text)
+    text
 }
 
-fn figures(interval: &Interval, values: Vec<Option<f64>>, unit: fn(f64) -> String) -> Cell {
+fn figures(interval: &Interval, values: Vec<Option<f64>>, unit: fn(f64) -> String) -> String {
     match values.iter().any(Option::is_some) {
-        true => Cell::new(with_values(interval, &values, unit)),
-        false => Cell::new(NOT_MEASURED),
+        true => with_values(interval, &values, unit),
+        false => NOT_MEASURED.to_owned(),
     }
 }
 
@@ -86,30 +141,6 @@ fn with_values(interval: &Interval, values: &[Option<f64>], unit: fn(f64) -> Str
         return mean;
     }
     format!("{mean}\n{} – {}", unit(interval.low), unit(interval.high))
-}
-
-/// Green is less than the first configuration, red is more; uncoloured is no difference that was shown.
-fn ratio_figure(
-    ratio: &Ratio,
-    name: &str,
-    interval: Option<Interval>,
-    pairs: Vec<Option<f64>>,
-    has_colour: bool,
-) -> Cell {
-    let Some(interval) = interval else {
-        return Cell::new(NOT_MEASURED);
-    };
-    let mut text = with_values(&interval, &pairs, units::ratio);
-    let is_undecided = ratio.undecided.contains(&name);
-    if is_undecided {
-        text.push_str("\nundecided");
-    }
-    let cell = Cell::new(text);
-    match () {
-        () if !has_colour || ratio.is_control || is_undecided || interval.contains(1.0) => cell,
-        () if interval.mean < 1.0 => cell.fg(Color::Green),
-        () => cell.fg(Color::Red),
-    }
 }
 
 #[cfg(test)]

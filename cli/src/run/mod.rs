@@ -1,5 +1,7 @@
 //! `pagewise run`: the command, unchanged but for its memory, and one line about it.
 
+mod page;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,26 +24,31 @@ use crate::report::target::is_same_file;
 use crate::report::{savings, units};
 use crate::tell::tell;
 use crate::trial::{self, Setting, Streams, Trial, library_of};
+use crate::words::text_of;
 
 pub fn run(arguments: &RunArguments) -> Result<Ending> {
     let common = &arguments.common;
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
     check_options(&common.options, &inherited, arguments.policy.is_some())?;
     let policy = choose_policy(arguments.policy, &inherited);
-    check_outputs(common.json.as_deref(), arguments.curve.as_deref())?;
-    let destination = common.json.as_deref().map(Destination::open).transpose()?;
-    let curve = arguments
-        .curve
-        .as_deref()
-        .map(Destination::open)
-        .transpose()?;
+    check_outputs(&[
+        ("--json", common.json.as_deref()),
+        ("--curve", arguments.curve.as_deref()),
+        ("--report", common.report.as_deref()),
+    ])?;
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
+    let destinations = Destinations {
+        json: open(&common.json)?,
+        curve: open(&arguments.curve)?,
+        report: open(&common.report)?,
+    };
     mention_killed_run(policy);
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let mut setting = prepare(common, &[policy], &inherited, &gate)?;
-    setting.keeps_curve = curve.is_some();
-    if common.sampler.is_none() && !arguments.exact && curve.is_none() {
+    setting.keeps_curve = destinations.curve.is_some() || destinations.report.is_some();
+    if common.sampler.is_none() && !arguments.exact && destinations.curve.is_none() {
         setting.sampler = SamplerKind::Counters;
     }
     let streams = Streams {
@@ -56,7 +63,7 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
         tell(&summary);
     }
     let end = trial.ended.end;
-    let written = write(common, policy, &trial, destination, curve);
+    let written = write(common, policy, &trial, destinations, &summary);
     if common.quiet && written.is_err() {
         tell(&summary);
     }
@@ -67,43 +74,59 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
     })
 }
 
-/// Each file, whatever becomes of the other.
+struct Destinations {
+    json: Option<Destination>,
+    curve: Option<Destination>,
+    report: Option<Destination>,
+}
+
+/// Each file, whatever becomes of the others.
 fn write(
     common: &CommonArguments,
     policy: Policy,
     trial: &Trial,
-    destination: Option<Destination>,
-    curve: Option<Destination>,
-) -> Result<(), Failure> {
+    destinations: Destinations,
+    summary: &str,
+) -> Result<()> {
     let kept = "the command has run; its figures are on standard error";
-    let drawn = match curve.zip(trial.memory.curve.as_ref()) {
+    let drawn = match destinations.curve.zip(trial.memory.curve.as_ref()) {
         Some((curve, points)) => curve.write_text(&points.csv(), kept),
         None => Ok(()),
     };
-    let Some(destination) = destination else {
-        return drawn;
+    let shown = match destinations.report {
+        Some(report) => report.write_text(&page::of(common, policy, trial, summary)?, kept),
+        None => Ok(()),
     };
     let trials = std::slice::from_ref(trial);
     let source = Source::of(trials.iter());
-    let written = destination.write(
-        &RunReport {
-            schema: SCHEMA,
-            command: &text_of(common),
-            configuration: Configuration::of(policy.name(), trials, true, source),
-        },
-        kept,
-    );
-    drawn.and(written)
+    let command = text_of(&common.command);
+    let figures = || RunReport {
+        schema: SCHEMA,
+        command: &command,
+        configuration: Configuration::of(policy.name(), trials, true, source),
+    };
+    let written = match destinations.json {
+        Some(json) => json.write(&figures(), kept),
+        None => Ok(()),
+    };
+    Ok(drawn.and(shown).and(written)?)
 }
 
-fn check_outputs(json: Option<&Path>, curve: Option<&Path>) -> Result<(), Failure> {
-    match json.zip(curve) {
-        Some((json, curve)) if is_same_file(json, curve) => Err(Failure::new(
-            format!("--json and --curve both write to {}", json.display()),
-            "another FILE for one of them",
-        )),
-        _ => Ok(()),
+/// Two results do not go to one file.
+pub fn check_outputs(files: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+    for (place, (name, one)) in files.iter().enumerate() {
+        for (other_name, other) in &files[..place] {
+            if let Some((one, other)) = one.zip(*other)
+                && is_same_file(one, other)
+            {
+                return Err(Failure::new(
+                    format!("{other_name} and {name} both write to {}", one.display()),
+                    "another FILE for one of them",
+                ));
+            }
+        }
     }
+    Ok(())
 }
 
 /// What `run` and `compare` find out before they start anything.
@@ -223,11 +246,6 @@ pub fn mention_killed_run(policy: Policy) {
             saved.commands()
         )),
     }
-}
-
-pub fn text_of(common: &CommonArguments) -> Vec<String> {
-    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-    common.command.iter().map(text).collect()
 }
 
 fn summary(trial: &Trial, policy: Policy) -> String {

@@ -71,6 +71,13 @@ pub fn stand_in() -> &'static Path {
     LIBRARY.get_or_init(|| compiled("stand-in", &["-shared", "-fPIC"]))
 }
 
+/// The same, under the name by which the library is known.
+pub fn stand_in_named_as_ours() -> PathBuf {
+    let library = own_file("libpagewise-preload.so");
+    std::fs::copy(stand_in(), &library).unwrap();
+    library
+}
+
 /// The recorder, built from its sources: these tests do not need the core to be built.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();

@@ -26,6 +26,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   pagewise run -- Rscript analysis.R
   pagewise run --policy share --json figures.json -- R -f analysis.R
+  pagewise run --report memory.html -- Rscript analysis.R
   pagewise run --options threshold=64K,verbose=1 -- python3 program.py
 
 The last line on standard error says the peak of physical memory and what was saved.";
@@ -34,9 +35,12 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   pagewise compare -- Rscript analysis.R
   pagewise compare --with plain,plain,auto --runs 10 -- Rscript analysis.R
+  pagewise compare --files 'results/*.csv' -- Rscript analysis.R
+  pagewise compare --report memory.html -- Rscript analysis.R
   sudo pagewise compare --with plain,ksm,auto --json figures.json -- ./program
 
-Naming a configuration twice adds a control: what differs between the two is noise, and
+The command is run --runs times under each configuration, and does what it does each time.
+Ctrl-C ends it early and shows what the runs so far came to. Naming a configuration twice adds a control: what differs between the two is noise, and
 no difference as small as that is claimed. Ratios are to the first configuration.
 Standard input, if it is not a terminal, is read once and given to every run.";
 
@@ -80,7 +84,9 @@ pub enum Action {
     /// Run a command several times with and without Pagewise and compare
     #[command(after_help = COMPARE_EXAMPLES, override_usage = "pagewise compare [OPTIONS] -- COMMAND...")]
     Compare(CompareArguments),
-    /// Show what this machine allows, and how to allow what it does not
+    /// Show your processes under Pagewise, live: physical memory, saved, shared, warm, faults
+    Top(TopArguments),
+    /// Does Pagewise work here? If not, why, and what to type
     Doctor(DoctorArguments),
     /// Record what a program allocates and frees, and look at it
     #[command(after_help = TRACE_EXAMPLES, disable_help_subcommand = true)]
@@ -418,6 +424,9 @@ pub struct CompareArguments {
     /// End a run that takes longer, and the comparison with it
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: Option<u64>,
+    /// Compare what each run writes into these files as well; in quotes, and again for others
+    #[arg(long, value_name = "GLOB")]
+    pub files: Vec<String>,
     #[command(flatten)]
     pub common: CommonArguments,
 }
@@ -427,6 +436,9 @@ pub struct CommonArguments {
     /// Write the figures to FILE as JSON (- for standard output; of compare, instead of the table)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page for a browser to FILE: memory over time, figures, machine; one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -450,7 +462,23 @@ pub struct CommonArguments {
 }
 
 #[derive(Args)]
+pub struct TopArguments {
+    /// Print one look and end, as where there is no terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Write one look to FILE as JSON (- for standard output), and end
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Time between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub every_ms: u64,
+}
+
+#[derive(Args)]
 pub struct DoctorArguments {
+    /// Show all that was looked at, one by one, with the command that would change it
+    #[arg(long)]
+    pub all: bool,
     /// Write the findings to FILE as JSON (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod ending;
 mod failure;
 mod ksm;
 mod launch;
+mod load;
 mod measure;
 mod pages;
 mod policy;
@@ -14,8 +15,10 @@ mod report;
 mod run;
 mod statistics_block;
 mod tell;
+mod top;
 mod trace;
 mod trial;
+mod words;
 
 use std::process::ExitCode;
 
@@ -70,6 +73,7 @@ fn act(line: &CommandLine) -> Result<Ending> {
     match &line.action {
         Action::Run(arguments) => run::run(arguments),
         Action::Compare(arguments) => compare::compare(arguments),
+        Action::Top(arguments) => top::top(arguments),
         Action::Doctor(arguments) => doctor::doctor(arguments),
         Action::Trace { action } => trace::trace(action),
         Action::Pages(arguments) => pages::pages(arguments),

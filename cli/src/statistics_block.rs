@@ -118,6 +118,10 @@ pub struct Block {
 }
 
 impl Block {
+    pub fn get(&self, name: &str) -> u64 {
+        value_of(&self.values, name)
+    }
+
     /// Fields that a newer library has appended are ignored; those that an older one lacks are 0.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.get(..8).ok_or(Malformed::Truncated)? != MAGIC {
@@ -140,6 +144,20 @@ impl Block {
             values,
         })
     }
+}
+
+fn value_of(values: &[u64], name: &str) -> u64 {
+    let place = FIELDS.iter().position(|field| *field == name);
+    place
+        .and_then(|index| values.get(index).copied())
+        .unwrap_or(0)
+}
+
+/// Whose block a file is: pagewise-PID.stats, or pagewise-PID.N.stats.
+pub fn process_of(path: &Path) -> Option<i32> {
+    let name = path.file_name()?.to_str()?;
+    let middle = name.strip_prefix("pagewise-")?.strip_suffix(".stats")?;
+    middle.split('.').next()?.parse().ok()
 }
 
 fn word32(bytes: &[u8], at: usize) -> Option<u32> {
@@ -213,11 +231,7 @@ impl Statistics {
     }
 
     pub fn get(&self, name: &str) -> u64 {
-        FIELDS
-            .iter()
-            .position(|field| *field == name)
-            .and_then(|index| self.values.get(index).copied())
-            .unwrap_or(0)
+        value_of(&self.values, name)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::launch::library::{GENERAL, Library, PRELOAD};
 use crate::launch::signals::Gate;
 use crate::launch::supervise::{Ended, Running, own_usage};
 use crate::measure::SamplerKind;
-use crate::measure::cgroup::Cgroup;
+use crate::measure::cgroup::{Cgroup, Location, killed, limit, own_location};
 use crate::measure::meter::{How, Meter};
 use crate::measure::process_tree::Strangers;
 use crate::measure::record::Measurement;
@@ -71,8 +71,18 @@ pub struct Trial {
     pub memory: Measurement,
     pub cgroup_peak: Option<u64>,
     pub ksmd_cpu: Option<Duration>,
+    /// The kernel ended processes of the command because memory ran out.
+    pub ran_out: Option<RanOut>,
     /// None when the library was not preloaded.
     pub statistics: Option<Statistics>,
+}
+
+/// What became of a command that needed more memory than there was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RanOut {
+    pub processes: u64,
+    /// None: it was the machine's.
+    pub limit: Option<u64>,
 }
 
 impl Trial {
@@ -98,6 +108,11 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
     let are_captured = streams.are_captured;
     let mut command = prepare(setting, policy, streams, library, folder.as_ref());
 
+    let group = match &cgroup {
+        Some(own) => Some(own.location()),
+        None => own_location(Path::new("/")),
+    };
+    let killed_before = group.as_ref().and_then(killed);
     let strangers = Strangers::now();
     setting.gate.check_before_start()?;
     let started = Instant::now();
@@ -118,6 +133,7 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
         kind: setting.sampler,
         period: setting.period,
         keeps_curve: setting.keeps_curve,
+        statistics: folder.as_ref().map(|folder| folder.path().to_owned()),
     };
     let meter = Meter::start(how, started, strangers).map_err(lost)?;
     let (end, at) = running.wait().map_err(lost)?;
@@ -134,9 +150,18 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
         wall: ended.at - started,
         memory,
         cgroup_peak: cgroup.as_ref().and_then(Cgroup::peak_bytes),
+        ran_out: group.and_then(|group| ran_out(&group, killed_before?)),
         ksmd_cpu: ksm.as_ref().and_then(Ksm::cpu_time),
         statistics,
         ended,
+    })
+}
+
+fn ran_out(group: &Location, killed_before: u64) -> Option<RanOut> {
+    let processes = killed(group)?.saturating_sub(killed_before);
+    (processes > 0).then(|| RanOut {
+        processes,
+        limit: limit(group),
     })
 }
 

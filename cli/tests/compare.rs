@@ -133,18 +133,129 @@ fn output_that_always_changes_is_not_blamed_on_us() {
     assert!(errors(&compared.output).contains("plain itself changes from run to run"));
 }
 
+/// Plain ran once: it is run once more, and that run counts in no figure.
 #[test]
-fn one_run_says_what_it_cannot_tell() {
+fn one_run_that_differs_is_looked_into() {
     let compared = compare(&["--runs", "1"], &["sh", "-c", "date +%N"]);
     assert_eq!(compared.output.status.code(), Some(1));
     let said = errors(&compared.output);
+    assert!(said.contains("plain once more"), "{said}");
     assert!(
-        said.contains("plain ran once") && said.contains("--runs 2"),
+        said.contains("plain itself changes from run to run"),
         "{said}"
     );
+    assert!(said.contains("set.seed(1)"), "{said}");
+    for configuration in compared.json["configurations"].as_array().unwrap() {
+        assert_eq!(configuration["measurements"].as_array().unwrap().len(), 1);
+    }
+
+    let ours = compare(&["--runs", "1"], &["sh", "-c", "echo $PAGEWISE_OPTIONS"]);
+    assert_eq!(ours.output.status.code(), Some(1));
+    let said = errors(&ours.output);
+    assert!(
+        said.contains("the difference comes from the other configuration"),
+        "{said}"
+    );
+
     let equal = compare(&["--runs", "1"], &["echo", "the same"]);
     assert_eq!(equal.output.status.code(), Some(0));
-    assert!(!errors(&equal.output).contains("ran once"));
+    assert!(!errors(&equal.output).contains("once more"));
+}
+
+#[test]
+fn few_pairs_are_shown_and_have_no_interval() {
+    let compared = compare(&["--runs", "2"], &["sh", "-c", "sleep 0.05"]);
+    let said = text(&compared.output);
+    for shown in [
+        "run 1",
+        "run 2",
+        "pair 1",
+        "pair 2",
+        "Too few for an interval",
+    ] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
+    assert!(!said.contains('–'), "an interval: {said}");
+    assert!(
+        said.contains("Next: pagewise compare --runs 5 -- sh -c 'sleep 0.05'"),
+        "{said}"
+    );
+    let pairs = compared.json["ratios"][0]["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+
+    let enough = text(&compare(&["--runs", "5"], &["sleep", "0.02"]).output);
+    assert!(
+        enough.contains('–') && !enough.contains("run 1"),
+        "{enough}"
+    );
+}
+
+#[test]
+fn how_often_the_command_will_run_is_said_before_it_does() {
+    let said = errors(&compare(&["--runs", "1"], &["sh", "-c", "sleep 0.05"]).output);
+    let place = |what| said.find(what).unwrap_or_else(|| panic!("{what}: {said}"));
+    assert!(
+        place("will be run 2 times") < place("round 1 of 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_the_machine_did_besides_is_in_the_json() {
+    let load = &compare(&["--runs", "1"], &["true"]).json["load"];
+    assert!(load["processors"].as_u64().unwrap() >= 1);
+    assert!(load["others"].as_f64().unwrap() >= 0.0);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_twice_is_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("made");
+    let compared = compare(&["--runs", "3"], &["mkdir", made.to_str().unwrap()]);
+    assert_eq!(compared.output.status.code(), Some(2));
+    let said = errors(&compared.output);
+    assert!(
+        said.contains("plain, run once more, failed as well"),
+        "{said}"
+    );
+    assert!(!said.contains("bug of pagewise"), "{said}");
+}
+
+#[test]
+fn files_that_a_run_writes_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("input.txt"), "of the user").unwrap();
+    let run = |script: &str| {
+        let pattern = folder.path().join("*.txt");
+        let script = format!("cd {}; {script}", folder.path().display());
+        compare(
+            &["--runs", "2", "--files", pattern.to_str().unwrap()],
+            &["sh", "-c", &script],
+        )
+    };
+    let same = run("rm -f out.txt; echo 1 > out.txt");
+    assert_eq!(
+        same.output.status.code(),
+        Some(0),
+        "{}",
+        errors(&same.output)
+    );
+    assert_eq!(same.json["configurations"][1]["files_match"], true);
+
+    let other = run("rm -f out.txt; echo 1 > out.txt; echo x$LD_PRELOAD >> out.txt");
+    assert_eq!(other.output.status.code(), Some(1));
+    let said = errors(&other.output);
+    assert!(said.contains("FILES DIFFER: auto wrote"), "{said}");
+    assert!(said.contains("out.txt otherwise"), "{said}");
+    assert!(said.contains("line 2 (byte 4)"), "{said}");
+    assert_eq!(other.json["configurations"][0]["files_match"], true);
+    assert_eq!(other.json["configurations"][1]["files_match"], false);
+    assert_eq!(other.json["configurations"][1]["output_matches"], true);
+
+    let none = compare(&["--runs", "1"], &["true"]);
+    assert_eq!(none.json["configurations"][0]["files_match"], Value::Null);
+    let wrong = compare(&["--files", "a/["], &["true"]);
+    assert_eq!(wrong.output.status.code(), Some(125));
 }
 
 #[test]
@@ -159,6 +270,7 @@ fn failed_runs_have_no_ratios() {
         "{said}"
     );
     assert!(said.contains("| some trouble"), "{said}");
+    assert!(said.contains("report this as a bug"), "{said}");
     assert_eq!(compared.json["ratios"], serde_json::json!([]));
     assert_eq!(compared.json["configurations"][1]["exit_status"], 1);
     // The first round has shown it: no more are run.

@@ -161,25 +161,39 @@ fn a_policy_in_the_environment_counts_where_none_is_given() {
     assert_eq!(read_json(&json)["name"], "share");
 }
 
+/// Before the program starts: whoever wrote it meant something else than the default.
 #[test]
-fn a_misspelt_policy_in_the_environment_is_said() {
-    let run = |arguments: &[&str]| {
+fn a_misspelt_option_is_an_error_with_the_nearest_name() {
+    let run = |arguments: &[&str], options: &str| {
         let output = pagewise()
             .arg("run")
             .args(arguments)
-            .args(["--", "true"])
-            .env("PAGEWISE_OPTIONS", "policy=plian")
+            .args(["--", "echo", "it ran"])
+            .env("PAGEWISE_OPTIONS", options)
             .output()
             .unwrap();
-        assert!(output.status.success());
-        errors(&output)
+        let has_run = text(&output).contains("it ran");
+        assert_eq!(has_run, output.status.success());
+        assert!(has_run || output.status.code() == Some(125));
+        (has_run, errors(&output))
     };
-    let said = run(&["--quiet"]);
+    let (has_run, said) = run(&["--quiet"], "policy=plian");
+    assert!(!has_run && said.contains("no such policy: plian"), "{said}");
     assert!(
-        said.contains("no such policy: plian") && said.contains("--help"),
+        said.contains("try: policy=plain") && said.contains("--help"),
         "{said}"
     );
-    assert!(!run(&["--policy", "share"]).contains("plian"));
+    let (has_run, said) = run(&["--options", "treshold=8K"], "");
+    assert!(
+        !has_run && said.contains("--options: no such option: treshold"),
+        "{said}"
+    );
+    assert!(said.contains("try: threshold"), "{said}");
+    let (has_run, said) = run(&[], "threshold=4K");
+    assert!(!has_run && said.contains("8K to 1G"), "{said}");
+    // What is overridden does no harm.
+    assert!(run(&["--policy", "share"], "policy=plian").0);
+    assert!(run(&["--options", "decay=1"], "decay=soon").0);
 }
 
 #[test]
@@ -622,6 +636,60 @@ fn copies_of_an_r_vector_share_their_pages() {
         peak(&auto),
         peak(&plain)
     );
+    // What plain would take is known without a plain run.
+    let estimate = auto["unshared_peak_bytes"].as_f64().unwrap();
+    let off = estimate / peak(&plain) - 1.0;
+    assert!(off.abs() < 0.1, "{estimate} {}", peak(&plain));
+    assert_eq!(plain["unshared_peak_bytes"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_process_that_had_most_is_named() {
+    let program = common::footprint().to_str().unwrap();
+    let script = format!("{program} anonymous 64; true");
+    let output = output(&["run", "--policy", "plain", "--", "sh", "-c", &script]);
+    let said = errors(&output);
+    assert!(said.contains("; footprint (process "), "{said}");
+    assert!(said.contains(" had most: "), "{said}");
+}
+
+/// A group of one's own with a limit of 50 MB; none where none can be made.
+fn limited_group() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups
+        .lines()
+        .find_map(|line| line.split_once(":memory:"))?
+        .1;
+    let parent = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/'));
+    let group = parent.join(format!("test-{}", std::process::id()));
+    fs::create_dir(&group).ok()?;
+    fs::write(group.join("memory.limit_in_bytes"), "50000000").ok()?;
+    Some(group)
+}
+
+#[test]
+fn a_process_that_the_limit_killed_is_said() {
+    let Some(group) = limited_group() else {
+        return;
+    };
+    let program = common::footprint().to_str().unwrap();
+    let script = "echo $$ > \"$0/cgroup.procs\"; \"$1\" run --policy plain -- sh -c \"$2 anonymous 200; exit 3\"";
+    let output = Command::new("sh")
+        .args(["-c", script, group.to_str().unwrap()])
+        .args([env!("CARGO_BIN_EXE_pagewise"), program])
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    for _ in 0..100 {
+        if fs::remove_dir(&group).is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let expected =
+        "the kernel killed 1 process of the command: the memory limit of 50.0 MB was reached";
+    assert!(said.contains(expected), "{said}");
 }
 
 /// The area under the curve is the average, its highest point the peak: both files describe one run.
@@ -728,4 +796,35 @@ fn time_in_the_kernel_is_part_of_the_cpu_time() {
     let (cpu, system) = (&run["cpu_seconds"], &run["system_seconds"]);
     let (cpu, system) = (cpu.as_f64().unwrap(), system.as_f64().unwrap());
     assert!(system > 0.0 && system <= cpu, "{system} {cpu}");
+}
+
+/// One file, whatever the command's words are; and the line on standard error is as it was.
+#[test]
+fn a_report_is_a_page_with_the_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("x.html");
+    let output = pagewise()
+        .args(["run", "--report", page.to_str().unwrap(), "--"])
+        .args(["sh", "-c", "sleep 0.2", "</script><b>"])
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("pagewise: peak "), "{said}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    assert!(html.contains("sh -c &#39;sleep 0.2&#39;") || html.contains("sh -c 'sleep 0.2'"));
+    assert!(!html.contains("</script><b>"));
+    assert!(html.contains("of copies shared their pages"));
+    fails_with(
+        &["run", "--report", "/no/such/x.html", "--", "true"],
+        125,
+        "cannot write /no/such/x.html",
+    );
+    let file = page.to_str().unwrap();
+    fails_with(
+        &["run", "--report", file, "--json", file, "--", "true"],
+        125,
+        "both write to",
+    );
 }

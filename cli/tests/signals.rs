@@ -296,6 +296,43 @@ fn an_interrupted_comparison_ends_with_no_figures() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+/// What is done counts: the pairs that are whole, in the table and in the file.
+#[test]
+fn an_interrupted_comparison_shows_the_pairs_that_are_done() {
+    hear_signals();
+    let folder = tempfile::tempdir().unwrap();
+    let (json, log) = (folder.path().join("x.json"), folder.path().join("log"));
+    let child = pagewise()
+        .args(["compare", "--runs", "50", "--json"])
+        .arg(&json)
+        .args(["--", "sh", "-c", "echo x >> \"$0\"; sleep 0.1"])
+        .arg(&log)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let runs = || fs::read_to_string(&log).map_or(0, |text| text.lines().count());
+    let begin = Instant::now();
+    // Two pairs are done and a third has begun.
+    while runs() < 5 && begin.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    send(child.id() as i32, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGINT));
+    let said = common::errors(&output);
+    assert!(said.contains("interrupted: the figures are of "), "{said}");
+    assert!(common::text(&output).contains("auto / plain"), "{said}");
+    let json = common::read_json(&json);
+    assert_eq!(json["interrupted"], true);
+    let rounds = json["rounds"].as_u64().unwrap();
+    assert!((2..50).contains(&rounds), "{rounds}");
+    for configuration in json["configurations"].as_array().unwrap() {
+        let runs = configuration["measurements"].as_array().unwrap().len();
+        assert_eq!(runs as u64, rounds);
+    }
+}
+
 /// Root only: the settings are the whole machine's.
 #[test]
 fn page_merging_is_put_back_after_an_interrupt() {

@@ -8,14 +8,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::report::plain::plain;
 use crate::tell::tell;
 use crate::trial::Streams;
 
 /// Somebody may not know that input is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes of standard error that are shown of a failed run.
-const SHOWN_ERRORS: u64 = 2000;
+/// What is shown of a failed run's outputs.
+const SHOWN_BYTES: u64 = 2000;
 const SHOWN_LINES: usize = 10;
 
 /// Standard input, read once. Nothing when it is a terminal: nobody wants to type it for each run.
@@ -77,16 +78,30 @@ impl Captured {
         })
     }
 
-    /// The last lines that the run wrote to standard error.
-    pub fn last_errors(&self) -> String {
-        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
-        let start = length.saturating_sub(SHOWN_ERRORS);
-        let mut bytes = vec![0; (length - start) as usize];
-        let got = self.stderr.read_at(&mut bytes, start).unwrap_or(0);
-        let text = String::from_utf8_lossy(&bytes[..got]).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+    /// The ends of what the run wrote.
+    pub fn last_words(&self) -> LastWords {
+        LastWords {
+            errors: last_lines(&self.stderr),
+            output: last_lines(&self.stdout),
+        }
     }
+}
+
+/// The last lines that a run wrote to its standard error and to its standard output.
+#[derive(Default)]
+pub struct LastWords {
+    pub errors: Vec<String>,
+    pub output: Vec<String>,
+}
+
+fn last_lines(file: &File) -> Vec<String> {
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let start = length.saturating_sub(SHOWN_BYTES);
+    let mut bytes = vec![0; (length - start) as usize];
+    let got = file.read_at(&mut bytes, start).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..got]);
+    let lines: Vec<String> = text.lines().map(plain).collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].to_vec()
 }
 
 /// The first run's output, to which all others are compared byte for byte.
@@ -114,7 +129,8 @@ impl Reference {
     }
 }
 
-fn difference(one: &File, other: &File) -> io::Result<Option<Difference>> {
+/// Compares two files from their starts.
+pub fn difference(one: &File, other: &File) -> io::Result<Option<Difference>> {
     let (mut one, mut other) = (from_start(one)?, from_start(other)?);
     let mut at = Difference { byte: 1, line: 1 };
     loop {
@@ -171,12 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_errors_are_shown() {
+    fn only_the_last_lines_are_shown_and_none_that_a_terminal_obeys() {
         let captured = Captured::new().expect("files");
         for number in 0..1000 {
             writeln!(&captured.stderr, "line {number}").expect("text");
         }
-        let shown = captured.last_errors();
-        assert!(shown.starts_with("line 990") && shown.ends_with("line 999"));
+        writeln!(&captured.stdout, "\u{1b}[2Jgone").expect("text");
+        let shown = captured.last_words();
+        let ends = [shown.errors.first(), shown.errors.last()];
+        assert_eq!(
+            ends.map(|line| line.map_or("", |l| l)),
+            ["line 990", "line 999"]
+        );
+        assert_eq!(shown.output, ["\u{fffd}[2Jgone"]);
     }
 }

@@ -1,6 +1,7 @@
 //! One configuration of a comparison and what its runs came to.
 
-use super::capture::{Captured, Difference};
+use super::capture::{Captured, Difference, LastWords};
+use super::written::FileDifference;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Source};
 use crate::trial::Trial;
@@ -11,8 +12,10 @@ pub struct Series {
     pub trials: Vec<Trial>,
     /// How the first output that differed did so.
     pub difference: Option<Difference>,
-    /// Last lines on standard error of the first run that failed.
-    pub errors: Option<String>,
+    /// The same of the first file that did.
+    pub file_difference: Option<FileDifference>,
+    /// What the first run that failed said last.
+    pub last_words: Option<LastWords>,
 }
 
 /// The second `plain` is named `plain#2`.
@@ -31,7 +34,8 @@ pub fn name(policies: &[Policy]) -> Vec<Series> {
             policy: policies[index],
             trials: Vec::new(),
             difference: None,
-            errors: None,
+            file_difference: None,
+            last_words: None,
         })
         .collect()
 }
@@ -45,11 +49,12 @@ pub fn control(series: &[Series]) -> Option<(usize, usize)> {
 }
 
 impl Series {
-    pub fn add(&mut self, trial: Trial, difference: Option<Difference>, captured: &Captured) {
-        if !trial.has_succeeded() && self.errors.is_none() {
-            self.errors = Some(captured.last_errors());
+    pub fn add(&mut self, trial: Trial, compared: Compared, captured: &Captured) {
+        if !trial.has_succeeded() && self.last_words.is_none() {
+            self.last_words = Some(captured.last_words());
         }
-        self.difference = self.difference.or(difference);
+        self.difference = self.difference.or(compared.output);
+        self.file_difference = self.file_difference.take().or(compared.files);
         self.trials.push(trial);
     }
 
@@ -57,9 +62,24 @@ impl Series {
         self.trials.iter().any(|trial| !trial.has_succeeded())
     }
 
-    pub fn figures(&self, source: Source) -> Configuration {
-        Configuration::of(&self.name, &self.trials, self.difference.is_none(), source)
+    pub fn differs(&self) -> bool {
+        self.difference.is_some() || self.file_difference.is_some()
     }
+
+    /// `has_files`: files were to be compared as well.
+    pub fn figures(&self, source: Source, has_files: bool) -> Configuration {
+        Configuration {
+            files_match: has_files.then_some(self.file_difference.is_none()),
+            ..Configuration::of(&self.name, &self.trials, self.difference.is_none(), source)
+        }
+    }
+}
+
+/// How a run's output and files differ from the first run's.
+#[derive(Default)]
+pub struct Compared {
+    pub output: Option<Difference>,
+    pub files: Option<FileDifference>,
 }
 
 #[cfg(test)]

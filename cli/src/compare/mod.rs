@@ -2,8 +2,12 @@
 
 mod capture;
 mod configuration;
+mod page;
 mod progress;
+mod rounds;
+mod trouble;
 mod verdict;
+mod written;
 
 use std::io;
 use std::time::Duration;
@@ -11,18 +15,23 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use self::capture::{Input, Reference};
+use self::capture::Input;
 use self::configuration::Series;
 use self::progress::Progress;
+use self::rounds::{Again, Rounds};
+use self::written::WrittenFiles;
 use crate::commandline::CompareArguments;
 use crate::ending::Ending;
-use crate::launch::signals::{Gate, Interrupted};
+use crate::launch::signals::Gate;
 use crate::launch::supervise;
-use crate::report::json::{CompareReport, Configuration, Destination, SCHEMA, Source, publish};
+use crate::load::{Load, Look};
+use crate::report::json::{
+    CompareReport, Configuration, Destination, Ratio, SCHEMA, Source, publish,
+};
 use crate::report::{style, table};
-use crate::run::{check_options, mention_killed_run, prepare, text_of};
+use crate::run::{check_options, check_outputs, mention_killed_run, prepare};
 use crate::tell::tell;
-use crate::trial::{self, Setting};
+use crate::words::text_of;
 
 /// The outputs were not the same.
 const EXIT_OUTPUT_DIFFERS: u8 = 1;
@@ -31,136 +40,215 @@ const EXIT_RUN_FAILED: u8 = 2;
 
 pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     let common = &arguments.common;
-    check_options(&common.options)?;
+    let files = WrittenFiles::new(&arguments.files)?;
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
+    check_options(&common.options, &inherited, true)?;
     for policy in &arguments.policies {
         mention_killed_run(*policy);
     }
     // Before signals are held back, so that Ctrl-C ends a wait for input.
     let input = Input::read().context("cannot read standard input")?;
+    check_outputs(&[
+        ("--json", common.json.as_deref()),
+        ("--report", common.report.as_deref()),
+    ])?;
     let destination = common.json.as_deref().map(Destination::open).transpose()?;
+    let report = common
+        .report
+        .as_deref()
+        .map(Destination::open)
+        .transpose()?;
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let mut setting = prepare(common, &arguments.policies, &inherited, &gate)?;
+    setting.keeps_curve = report.is_some();
     setting.timeout = arguments.timeout_seconds.map(Duration::from_secs);
     let mut series = configuration::name(&arguments.policies);
-    let progress = Progress::new(&series, arguments.runs, common.quiet);
-    let outcome = run_all(&setting, &mut series, &input, arguments.runs, &progress);
-    progress.finish();
-    match outcome? {
-        Outcome::Interrupted(signal) => {
-            tell("interrupted: no figures");
-            Ok(Ending::Signal(signal as i32))
-        }
-        Outcome::Complete => report(arguments, &text_of(common), &series, destination),
+    let (look, own_before) = (Look::now(), own_cpu());
+    if !common.quiet {
+        announce(&series, arguments.runs, &look);
     }
+    let mut rounds = Rounds::new(&setting, input, files);
+    let outcome = run_all(&mut rounds, &mut series, arguments.runs, common.quiet)?;
+    let own = own_cpu().saturating_sub(own_before);
+    let compared = Comparison {
+        arguments,
+        command: text_of(&common.command),
+        series,
+        outcome,
+        load: look.load_since(own),
+        written_files: rounds.files.are_asked_for().then(|| rounds.files.count()),
+    };
+    compared.report(destination, report)
 }
 
-enum Outcome {
-    Complete,
-    Interrupted(Signal),
+/// What the runs so far and this process itself have used.
+fn own_cpu() -> Duration {
+    supervise::own_usage().cpu + supervise::usage_of_children().cpu
 }
 
-/// Round by round, so that a change of the machine's mood meets every configuration. Every second round
-/// goes backwards: no configuration always follows the same one.
+/// What is about to happen, before anything does: a command may have effects that are not wanted ten times.
+fn announce(series: &[Series], runs: u32, look: &Look) {
+    if let Some(busy) = look.warning() {
+        tell(&format!(
+            "this machine is busy ({busy}): times will be unsure. Better when it is quiet, or with more --runs"
+        ));
+    }
+    let names: Vec<&str> = series.iter().map(|one| one.name.as_str()).collect();
+    tell(&format!(
+        "the command will be run {} times, in turns ({}, {runs} each); what it writes, sends or deletes, it does each time",
+        series.len() as u64 * u64::from(runs),
+        names.join(", ")
+    ));
+}
+
+/// How the runs ended.
+struct Outcome {
+    /// A signal asked to end before all were done.
+    interrupted: Option<Signal>,
+    again: Option<Again>,
+}
+
 fn run_all(
-    setting: &Setting,
+    rounds: &mut Rounds,
     series: &mut [Series],
-    input: &Input,
-    rounds: u32,
-    progress: &Progress,
+    count: u32,
+    is_quiet: bool,
 ) -> Result<Outcome> {
-    let mut reference = Reference::default();
-    for round in 0..rounds {
-        let mut order: Vec<usize> = (0..series.len()).collect();
-        // The very first run is the first configuration's: its output is the reference.
-        if round % 2 == 1 {
-            order.reverse();
+    let progress = Progress::new(series, count, is_quiet);
+    let interrupted = rounds.run(series, count, &progress);
+    progress.finish();
+    let interrupted = interrupted?;
+    if interrupted.is_some() {
+        keep_whole_rounds(series);
+    } else if trouble::is_in_doubt(series) {
+        let first = &series[0];
+        if !is_quiet {
+            tell(&format!(
+                "running {} once more, to see whether it does the same",
+                first.name
+            ));
         }
-        for index in order {
-            if let Some(signal) = setting.gate.pending_end() {
-                return Ok(Outcome::Interrupted(signal));
-            }
-            progress.begin(&series[index], round);
-            if let Some(signal) = run_one(setting, &mut series[index], input, &mut reference)? {
-                return Ok(Outcome::Interrupted(signal));
-            }
-            progress.end();
-        }
-        // The rest of the round has shown whether the others fail as well.
-        if series.iter().any(Series::has_failed) {
-            break;
-        }
+        let again = rounds.run_again(first)?;
+        return Ok(Outcome { interrupted, again });
     }
-    Ok(Outcome::Complete)
+    Ok(Outcome {
+        interrupted,
+        again: None,
+    })
 }
 
-/// Returns the signal that asked us to end meanwhile.
-fn run_one(
-    setting: &Setting,
-    series: &mut Series,
-    input: &Input,
-    reference: &mut Reference,
-) -> Result<Option<Signal>> {
-    let captured = capture::Captured::new().context("cannot make a temporary file for output")?;
-    let streams = captured.streams(input).context("cannot capture output")?;
-    let trial = match trial::run(setting, series.policy, streams) {
-        Ok(trial) => trial,
-        Err(error) => match error.downcast::<Interrupted>() {
-            Ok(Interrupted(signal)) => return Ok(Some(signal)),
-            Err(error) => return Err(error),
-        },
-    };
-    if trial.ended.interrupted.is_some() {
-        return Ok(trial.ended.interrupted);
+/// Runs whose round was not completed have no partner to be compared with.
+fn keep_whole_rounds(series: &mut [Series]) {
+    let whole = series.iter().map(|one| one.trials.len()).min().unwrap_or(0);
+    for one in series {
+        one.trials.truncate(whole);
     }
-    let difference = reference
-        .compare(&captured)
-        .context("cannot read captured output")?;
-    series.add(trial, difference, &captured);
-    Ok(None)
 }
 
-fn report(
-    arguments: &CompareArguments,
-    command: &[String],
-    series: &[Series],
-    destination: Option<Destination>,
-) -> Result<Ending> {
-    let has_failed = series.iter().any(Series::has_failed);
-    let source = Source::of(series.iter().flat_map(|one| &one.trials));
-    let configurations: Vec<Configuration> = series.iter().map(|one| one.figures(source)).collect();
-    let control = configuration::control(series);
-    let ratios = if has_failed {
-        Vec::new()
-    } else {
-        verdict::ratios(&configurations, control)
-    };
-    let figures = CompareReport {
-        schema: SCHEMA,
-        command,
-        runs: arguments.runs as usize,
-        configurations: &configurations,
-        ratios: &ratios,
-        aa_control: control
-            .map(|(one, other)| [one, other].map(|index| configurations[index].name.clone())),
-    };
-    let written = if has_failed {
-        tell(&verdict::failures(series));
-        let kept = "which runs failed is on standard error";
-        destination.map_or(Ok(()), |destination| destination.write(&figures, kept))
-    } else {
+struct Comparison<'a> {
+    arguments: &'a CompareArguments,
+    command: Vec<String>,
+    series: Vec<Series>,
+    outcome: Outcome,
+    load: Load,
+    /// How many the first run wrote. None: they were not to be compared.
+    written_files: Option<usize>,
+}
+
+impl Comparison<'_> {
+    fn report(
+        &self,
+        destination: Option<Destination>,
+        page: Option<Destination>,
+    ) -> Result<Ending> {
+        let rounds = self.series.first().map_or(0, |one| one.trials.len());
+        if let Some(signal) = self.outcome.interrupted {
+            if rounds == 0 {
+                tell("interrupted before every configuration had run once: no figures");
+                return Ok(Ending::Signal(signal as i32));
+            }
+            let of = self.arguments.runs;
+            tell(&format!(
+                "interrupted: the figures are of {rounds} of {of} rounds"
+            ));
+        }
+        let has_failed = self.series.iter().any(Series::has_failed);
+        let written = self.publish(destination, page, has_failed);
+        if self.written_files == Some(0) {
+            tell("--files: the first run wrote no file with such a name, so none were compared");
+        }
+        let differs = trouble::tell_differences(&self.series, &self.command, self.outcome.again);
+        written?;
+        Ok(match (self.outcome.interrupted, has_failed, differs) {
+            (Some(signal), ..) => Ending::Signal(signal as i32),
+            (None, true, _) => Ending::Exit(EXIT_RUN_FAILED),
+            (None, false, true) => Ending::Exit(EXIT_OUTPUT_DIFFERS),
+            (None, false, false) => Ending::Exit(0),
+        })
+    }
+
+    fn publish(
+        &self,
+        destination: Option<Destination>,
+        page: Option<Destination>,
+        has_failed: bool,
+    ) -> Result<()> {
+        let series = &self.series;
+        let source = Source::of(series.iter().flat_map(|one| &one.trials));
+        let figures = |one: &Series| one.figures(source, self.written_files.is_some());
+        let configurations: Vec<Configuration> = series.iter().map(figures).collect();
+        let control = configuration::control(series);
+        let ratios = if has_failed {
+            Vec::new()
+        } else {
+            verdict::ratios(&configurations, control)
+        };
+        let figures = CompareReport {
+            schema: SCHEMA,
+            command: &self.command,
+            runs: self.arguments.runs as usize,
+            rounds: series.first().map_or(0, |one| one.trials.len()),
+            interrupted: self.outcome.interrupted.is_some(),
+            load: &self.load,
+            configurations: &configurations,
+            ratios: &ratios,
+            aa_control: control
+                .map(|(one, other)| [one, other].map(|index| configurations[index].name.clone())),
+        };
+        let notes = self.notes(&configurations, &ratios, has_failed);
+        let drawn = page.map_or(Ok(()), |destination| {
+            let answer = notes.clone();
+            let page = page::of(&self.command, answer, series, &configurations, &ratios)?;
+            anyhow::Ok(destination.write_text(&page, "the figures are shown all the same")?)
+        });
+        if has_failed {
+            tell(&notes.join("\n"));
+            let kept = "which runs failed is on standard error";
+            destination.map_or(Ok(()), |destination| destination.write(&figures, kept))?;
+            return drawn;
+        }
         let has_colour = style::allows_colour(&io::stdout());
-        let mut text = table::render(&configurations, &ratios, has_colour);
-        text.push_str(&verdict::notes(series, &configurations, &ratios));
-        publish(&(text + "\n"), destination, &figures)
-    };
-    let differs = verdict::tell_differences(series);
-    written?;
-    Ok(Ending::Exit(match (has_failed, differs) {
-        (true, _) => EXIT_RUN_FAILED,
-        (false, true) => EXIT_OUTPUT_DIFFERS,
-        (false, false) => 0,
-    }))
+        let table = table::render(&configurations, &ratios, has_colour);
+        let text = format!("{table}\n{}\n", notes.join("\n"));
+        publish(&text, destination, &figures)?;
+        drawn
+    }
+
+    /// What stands below the table, or in its place where a run has failed.
+    fn notes(
+        &self,
+        configurations: &[Configuration],
+        ratios: &[Ratio],
+        has_failed: bool,
+    ) -> Vec<String> {
+        if has_failed {
+            return vec![trouble::failures(&self.series, self.outcome.again)];
+        }
+        let mut notes = verdict::notes(&self.series, configurations, ratios);
+        notes.extend(self.load.warning());
+        notes.extend(verdict::next(&self.series, ratios, &self.command));
+        notes
+    }
 }

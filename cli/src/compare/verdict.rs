@@ -1,13 +1,15 @@
 //! What may be claimed from the runs, in words.
 
 use super::configuration::Series;
-use crate::launch::signals;
 use crate::policy::Policy;
-use crate::report::json::{Configuration, Measured, Ratio};
+use crate::report::json::{Configuration, Measured, Pair, Ratio};
+use crate::report::table::ENOUGH_PAIRS;
 use crate::report::{savings, units};
-use crate::tell::tell;
-use crate::trial::Trial;
+use crate::words::quoted;
 use intervals::Interval;
+
+/// One missed sample in so many is worth a word.
+const SOME_MISSED: u64 = 10;
 
 type Figure = fn(&Ratio) -> Option<Interval>;
 const FIGURES: &[(&str, Figure)] = &[
@@ -54,6 +56,7 @@ fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
     let is_measured = [of, to]
         .iter()
         .all(|c| c.measurements.iter().all(|one| one.has_memory));
+    let pairs = of.measurements.iter().zip(&to.measurements);
     Ratio {
         name: of.name.clone(),
         to: to.name.clone(),
@@ -61,8 +64,23 @@ fn ratio(of: &Configuration, to: &Configuration) -> Ratio {
         average: interval(|m| m.average_bytes).filter(|_| is_measured),
         cpu: interval(|m| m.cpu_seconds),
         wall: interval(|m| m.wall_seconds),
+        pairs: pairs.map(|(one, other)| pair(one, other)).collect(),
         undecided: Vec::new(),
         is_control: false,
+    }
+}
+
+fn pair(of: &Measured, to: &Measured) -> Pair {
+    let ratio = |figure: fn(&Measured) -> f64| {
+        let ratio = figure(of) / figure(to);
+        ratio.is_finite().then_some(ratio)
+    };
+    let is_measured = of.has_memory && to.has_memory;
+    Pair {
+        peak: ratio(|m| m.peak_bytes).filter(|_| is_measured),
+        average: ratio(|m| m.average_bytes).filter(|_| is_measured),
+        cpu: ratio(|m| m.cpu_seconds),
+        wall: ratio(|m| m.wall_seconds),
     }
 }
 
@@ -79,14 +97,14 @@ fn undecided(ratio: &Ratio, noise: &Ratio) -> Vec<&'static str> {
 }
 
 /// What stands below the table.
-pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Ratio]) -> String {
-    let mut lines = vec![String::new(), method(series, configurations)];
+pub fn notes(series: &[Series], configurations: &[Configuration], ratios: &[Ratio]) -> Vec<String> {
+    let mut lines = vec![method(series, configurations)];
     lines.extend(ratios.iter().filter_map(|ratio| {
         let index = configurations.iter().position(|c| c.name == ratio.name)?;
         (series[index].policy != series[0].policy && ratio.to == series[0].name)
             .then(|| sentence(ratio, &series[index], &configurations[index]))
     }));
-    lines.join("\n")
+    lines
 }
 
 fn method(series: &[Series], configurations: &[Configuration]) -> String {
@@ -99,12 +117,23 @@ fn method(series: &[Series], configurations: &[Configuration]) -> String {
         .collect();
     let sampler = configurations.first().map_or("", |c| c.sampler);
     let mut text = format!(
-        "{runs} {} each; physical memory by {sampler}, {samples} samples, one every {:.0} ms, {missed} missed.",
-        if runs == 1 { "run" } else { "runs" },
+        "{} each; physical memory by {sampler}, {samples} samples, one every {:.0} ms.",
+        units::counted(runs as u64, "run"),
         intervals::mean(&periods) * 1000.0
     );
-    if runs == 1 {
-        text.push_str(" One run has no interval: --runs 10.");
+    if missed > samples / SOME_MISSED {
+        text.push_str(&format!(
+            " {missed} more could not be taken in time: a peak shorter than that may be missing."
+        ));
+    }
+    if runs < ENOUGH_PAIRS {
+        let is_shown = match runs {
+            1 => "one says nothing of chance",
+            _ => "each is shown",
+        };
+        text.push_str(&format!(
+            " Too few for an interval: {is_shown}; --runs {ENOUGH_PAIRS} or more gives one."
+        ));
     }
     let measurements = configurations.iter().flat_map(|c| &c.measurements);
     match measurements.filter(|one| !one.has_memory).count() {
@@ -159,77 +188,65 @@ fn claim(ratio: &Ratio) -> (String, &'static str) {
             ";",
         ),
         Some(peak) => (
-            format!("{name} used {} of {base}'s peak", units::ratio(peak.mean)),
+            format!(
+                "{}{name} used {} of {base}'s peak",
+                of_few(ratio.pairs.len()),
+                units::ratio(peak.mean)
+            ),
             if peak.mean < 1.0 { ":" } else { ";" },
         ),
     }
 }
 
-/// Which runs failed, how, and what they said.
-pub fn failures(series: &[Series]) -> String {
-    let mut lines = vec!["a run failed, so there is nothing to compare:".to_owned()];
-    for one in series {
-        let Some(trial) = one.trials.iter().find(|trial| !trial.has_succeeded()) else {
-            lines.push(format!("  {}: succeeded", one.name));
-            continue;
-        };
-        lines.push(format!("  {}: {}", one.name, how(trial)));
-        let errors = one.errors.as_deref().unwrap_or_default();
-        lines.extend(errors.lines().map(|line| format!("    | {line}")));
-    }
-    if series[0].has_failed() {
-        lines.push(format!(
-            "  try: the command by itself, as {} fails as well",
-            series[0].name
-        ));
-    } else {
-        lines
-            .push("  try: PAGEWISE_OPTIONS=verbose=1, and report this as a bug of pagewise".into());
-    }
-    lines.join("\n")
-}
-
-fn how(trial: &Trial) -> String {
-    match (trial.ended.timed_out, trial.ended.end.signal()) {
-        (true, _) => "did not end in time (--timeout-seconds)".into(),
-        (false, Some(signal)) => format!("killed by {}", signals::in_words(signal)),
-        (false, None) => format!("exit status {}", trial.ended.end.status()),
+/// How much stands behind a claim that no interval backs.
+fn of_few(pairs: usize) -> String {
+    match pairs {
+        1 => "In the only pair ".into(),
+        pairs if pairs < ENOUGH_PAIRS => format!("In {pairs} pairs "),
+        _ => String::new(),
     }
 }
 
-/// Says loudly which outputs are not the first run's. Returns whether there are any.
-pub fn tell_differences(series: &[Series]) -> bool {
-    let differing: Vec<&Series> = series.iter().filter(|s| s.difference.is_some()).collect();
-    for one in &differing {
-        if let Some(at) = one.difference {
-            tell(&format!(
-                "OUTPUT DIFFERS: {} wrote something else than the first run of {}, from line {} (byte {}) on",
-                one.name, series[0].name, at.line, at.byte
-            ));
-        }
-    }
-    let base_policy = series[0].policy;
-    let base_runs: usize = series
-        .iter()
-        .filter(|one| one.policy == base_policy)
-        .map(|one| one.trials.len())
-        .sum();
-    if !differing.is_empty() && base_runs < 2 {
-        tell(&format!(
-            "{base_policy} ran once: whether its own output changes from run to run (times, random numbers?) is not known; --runs 2 shows it"
-        ));
-    } else if differing.iter().any(|one| one.policy == base_policy) {
-        tell(&format!(
-            "the output of {base_policy} itself changes from run to run (times, random numbers?): nothing follows from it for the others"
+/// What to type now. None: there was nothing to compare.
+pub fn next(series: &[Series], ratios: &[Ratio], command: &[String]) -> Option<String> {
+    let first = series.first()?;
+    let others = || series.iter().filter(|one| one.policy != first.policy);
+    others().next()?;
+    let command = quoted(command);
+    if first.trials.len() < ENOUGH_PAIRS {
+        return Some(format!(
+            "Next: pagewise compare --runs {ENOUGH_PAIRS} -- {command}"
         ));
     }
-    !differing.is_empty()
+    let helps = |one: &&Series| {
+        let mine = ratios
+            .iter()
+            .find(|r| r.name == one.name && r.to == first.name);
+        mine.is_some_and(saves_memory)
+    };
+    Some(match others().find(helps) {
+        Some(one) if one.policy == Policy::Auto => format!("Next: pagewise run -- {command}"),
+        Some(one) => format!("Next: pagewise run --policy {} -- {command}", one.policy),
+        None => format!(
+            "Next: nothing; nothing tried here was shown to take less memory than {}.",
+            first.name
+        ),
+    })
+}
+
+fn saves_memory(ratio: &Ratio) -> bool {
+    let is_less = |name, figure: Option<Interval>| {
+        figure.is_some_and(|figure| figure.high < 1.0) && !ratio.undecided.contains(&name)
+    };
+    is_less("peak", ratio.peak) || is_less("average", ratio.average)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::json::tests::{configuration, trial};
+    use crate::compare::configuration;
+    use crate::report::json::tests::{configuration as figures_of, trial};
+    use crate::trial::Trial;
 
     fn with_peak(low: f64, high: f64) -> Ratio {
         Ratio {
@@ -243,14 +260,34 @@ mod tests {
             average: None,
             cpu: None,
             wall: None,
+            pairs: Vec::new(),
             undecided: Vec::new(),
             is_control: false,
         }
     }
 
     #[test]
+    fn what_to_type_next_follows_from_what_was_shown() {
+        let mut series = configuration::name(&[Policy::Plain, Policy::Auto]);
+        let command = ["Rscript".to_owned(), "my script.R".to_owned()];
+        let said = |series: &[Series], ratio| next(series, &[ratio], &command).unwrap_or_default();
+        let few = said(&series, with_peak(0.5, 0.6));
+        assert_eq!(
+            few,
+            "Next: pagewise compare --runs 5 -- Rscript 'my script.R'"
+        );
+        for one in &mut series {
+            one.trials = (0..5).map(|_| trial(5, 100, None)).collect();
+        }
+        let helped = said(&series, with_peak(0.5, 0.6));
+        assert_eq!(helped, "Next: pagewise run -- Rscript 'my script.R'");
+        assert!(said(&series, with_peak(0.9, 1.1)).starts_with("Next: nothing;"));
+        assert_eq!(next(&series[..1], &[], &command), None);
+    }
+
+    #[test]
     fn a_run_without_a_sample_makes_no_ratio() {
-        let of = |name, trials: &[Trial]| configuration(name, trials);
+        let of = |name, trials: &[Trial]| figures_of(name, trials);
         let plain = of("plain", &[trial(5, 200, None), trial(5, 200, None)]);
         let peak = |one: &Configuration| ratio(one, &plain).peak.map(|peak| peak.mean);
         let whole = of("auto", &[trial(5, 100, None), trial(5, 100, None)]);

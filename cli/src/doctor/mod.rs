@@ -7,6 +7,7 @@ mod limits;
 mod machine;
 mod memory;
 mod probes;
+mod summary;
 
 use std::io;
 
@@ -24,6 +25,8 @@ use finding::{Finding, State};
 #[derive(Serialize)]
 struct Report<'a> {
     schema: u32,
+    works: bool,
+    summary: &'a [String],
     findings: &'a [Finding],
 }
 
@@ -34,11 +37,18 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<Ending> {
         .map(Destination::open)
         .transpose()?;
     let findings = examine(&Files::below(&arguments.root));
+    let summary = summary::lines(&findings);
     let figures = Report {
         schema: SCHEMA,
+        works: summary::works(&findings),
+        summary: &summary,
         findings: &findings,
     };
-    publish(&text(&findings), destination, &figures)?;
+    let shown = match arguments.all {
+        true => text(&findings),
+        false => summary.join("\n") + "\n",
+    };
+    publish(&shown, destination, &figures)?;
     let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
     Ok(Ending::Exit(u8::from(is_bad)))
 }

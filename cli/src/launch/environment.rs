@@ -25,38 +25,40 @@ pub fn preload_list(library: &Library, path: Option<&Path>, existing: Option<&Os
     OsString::from_vec(parts.join(&b':'))
 }
 
-/// Joins option strings. Of two values for one name the later one stays, in the later place.
+/// Joins option strings, without the spaces that the library would not understand. Of two values for one name the later
+/// one stays, in the later place.
 pub fn merge_options(strings: &[&str]) -> String {
-    let pairs: Vec<&str> = strings
-        .iter()
-        .flat_map(|string| string.split(','))
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty())
-        .collect();
+    let all: Vec<(&str, Option<&str>)> = strings.iter().flat_map(|one| pairs(one)).collect();
     let is_last = |index: usize| {
-        !pairs[index + 1..]
-            .iter()
-            .any(|later| option_name(later) == option_name(pairs[index]))
+        let name = all[index].0;
+        !all[index + 1..].iter().any(|(later, _)| *later == name)
     };
-    (0..pairs.len())
+    let text = |(name, value): &(&str, Option<&str>)| match value {
+        Some(value) => format!("{name}={value}"),
+        None => (*name).to_owned(),
+    };
+    (0..all.len())
         .filter(|&index| is_last(index))
-        .map(|index| pairs[index])
+        .map(|index| text(&all[index]))
         .collect::<Vec<_>>()
         .join(",")
 }
 
 /// The value of one option, the last one where there are several.
 pub fn option_value<'a>(options: &'a str, name: &str) -> Option<&'a str> {
-    options
-        .rsplit(',')
-        .map(str::trim)
-        .find(|pair| option_name(pair) == name)
-        .and_then(|pair| pair.split_once('='))
-        .map(|(_, value)| value.trim())
+    pairs(options).filter(|(one, _)| *one == name).last()?.1
 }
 
-fn option_name(pair: &str) -> &str {
-    pair.split_once('=').map_or(pair, |(name, _)| name).trim()
+/// Names and values of an option string.
+pub fn pairs(options: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let items = options
+        .split(',')
+        .map(str::trim)
+        .filter(|one| !one.is_empty());
+    items.map(|item| match item.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => (item, None),
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod environment;
 pub mod executable;
 pub mod filter;
 pub mod library;
+pub mod options;
 pub mod preload;
 pub mod signals;
 pub mod supervise;

@@ -73,13 +73,22 @@ fn peak_resident(usage: &libc::rusage) -> u64 {
 
 /// What this process has used so far; its CPU time is without its children's.
 pub fn own_usage() -> Usage {
+    usage_of(libc::RUSAGE_SELF)
+}
+
+/// What all children have used that have ended and were waited for, with theirs.
+pub fn usage_of_children() -> Usage {
+    usage_of(libc::RUSAGE_CHILDREN)
+}
+
+fn usage_of(whose: libc::c_int) -> Usage {
     // SAFETY: all zero bytes are a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a valid place for the answer.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    let mut own = Usage::default();
-    own.add(&usage);
-    own
+    unsafe { libc::getrusage(whose, &raw mut usage) };
+    let mut sum = Usage::default();
+    sum.add(&usage);
+    sum
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+const V2_PEAK: &str = "memory.peak";
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 pub struct Cgroup {
@@ -49,9 +51,9 @@ impl Cgroup {
         }
         // A v2 group that holds processes cannot have controllers for its children: use a sibling,
         // but never one that would lift limits which are in force here.
-        Self::inside(&home.folder, &home.folder, "memory.peak").or_else(|| {
+        Self::inside(&home.folder, &home.folder, V2_PEAK).or_else(|| {
             let parent = home.folder.parent().filter(|_| !has_limits(&home.folder))?;
-            Self::inside(parent, &home.folder, "memory.peak")
+            Self::inside(parent, &home.folder, V2_PEAK)
         })
     }
 
@@ -84,6 +86,14 @@ impl Cgroup {
     /// For the child, between fork and exec: writing "0" here moves it into the group.
     pub fn entrance(&self) -> RawFd {
         self.processes.as_raw_fd()
+    }
+
+    /// The group itself.
+    pub fn location(&self) -> Location {
+        Location {
+            folder: self.folder.clone(),
+            is_v2: self.peak_file == V2_PEAK,
+        }
     }
 
     pub fn peak_bytes(&self) -> Option<u64> {
@@ -177,15 +187,33 @@ fn has_limits(group: &Path) -> bool {
         })
 }
 
-/// The memory limit in force for a group, if there is one, its ancestors' not considered.
+/// The memory limit in force for a group: the lowest of its own and its ancestors', as far as they are seen from here.
 pub fn limit(location: &Location) -> Option<u64> {
     let name = if location.is_v2 {
         "memory.max"
     } else {
         "memory.limit_in_bytes"
     };
+    let groups = location.folder.ancestors();
+    let groups =
+        groups.take_while(|group| group.join("cgroup.procs").exists() || *group == location.folder);
     // v1 writes "no limit" as the largest multiple of the page size.
-    read_number(&location.folder.join(name)).filter(|&limit| limit < 1 << 60)
+    let limits = groups.filter_map(|group| read_number(&group.join(name)));
+    limits.filter(|&limit| limit < 1 << 60).min()
+}
+
+/// How many processes of a group the kernel has ended because memory ran out. None: it does not count them.
+pub fn killed(location: &Location) -> Option<u64> {
+    let name = if location.is_v2 {
+        "memory.events"
+    } else {
+        "memory.oom_control"
+    };
+    let text = fs::read_to_string(location.folder.join(name)).ok()?;
+    let count = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    count.trim().parse().ok()
 }
 
 fn read_number(path: &Path) -> Option<u64> {
@@ -235,6 +263,29 @@ mod tests {
         assert!(found.is_v2 && found.folder.ends_with("sys/fs/cgroup"));
         fs::write(found.folder.join("memory.max"), "max\n").expect("limit");
         assert_eq!(limit(&found), None);
+    }
+
+    #[test]
+    fn an_ancestors_limit_holds_below_it() {
+        let root = fake(
+            "0::/batch/job\n",
+            "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+            "sys/fs/cgroup/batch/job",
+        );
+        let found = own_location(root.path()).expect("location");
+        let batch = root.path().join("sys/fs/cgroup/batch");
+        fs::write(batch.join("cgroup.procs"), "").expect("group");
+        fs::write(batch.join("memory.max"), "4096\n").expect("limit");
+        assert_eq!(limit(&found), Some(4096));
+        fs::write(found.folder.join("memory.max"), "8192\n").expect("limit");
+        assert_eq!(limit(&found), Some(4096));
+        assert_eq!(killed(&found), None);
+        fs::write(
+            found.folder.join("memory.events"),
+            "low 0\noom 2\noom_kill 1\n",
+        )
+        .expect("events");
+        assert_eq!(killed(&found), Some(1));
     }
 
     #[test]

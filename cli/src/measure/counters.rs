@@ -109,12 +109,27 @@ impl CounterSampler {
             swap_bytes: self.sum(|status| status.swap_bytes),
             page_table_bytes: self.sum(|status| status.page_table_bytes),
             processes: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            largest: self.largest(),
+            saved_bytes: 0,
             unreadable: 0,
             is_estimated: exact.is_some()
                 || self.is_uncertain(&forked)
                 || sum(&shmem) >= WORTH_TELLING,
             maps_twice: !self.snapshots.is_empty() || mapped >= WORTH_TELLING,
         }
+    }
+
+    fn largest(&self) -> (i32, u64) {
+        let each = self
+            .members
+            .iter()
+            .map(|(process, one)| (*process, one.status.resident()));
+        each.max_by_key(|(_, bytes)| *bytes).unwrap_or_default()
+    }
+
+    /// Those that the last look was at.
+    pub fn processes(&self) -> &[i32] {
+        self.family.members()
     }
 
     fn is_thorough_look_due(&self) -> bool {

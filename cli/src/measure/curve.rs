@@ -21,6 +21,14 @@ impl Curve {
         }
     }
 
+    /// Seconds and bytes.
+    pub fn corners(&self) -> Vec<(f64, u64)> {
+        let corners = self.corners.iter();
+        corners
+            .map(|(at, bytes)| (at.as_secs_f64(), *bytes))
+            .collect()
+    }
+
     pub fn csv(&self) -> String {
         let mut text = String::from("seconds,bytes\n");
         for (at, bytes) in &self.corners {

@@ -9,6 +9,7 @@ use super::process_tree::Strangers;
 use super::pss::PssSampler;
 use super::reading::Sampler;
 use super::record::Record;
+use super::sharing::Sharing;
 use super::stop::Stop;
 use super::watch::{Baseline, PeakHunt, Watch};
 
@@ -30,6 +31,7 @@ const EXTRA_REST: u32 = 2;
 
 pub fn sample_until_stopped(
     period: Option<Duration>,
+    mut sharing: Option<Sharing>,
     record: &mut Record,
     strangers: &Strangers,
     stop: &Stop,
@@ -49,7 +51,10 @@ pub fn sample_until_stopped(
         let processes = strangers.others();
         let mut watch = Watch::on(&processes);
         let counters = watch.read();
-        let reading = sampler.sample(&processes);
+        let mut reading = sampler.sample(&processes);
+        if let Some(sharing) = &mut sharing {
+            reading.saved_bytes = sharing.saved(&processes);
+        }
         record.add(now, reading);
         let cost = thread_cpu_time().saturating_sub(cpu_before);
 

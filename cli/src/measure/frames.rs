@@ -111,6 +111,7 @@ impl Sampler for FrameSampler {
                 Err(_) => {}
             }
             let status = process_status::read(process).unwrap_or_default();
+            reading.weigh(process, status.resident());
             reading.swap_bytes += status.swap_bytes;
             reading.page_table_bytes += status.page_table_bytes;
             // Their frames are among the distinct ones, so this is a figure beside, not in addition.

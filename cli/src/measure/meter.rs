@@ -1,6 +1,7 @@
 //! The thread that looks at physical memory while the command runs.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use super::curve::Curve;
 use super::exact;
 use super::process_tree::Strangers;
 use super::record::{Measurement, Record};
+use super::sharing::Sharing;
 use super::stop::Stop;
 
 /// Between looks at counters, and at the start, for the sake of short runs.
@@ -27,6 +29,8 @@ pub struct How {
     /// None: as often as is usual for the kind.
     pub period: Option<Duration>,
     pub keeps_curve: bool,
+    /// Where the library leaves its statistics blocks.
+    pub statistics: Option<PathBuf>,
 }
 
 pub struct Meter {
@@ -58,12 +62,17 @@ impl Meter {
 fn look_until_stopped(how: &How, started: Instant, strangers: Strangers, stop: &Stop) -> Record {
     let mut record = Record::new(how.kind, started);
     record.curve = how.keeps_curve.then(Curve::default);
+    let sharing = how
+        .statistics
+        .as_deref()
+        .map(|folder| Sharing::new(folder, started));
     match how.kind {
         SamplerKind::Counters => {
             let sampler = CounterSampler::new(strangers, started);
-            look_at_counters(sampler, how.period.unwrap_or(PERIOD), &mut record, stop);
+            let period = how.period.unwrap_or(PERIOD);
+            look_at_counters(sampler, sharing, period, &mut record, stop);
         }
-        _ => exact::sample_until_stopped(how.period, &mut record, &strangers, stop),
+        _ => exact::sample_until_stopped(how.period, sharing, &mut record, &strangers, stop),
     }
     record.cpu = thread_cpu_time();
     record
@@ -72,6 +81,7 @@ fn look_until_stopped(how: &How, started: Instant, strangers: Strangers, stop: &
 /// As often as the period says, and seldom enough to keep to the share.
 fn look_at_counters(
     mut sampler: CounterSampler,
+    mut sharing: Option<Sharing>,
     period: Duration,
     record: &mut Record,
     stop: &Stop,
@@ -80,8 +90,15 @@ fn look_at_counters(
     let mut pace = FIRST_PERIOD.min(period);
     let mut spent = Duration::ZERO;
     loop {
-        record.add(Instant::now(), sampler.look());
-        let cpu = thread_cpu_time().saturating_sub(sampler.spent_on_page_tables());
+        let mut reading = sampler.look();
+        if let Some(sharing) = &mut sharing {
+            reading.saved_bytes = sharing.saved(sampler.processes());
+        }
+        record.add(Instant::now(), reading);
+        let walks = sharing
+            .as_ref()
+            .map_or(Duration::ZERO, Sharing::spent_on_walks);
+        let cpu = thread_cpu_time().saturating_sub(sampler.spent_on_page_tables() + walks);
         allowance.spend(cpu.saturating_sub(spent));
         spent = cpu;
         pace = (pace * 5 / 4).min(period);

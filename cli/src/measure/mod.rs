@@ -17,6 +17,7 @@ pub mod pss;
 pub mod reading;
 pub mod record;
 pub mod shared;
+pub mod sharing;
 pub mod snapshot;
 pub mod stop;
 pub mod watch;

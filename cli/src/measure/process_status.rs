@@ -21,6 +21,13 @@ pub struct ProcessStatus {
     pub hugetlb_bytes: u64,
 }
 
+impl ProcessStatus {
+    /// Pages in the page tables and of the hugetlb pool.
+    pub fn resident(&self) -> u64 {
+        self.anonymous_bytes + self.file_bytes + self.shmem_bytes + self.hugetlb_bytes
+    }
+}
+
 pub fn read(process: i32) -> io::Result<ProcessStatus> {
     fs::read_to_string(format!("/proc/{process}/status")).map(|text| parse(&text))
 }
@@ -68,6 +75,12 @@ fn parse(text: &str) -> ProcessStatus {
         *field = kilobytes(value).unwrap_or(0);
     }
     status
+}
+
+/// As `ps` shows it, shortened by the kernel to 15 letters.
+pub fn name_of(process: i32) -> String {
+    let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
 /// "  12 kB" in bytes.

@@ -106,7 +106,7 @@ fn by_parents(root: i32, is_left_out: &dyn Fn(i32) -> bool) -> Vec<i32> {
     })
 }
 
-fn all_processes() -> io::Result<Vec<i32>> {
+pub fn all_processes() -> io::Result<Vec<i32>> {
     Ok(fs::read_dir("/proc")?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -124,6 +124,7 @@ impl Sampler for PssSampler {
             // A process that is gone by now has been counted as far as it was seen.
             let _ = self.visit_again(process);
             let status = process_status::read(process).unwrap_or_default();
+            reading.weigh(process, status.resident());
             reading.page_table_bytes += status.page_table_bytes;
         }
         for (inode, pages) in &self.mapped {

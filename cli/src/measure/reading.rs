@@ -12,12 +12,25 @@ pub struct Reading {
     pub swap_bytes: u64,
     pub page_table_bytes: u64,
     pub processes: u32,
+    /// The process that has most by its own counters, and how much.
+    pub largest: (i32, u64),
+    /// What shared pages save, about.
+    pub saved_bytes: u64,
     /// Processes that exist and could not be read.
     pub unreadable: u32,
     /// Processes had memory in common, and of that it was not counted which pages.
     pub is_estimated: bool,
     /// A process may map a page of shared memory more than once: its resident set is more than it has.
     pub maps_twice: bool,
+}
+
+impl Reading {
+    /// Is this the process that has most?
+    pub fn weigh(&mut self, process: i32, resident_bytes: u64) {
+        if resident_bytes > self.largest.1 {
+            self.largest = (process, resident_bytes);
+        }
+    }
 }
 
 /// One way of reading the tree.

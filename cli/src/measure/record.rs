@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::SamplerKind;
 use super::curve::Curve;
+use super::process_status::name_of;
 use super::reading::Reading;
 
 /// Physical memory of one run.
@@ -11,6 +14,10 @@ use super::reading::Reading;
 pub struct Measurement {
     pub kind: SamplerKind,
     pub peak: Reading,
+    /// The peak if no pages had been shared, about. It may have been at another time.
+    pub unshared_peak_bytes: u64,
+    /// The process that had most at the peak, where there were several.
+    pub largest: Option<Largest>,
     /// Time-weighted over the run.
     pub average_bytes: f64,
     /// Largest value of any sample.
@@ -29,14 +36,30 @@ pub struct Measurement {
     pub period: Duration,
     /// None unless it was asked for.
     pub curve: Option<Curve>,
+    /// The same if no pages had been shared, about: at looks alone.
+    pub unshared_curve: Option<Curve>,
+}
+
+/// A process of the command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Largest {
+    pub name: String,
+    pub process: i32,
+    pub bytes: u64,
 }
 
 impl Measurement {
+    /// Would it have been more without?
+    pub fn shares_pages(&self) -> bool {
+        self.unshared_peak_bytes > self.peak.bytes
+    }
+
     /// The kernel's own peak of one process. It takes part where no page of a process counts twice in it.
     pub fn raise_to(&mut self, resident_bytes: u64) {
         let takes_part = self.kind == SamplerKind::Counters && self.samples > 0 && !self.maps_twice;
         if takes_part && resident_bytes > self.peak.bytes {
             self.peak.bytes = resident_bytes;
+            self.unshared_peak_bytes = self.unshared_peak_bytes.max(resident_bytes);
             self.is_peak_of_process = true;
         }
     }
@@ -48,6 +71,8 @@ pub struct Record {
     last: Option<(Instant, u64)>,
     byte_seconds: f64,
     pub peak: Reading,
+    unshared_peak: u64,
+    largest: Option<Largest>,
     swap_bytes: u64,
     samples: u64,
     is_estimated: bool,
@@ -55,6 +80,7 @@ pub struct Record {
     pub cpu: Duration,
     missed: u64,
     pub curve: Option<Curve>,
+    unshared_curve: Curve,
 }
 
 impl Record {
@@ -65,6 +91,8 @@ impl Record {
             last: None,
             byte_seconds: 0.0,
             peak: Reading::default(),
+            unshared_peak: 0,
+            largest: None,
             swap_bytes: 0,
             samples: 0,
             is_estimated: false,
@@ -72,6 +100,7 @@ impl Record {
             cpu: Duration::ZERO,
             missed: 0,
             curve: None,
+            unshared_curve: Curve::default(),
         }
     }
 
@@ -86,9 +115,26 @@ impl Record {
         self.is_estimated |= reading.is_estimated;
         self.maps_twice |= reading.maps_twice;
         self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
+        if self.curve.is_some() {
+            let seconds = at.saturating_duration_since(self.started);
+            self.unshared_curve
+                .add(seconds, reading.bytes + reading.saved_bytes);
+        }
+        self.unshared_peak = self.unshared_peak.max(reading.bytes + reading.saved_bytes);
         if reading.bytes > self.peak.bytes {
             self.peak = reading;
+            self.meet_largest(&reading);
         }
+    }
+
+    /// Its name is known as long as it runs.
+    fn meet_largest(&mut self, reading: &Reading) {
+        let (process, bytes) = reading.largest;
+        self.largest = (reading.processes > 1 && bytes > 0).then(|| Largest {
+            name: name_of(process),
+            process,
+            bytes,
+        });
     }
 
     /// What the kernel's counters say between two samples.
@@ -121,6 +167,8 @@ impl Record {
         Measurement {
             kind: self.kind,
             peak: self.peak,
+            unshared_peak_bytes: self.unshared_peak.max(self.peak.bytes),
+            largest: self.largest,
             average_bytes: if whole > 0.0 {
                 byte_seconds / whole
             } else {
@@ -134,6 +182,7 @@ impl Record {
             cpu: self.cpu,
             missed_samples: self.missed,
             period: sampled / u32::try_from(self.samples).unwrap_or(u32::MAX).max(1),
+            unshared_curve: self.curve.is_some().then_some(self.unshared_curve),
             curve: self.curve,
         }
     }

@@ -9,7 +9,7 @@ use memchr::memmem;
 
 use super::page_map::page_size;
 
-const FILE_NAME: &str = "/memfd:pagewise-snapshots";
+pub const FILE_NAME: &str = "/memfd:pagewise-snapshots";
 /// How names of shared memory begin in /proc/PID/maps.
 const SHARED_MEMORY: [&str; 4] = [" /memfd:", " /dev/shm/", " /SYSV", " /dev/zero"];
 /// Descriptors of a process are looked through again after this many samples.

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::target::{Target, is_standard};
 use crate::failure::Failure;
 use crate::launch::supervise::own_usage;
+use crate::load::Load;
 use crate::measure::SamplerKind;
+use crate::measure::record::Largest;
 use crate::statistics_block::Statistics;
 use crate::trial::Trial;
 use intervals::Interval;
@@ -29,6 +31,8 @@ pub struct Configuration {
     pub samples: u64,
     pub missed_samples: u64,
     pub output_matches: bool,
+    /// None: no files were compared.
+    pub files_match: Option<bool>,
     pub exit_status: i32,
     pub signal: Option<i32>,
     pub timed_out: bool,
@@ -37,6 +41,12 @@ pub struct Configuration {
     pub unmapped_snapshot_bytes: u64,
     pub hugetlb_bytes: u64,
     pub page_table_bytes: u64,
+    /// The peak if no pages had been shared: an estimate. None: none were.
+    pub unshared_peak_bytes: Option<u64>,
+    /// The process that had most at the peak of the last run. None: there was but one.
+    pub largest_process: Option<Largest>,
+    /// Processes that the kernel ended because memory ran out.
+    pub killed_for_memory: u64,
     pub cgroup_peak_bytes: Option<u64>,
     pub page_faults: PageFaults,
     pub left_over_processes: usize,
@@ -96,6 +106,10 @@ pub struct CompareReport<'a> {
     pub schema: u32,
     pub command: &'a [String],
     pub runs: usize,
+    /// Of these, those that every configuration has.
+    pub rounds: usize,
+    pub interrupted: bool,
+    pub load: &'a Load,
     pub configurations: &'a [Configuration],
     pub ratios: &'a [Ratio],
     /// Names of the pair that ran the same configuration twice.
@@ -110,11 +124,21 @@ pub struct Ratio {
     pub average: Option<Interval>,
     pub cpu: Option<Interval>,
     pub wall: Option<Interval>,
+    pub pairs: Vec<Pair>,
     /// Figures whose interval overlaps the A/A control's: no difference can be claimed.
     pub undecided: Vec<&'static str>,
     /// Two runs of the same configuration: what differs is noise.
     #[serde(skip)]
     pub is_control: bool,
+}
+
+/// The ratios of the two runs of one round.
+#[derive(Clone, Copy, Serialize)]
+pub struct Pair {
+    pub peak: Option<f64>,
+    pub average: Option<f64>,
+    pub cpu: Option<f64>,
+    pub wall: Option<f64>,
 }
 
 impl Source {
@@ -189,6 +213,7 @@ impl Configuration {
             samples,
             missed_samples: trials.iter().map(|t| t.memory.missed_samples).sum(),
             output_matches,
+            files_match: None,
             exit_status: telling.map_or(0, |trial| trial.ended.end.status()),
             signal: telling.and_then(|trial| trial.ended.end.signal()),
             timed_out: telling.is_some_and(|trial| trial.ended.timed_out),
@@ -202,6 +227,15 @@ impl Configuration {
             unmapped_snapshot_bytes: mean(&sampled, |t| t.memory.peak.unmapped_snapshot_bytes),
             hugetlb_bytes: mean(&sampled, |t| t.memory.peak.hugetlb_bytes),
             page_table_bytes: mean(&sampled, |t| t.memory.peak.page_table_bytes),
+            unshared_peak_bytes: sampled
+                .iter()
+                .any(|trial| trial.memory.shares_pages())
+                .then(|| mean(&sampled, |t| t.memory.unshared_peak_bytes)),
+            largest_process: trials.last().and_then(|trial| trial.memory.largest.clone()),
+            killed_for_memory: trials
+                .iter()
+                .filter_map(|trial| Some(trial.ran_out?.processes))
+                .sum(),
             cgroup_peak_bytes: trials
                 .iter()
                 .all(|trial| trial.cgroup_peak.is_some())
@@ -359,6 +393,8 @@ pub mod tests {
             memory: Measurement {
                 kind: SamplerKind::Frames,
                 peak,
+                unshared_peak_bytes: bytes,
+                largest: None,
                 average_bytes: bytes as f64,
                 swap_bytes: 0,
                 samples,
@@ -369,9 +405,11 @@ pub mod tests {
                 missed_samples: 0,
                 period: Duration::from_millis(20),
                 curve: None,
+                unshared_curve: None,
             },
             cgroup_peak,
             ksmd_cpu: None,
+            ran_out: None,
             statistics: None,
         }
     }

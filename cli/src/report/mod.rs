@@ -1,6 +1,7 @@
 //! What the user and their scripts get to see.
 
 pub mod json;
+pub mod page;
 pub mod plain;
 pub mod savings;
 pub mod style;

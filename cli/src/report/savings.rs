@@ -7,8 +7,8 @@ use crate::statistics_block::Statistics;
 /// Less than this is not worth a word beside something larger.
 const WORTH_SAYING: u64 = 1_000_000;
 
-/// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
-fn reasons(statistics: &Statistics) -> Option<String> {
+/// Each thing that saved bytes, and how many.
+pub fn parts(statistics: &Statistics) -> Vec<(u64, String)> {
     let mut parts = vec![
         (statistics.get("shared_copy_bytes"), shared(statistics)),
         (
@@ -26,7 +26,12 @@ fn reasons(statistics: &Statistics) -> Option<String> {
     ];
     let largest = parts.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
     parts.retain(|(bytes, _)| *bytes > 0 && *bytes >= WORTH_SAYING.min(largest));
-    let said: Vec<String> = parts
+    parts
+}
+
+/// "3.90 GB of copies shared their pages, 210 MB of all-zero pages were given back"; none when nothing was.
+fn reasons(statistics: &Statistics) -> Option<String> {
+    let said: Vec<String> = parts(statistics)
         .iter()
         .map(|(bytes, what)| format!("{} {what}", units::bytes(*bytes as f64)))
         .collect();
@@ -38,8 +43,21 @@ pub fn clause(policy: Policy, statistics: &Statistics) -> String {
     match (reasons(statistics), policy.uncounted()) {
         (Some(reasons), _) => reasons,
         (None, Some(effect)) if statistics.processes > 0 => effect.to_owned(),
+        _ if !is_at_work(statistics) => {
+            format!(
+                "Pagewise was not at work, so what it would save is not known: {}",
+                no_reason(statistics)
+            )
+        }
         _ => format!("nothing was saved: {}", no_reason(statistics)),
     }
+}
+
+/// Else nothing follows for a run in which it is.
+fn is_at_work(statistics: &Statistics) -> bool {
+    let has_own_malloc =
+        statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0;
+    statistics.processes > 0 && statistics.get("fallback_seccomp") == 0 && !has_own_malloc
 }
 
 fn shared(statistics: &Statistics) -> String {
@@ -104,7 +122,9 @@ mod tests {
     #[test]
     fn says_why_nothing_happened() {
         let none = clause(Policy::Auto, &Statistics::default());
-        assert!(none.starts_with("nothing was saved"), "{none}");
+        assert!(none.starts_with("Pagewise was not at work"), "{none}");
+        let none = clause(Policy::Auto, &statistics(&[("blocks_allocated", 1)]));
+        assert!(none.starts_with("nothing was saved: no copies"), "{none}");
         assert!(no_reason(&Statistics::default()).contains("not loaded"));
         let found = statistics(&[("fallback_allocator", 1)]);
         assert!(no_reason(&found).contains("a malloc of its own"));

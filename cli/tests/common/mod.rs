@@ -17,9 +17,10 @@ pub fn is_root() -> bool {
 fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let program = folder.join(format!("{name}{}", flags.concat().replace(['/', ' '], "")));
-    // Test files run at the same time: none may see another's half-written program.
-    let own = folder.join(format!("{name}-{}", std::process::id()));
+    let full_name = format!("{name}{}", flags.concat().replace(['/', ' '], ""));
+    let program = folder.join(&full_name);
+    // Tests run at the same time: none may see another's half-written program.
+    let own = folder.join(format!("{full_name}-{}", std::process::id()));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let status = Command::new(compiler)
         .args(["-O1", "-o"])
@@ -68,6 +69,13 @@ pub fn program_of_musl() -> PathBuf {
 pub fn stand_in() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| compiled("stand-in", &["-shared", "-fPIC"]))
+}
+
+/// The same, under the name by which the library is known.
+pub fn stand_in_named_as_ours() -> PathBuf {
+    let library = own_file("libpagewise-preload.so");
+    std::fs::copy(stand_in(), &library).unwrap();
+    library
 }
 
 /// The recorder, built from its sources: these tests do not need the core to be built.

@@ -1,5 +1,7 @@
 //! `pagewise run`: the command, unchanged but for its memory, and one line about it.
 
+mod page;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,34 +15,40 @@ use crate::ksm;
 use crate::launch::environment::option_value;
 use crate::launch::signals::{self, Gate};
 use crate::launch::supervise::{self, End};
-use crate::launch::{executable, filter, library, preload};
+use crate::launch::{executable, filter, library, options, preload};
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
 use crate::report::json::{Configuration, Destination, RunReport, SCHEMA, Source};
+use crate::report::plain::plain;
 use crate::report::target::is_same_file;
 use crate::report::{savings, units};
 use crate::tell::tell;
 use crate::trial::{self, Setting, Streams, Trial, library_of};
+use crate::words::text_of;
 
 pub fn run(arguments: &RunArguments) -> Result<Ending> {
     let common = &arguments.common;
-    check_options(&common.options)?;
     let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
+    check_options(&common.options, &inherited, arguments.policy.is_some())?;
     let policy = choose_policy(arguments.policy, &inherited);
-    check_outputs(common.json.as_deref(), arguments.curve.as_deref())?;
-    let destination = common.json.as_deref().map(Destination::open).transpose()?;
-    let curve = arguments
-        .curve
-        .as_deref()
-        .map(Destination::open)
-        .transpose()?;
+    check_outputs(&[
+        ("--json", common.json.as_deref()),
+        ("--curve", arguments.curve.as_deref()),
+        ("--report", common.report.as_deref()),
+    ])?;
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
+    let destinations = Destinations {
+        json: open(&common.json)?,
+        curve: open(&arguments.curve)?,
+        report: open(&common.report)?,
+    };
     mention_killed_run(policy);
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;
     let mut setting = prepare(common, &[policy], &inherited, &gate)?;
-    setting.keeps_curve = curve.is_some();
-    if common.sampler.is_none() && !arguments.exact && curve.is_none() {
+    setting.keeps_curve = destinations.curve.is_some() || destinations.report.is_some();
+    if common.sampler.is_none() && !arguments.exact && destinations.curve.is_none() {
         setting.sampler = SamplerKind::Counters;
     }
     let streams = Streams {
@@ -55,7 +63,7 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
         tell(&summary);
     }
     let end = trial.ended.end;
-    let written = write(common, policy, &trial, destination, curve);
+    let written = write(common, policy, &trial, destinations, &summary);
     if common.quiet && written.is_err() {
         tell(&summary);
     }
@@ -66,43 +74,59 @@ pub fn run(arguments: &RunArguments) -> Result<Ending> {
     })
 }
 
-/// Each file, whatever becomes of the other.
+struct Destinations {
+    json: Option<Destination>,
+    curve: Option<Destination>,
+    report: Option<Destination>,
+}
+
+/// Each file, whatever becomes of the others.
 fn write(
     common: &CommonArguments,
     policy: Policy,
     trial: &Trial,
-    destination: Option<Destination>,
-    curve: Option<Destination>,
-) -> Result<(), Failure> {
+    destinations: Destinations,
+    summary: &str,
+) -> Result<()> {
     let kept = "the command has run; its figures are on standard error";
-    let drawn = match curve.zip(trial.memory.curve.as_ref()) {
+    let drawn = match destinations.curve.zip(trial.memory.curve.as_ref()) {
         Some((curve, points)) => curve.write_text(&points.csv(), kept),
         None => Ok(()),
     };
-    let Some(destination) = destination else {
-        return drawn;
+    let shown = match destinations.report {
+        Some(report) => report.write_text(&page::of(common, policy, trial, summary)?, kept),
+        None => Ok(()),
     };
     let trials = std::slice::from_ref(trial);
     let source = Source::of(trials.iter());
-    let written = destination.write(
-        &RunReport {
-            schema: SCHEMA,
-            command: &text_of(common),
-            configuration: Configuration::of(policy.name(), trials, true, source),
-        },
-        kept,
-    );
-    drawn.and(written)
+    let command = text_of(&common.command);
+    let figures = || RunReport {
+        schema: SCHEMA,
+        command: &command,
+        configuration: Configuration::of(policy.name(), trials, true, source),
+    };
+    let written = match destinations.json {
+        Some(json) => json.write(&figures(), kept),
+        None => Ok(()),
+    };
+    Ok(drawn.and(shown).and(written)?)
 }
 
-fn check_outputs(json: Option<&Path>, curve: Option<&Path>) -> Result<(), Failure> {
-    match json.zip(curve) {
-        Some((json, curve)) if is_same_file(json, curve) => Err(Failure::new(
-            format!("--json and --curve both write to {}", json.display()),
-            "another FILE for one of them",
-        )),
-        _ => Ok(()),
+/// Two results do not go to one file.
+pub fn check_outputs(files: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+    for (place, (name, one)) in files.iter().enumerate() {
+        for (other_name, other) in &files[..place] {
+            if let Some((one, other)) = one.zip(*other)
+                && is_same_file(one, other)
+            {
+                return Err(Failure::new(
+                    format!("{other_name} and {name} both write to {}", one.display()),
+                    "another FILE for one of them",
+                ));
+            }
+        }
     }
+    Ok(())
 }
 
 /// What `run` and `compare` find out before they start anything.
@@ -165,8 +189,10 @@ fn bearing_filters(libraries: &[(&str, PathBuf)]) -> String {
     }
 }
 
-/// These two are pagewise's own to set.
-pub fn check_options(options: &str) -> Result<(), Failure> {
+/// Both are wrong before the command starts rather than left out while it runs. `has_policy`: what the environment says of
+/// it does not count.
+pub fn check_options(given: &str, inherited: &str, has_policy: bool) -> Result<(), Failure> {
+    // These two are pagewise's own to set.
     for (name, next) in [
         (
             "policy",
@@ -174,28 +200,34 @@ pub fn check_options(options: &str) -> Result<(), Failure> {
         ),
         ("statistics", "--json FILE: it holds the statistics"),
     ] {
-        if option_value(options, name).is_some() {
+        if option_value(given, name).is_some() {
             return Err(Failure::new(
                 format!("--options cannot set {name}: pagewise sets it"),
                 next,
             ));
         }
     }
-    Ok(())
+    let mistaken = |place: &str, mistake: &options::Mistake| {
+        let advice = mistake.advice();
+        Failure::new(
+            format!("{place}: {mistake}"),
+            format!("{advice} (pagewise run --help; docs/reference/options.md)"),
+        )
+    };
+    options::check(given, "").map_err(|mistake| mistaken("--options", &mistake))?;
+    let ours = if has_policy {
+        "policy=auto,statistics=/"
+    } else {
+        "statistics=/"
+    };
+    options::check(inherited, &format!("{given},{ours}"))
+        .map_err(|mistake| mistaken("PAGEWISE_OPTIONS", &mistake))
 }
 
-/// A name that is none is said, and is none: whoever wrote it meant something else than the default.
+/// What the environment says was checked before.
 fn choose_policy(asked: Option<Policy>, inherited_options: &str) -> Policy {
-    let inherited = option_value(inherited_options, "policy").and_then(|name| {
-        let known = name.parse().ok();
-        if known.is_none() && asked.is_none() {
-            tell(&format!(
-                "PAGEWISE_OPTIONS has no such policy: {name}; running under auto. pagewise run --help lists them"
-            ));
-        }
-        known
-    });
-    asked.or(inherited).unwrap_or(Policy::Auto)
+    let inherited = || option_value(inherited_options, "policy")?.parse().ok();
+    asked.or_else(inherited).unwrap_or(Policy::Auto)
 }
 
 /// A ksm run that was killed has left page merging switched on.
@@ -216,22 +248,15 @@ pub fn mention_killed_run(policy: Policy) {
     }
 }
 
-pub fn text_of(common: &CommonArguments) -> Vec<String> {
-    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-    common.command.iter().map(text).collect()
-}
-
 fn summary(trial: &Trial, policy: Policy) -> String {
-    let mut line = vec![peak(trial)];
-    if let Some(signal) = trial.ended.end.signal() {
-        line.insert(
-            0,
-            format!("the command was killed by {}", signals::in_words(signal)),
-        );
-    }
+    let mut line: Vec<String> = ending(trial).into_iter().collect();
+    line.push(peak(trial));
+    line.extend(largest(trial));
     match &trial.statistics {
         Some(statistics) => line.push(savings::clause(policy, statistics)),
-        None if policy.is_preloaded() => line.push("run as plain: nothing was saved".into()),
+        None if policy.is_preloaded() => {
+            line.push("it ran as plain, so what Pagewise would save is not known".into());
+        }
         None => {}
     }
     let left_plain = trial
@@ -253,6 +278,53 @@ fn summary(trial: &Trial, policy: Policy) -> String {
     line.join("; ")
 }
 
+/// Less is not worth a word.
+const WORTH_SAYING: u64 = 10_000_000;
+/// One part in so many of the peak is not, either: the estimate is no better.
+const WORTH_SAYING_OF_PEAK: u64 = 20;
+
+/// How the command, or a process of its, was killed. None: it ended by itself.
+fn ending(trial: &Trial) -> Option<String> {
+    let why = trial.ran_out.map(|ran_out| match ran_out.limit {
+        Some(limit) => format!(
+            "the memory limit of {} was reached",
+            units::bytes(limit as f64)
+        ),
+        None => "the machine's memory ran out".to_owned(),
+    });
+    match (trial.ended.end.signal(), why, trial.ran_out) {
+        (Some(signal), Some(why), _) if signal == libc::SIGKILL => Some(format!(
+            "the command was killed by {}: {why}",
+            signals::in_words(signal)
+        )),
+        (Some(signal), ..) => Some(format!(
+            "the command was killed by {}",
+            signals::in_words(signal)
+        )),
+        (None, Some(why), Some(ran_out)) => Some(format!(
+            "the kernel killed {} of the command: {why}",
+            match ran_out.processes {
+                1 => "1 process".to_owned(),
+                more => format!("{more} processes"),
+            }
+        )),
+        _ => None,
+    }
+}
+
+/// Who had most at the peak, where there were several.
+fn largest(trial: &Trial) -> Option<String> {
+    let largest = trial.memory.largest.as_ref()?;
+    (largest.bytes >= WORTH_SAYING).then(|| {
+        let bytes = units::bytes(largest.bytes as f64);
+        format!(
+            "{} (process {}) had most: {bytes}",
+            plain(&largest.name),
+            largest.process
+        )
+    })
+}
+
 fn peak(trial: &Trial) -> String {
     let memory = &trial.memory;
     if memory.samples == 0 {
@@ -265,6 +337,11 @@ fn peak(trial: &Trial) -> String {
         "peak {} of physical memory",
         units::bytes(memory.peak.bytes as f64)
     );
+    let saved = memory.unshared_peak_bytes.saturating_sub(memory.peak.bytes);
+    if saved >= WORTH_SAYING.max(memory.peak.bytes / WORTH_SAYING_OF_PEAK) {
+        let without = units::bytes(memory.unshared_peak_bytes as f64);
+        text.push_str(&format!(" instead of about {without}"));
+    }
     if memory.samples < 5 {
         text.push_str(&format!(" (a short run: {} samples)", memory.samples));
     }
@@ -292,8 +369,28 @@ mod tests {
 
     #[test]
     fn options_that_are_ours_are_refused() {
-        assert!(check_options("threshold=8K,verbose=1").is_ok());
-        assert!(check_options("policy=share").is_err());
-        assert!(check_options("verbose=1, statistics = /tmp").is_err());
+        let check = |options| check_options(options, "", true);
+        assert!(check("threshold=8K,verbose=1").is_ok());
+        assert!(check("policy=share").is_err());
+        assert!(check("verbose=1, statistics = /tmp").is_err());
+    }
+
+    #[test]
+    fn a_wrong_option_says_where_it_stands_and_what_was_meant() {
+        let failure = check_options("treshold=8K", "", true).expect_err("a wrong name");
+        let said = failure.to_string();
+        assert!(
+            said.starts_with("--options: no such option: treshold\n"),
+            "{said}"
+        );
+        assert!(said.contains("try: threshold ("), "{said}");
+        let failure = check_options("", "decay=soon", true).expect_err("a wrong value");
+        assert!(
+            failure
+                .what
+                .starts_with("PAGEWISE_OPTIONS: decay cannot be soon")
+        );
+        assert!(check_options("decay=1", "decay=soon,policy=plian", true).is_ok());
+        assert!(check_options("", "policy=plian", false).is_err());
     }
 }

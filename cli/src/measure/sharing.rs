@@ -1,0 +1,195 @@
+//! What the run would take if its copies shared no pages: an estimate, from the statistics blocks while it runs.
+//!
+//! A block says how large the vectors are that are mapped onto snapshots (shared), and what the snapshots hold. Which
+//! of these pages were written since, and so became the vector's own, the kernel knows: private pages of mappings of
+//! snapshots. That takes a walk through page tables, so it is asked seldom, and in between the last answer's share
+//! holds.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::allowance::{Allowance, thread_cpu_time};
+use super::process_status::kilobytes;
+use super::snapshot::FILE_NAME;
+use crate::statistics_block::{Block, process_of};
+
+/// Blocks of new processes are looked for this often.
+const SEARCH: Duration = Duration::from_millis(200);
+/// Looks at page tables: a share of a core, what a run may use up at once, and how far apart.
+const WALKS_SHARE: f64 = 0.001;
+const WALKS_AT_ONCE: Duration = Duration::from_millis(20);
+const WALKS_REST: Duration = Duration::from_millis(50);
+/// What a walk takes for a page, about.
+const NANOSECONDS_A_PAGE: u64 = 20;
+/// Less is not worth a look.
+const WORTH_TELLING: u64 = 1 << 20;
+const LARGEST_BLOCK: usize = 4096;
+
+pub struct Sharing {
+    folder: PathBuf,
+    blocks: HashMap<i32, File>,
+    searched: Option<Instant>,
+    walks: Allowance,
+    walked: Option<Instant>,
+    /// Of shared pages, those that were written: what the last walk found.
+    written_share: f64,
+}
+
+/// Of all processes that are no fork's child: a child has its parent's vectors, which it shares with it under plain too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shared {
+    mapped: u64,
+    snapshots: u64,
+}
+
+impl Sharing {
+    pub fn new(folder: &Path, started: Instant) -> Self {
+        Self {
+            folder: folder.into(),
+            blocks: HashMap::new(),
+            searched: None,
+            walks: Allowance::new(started, WALKS_AT_ONCE, WALKS_SHARE),
+            walked: None,
+            written_share: 0.0,
+        }
+    }
+
+    /// CPU time of walks, which have an allowance of their own.
+    pub fn spent_on_walks(&self) -> Duration {
+        self.walks.spent()
+    }
+
+    /// Bytes that these processes would have more without shared pages.
+    pub fn saved(&mut self, processes: &[i32]) -> u64 {
+        if self.searched.is_none_or(|at| at.elapsed() >= SEARCH) {
+            self.search();
+        }
+        let shared = self.read(processes);
+        if shared.mapped < WORTH_TELLING {
+            return 0;
+        }
+        if self.may_walk(shared.mapped) {
+            self.walk(processes, shared.mapped);
+        }
+        let written = (shared.mapped as f64 * self.written_share) as u64;
+        shared.mapped.saturating_sub(written + shared.snapshots)
+    }
+
+    /// A process that executes another program has a new block: the one with the highest name.
+    fn search(&mut self) {
+        self.searched = Some(Instant::now());
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        // "pagewise-7.stats", ".1.stats", ".2.stats" and, longer, ".10.stats".
+        found.sort_by_cached_key(|path| (path.as_os_str().len(), path.clone()));
+        self.blocks.clear();
+        for path in found {
+            let is_file = fs::symlink_metadata(&path).is_ok_and(|one| one.is_file());
+            if let (Some(process), true) = (process_of(&path), is_file)
+                && let Ok(file) = File::open(&path)
+            {
+                self.blocks.insert(process, file);
+            }
+        }
+    }
+
+    fn read(&self, processes: &[i32]) -> Shared {
+        let mut sum = Shared::default();
+        let mut buffer = [0; LARGEST_BLOCK];
+        for file in processes.iter().filter_map(|one| self.blocks.get(one)) {
+            let length = file.read_at(&mut buffer, 0).unwrap_or(0);
+            let Ok(block) = Block::parse(&buffer[..length]) else {
+                continue;
+            };
+            if block.get("forks_seen") == 0 {
+                sum.mapped = sum.mapped.saturating_add(block.get("shared_bytes"));
+                sum.snapshots = sum.snapshots.saturating_add(block.get("snapshot_bytes"));
+            }
+        }
+        sum
+    }
+
+    fn may_walk(&self, bytes: u64) -> bool {
+        let cost = Duration::from_nanos(bytes / 4096 * NANOSECONDS_A_PAGE);
+        let has_rested = self.walked.is_none_or(|at| at.elapsed() >= WALKS_REST);
+        has_rested && self.walks.rest_before(cost).is_zero()
+    }
+
+    fn walk(&mut self, processes: &[i32], mapped: u64) {
+        self.walked = Some(Instant::now());
+        let before = thread_cpu_time();
+        let with_block = processes.iter().filter(|one| self.blocks.contains_key(one));
+        let maps =
+            with_block.filter_map(|one| fs::read_to_string(format!("/proc/{one}/smaps")).ok());
+        let written: u64 = maps.map(|smaps| private_pages_of_snapshots(&smaps)).sum();
+        self.walks.spend(thread_cpu_time().saturating_sub(before));
+        self.written_share = (written as f64 / mapped as f64).min(1.0);
+    }
+}
+
+/// In bytes, in memory or swapped out.
+pub fn private_pages_of_snapshots(smaps: &str) -> u64 {
+    let mut is_snapshot = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        match line.split_once(':') {
+            Some(("Anonymous" | "Swap", value)) if is_snapshot => {
+                sum += kilobytes(value).unwrap_or(0);
+            }
+            // A field's name is one word; a mapping begins with its addresses.
+            Some((name, _)) if !name.contains(' ') => {}
+            _ => is_snapshot = line.contains(FILE_NAME),
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics_block::tests::bytes;
+
+    #[test]
+    fn private_pages_of_snapshots_are_found_among_others() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:01 9 /memfd:pagewise-snapshots (deleted)\nRss: 8 kB\nAnonymous:  12 kB\nSwap: 4 kB\nVmFlags: rd wr\n\
+                     7f10-7f20 rw-p 00000000 00:00 0 \nAnonymous: 400 kB\n\
+                     7f20-7f30 rw-p 00004000 00:01 9 /memfd:pagewise-snapshots (deleted)\nAnonymous: 8 kB\n";
+        assert_eq!(private_pages_of_snapshots(smaps), 24 << 10);
+        assert_eq!(private_pages_of_snapshots(""), 0);
+    }
+
+    #[test]
+    fn a_forks_child_does_not_save_its_parents_pages_again() {
+        let folder = tempfile::tempdir().expect("folder");
+        let write = |name: &str, values: &[(&str, u64)]| {
+            fs::write(folder.path().join(name), bytes(values)).expect("block");
+        };
+        // No process has such a number: nothing is found written.
+        let shared = [("shared_bytes", 100 << 20), ("snapshot_bytes", 10 << 20)];
+        write("pagewise-900000001.stats", &shared);
+        write(
+            "pagewise-900000002.stats",
+            &[shared[0], shared[1], ("forks_seen", 1)],
+        );
+        write("pagewise-900000003.stats", &shared);
+        write("other.stats", &shared);
+        let mut sharing = Sharing::new(folder.path(), Instant::now());
+        assert_eq!(sharing.saved(&[900_000_001, 900_000_002]), 90 << 20);
+        assert_eq!(sharing.saved(&[900_000_002]), 0);
+        // What it has become by executing another program counts, not what it was.
+        for number in (1..=10).rev() {
+            let bytes = if number == 10 { 0 } else { 100 << 20 };
+            let name = format!("pagewise-900000003.{number}.stats");
+            write(&name, &[("shared_bytes", bytes)]);
+        }
+        sharing.search();
+        assert_eq!(sharing.saved(&[900_000_003]), 0);
+        assert_eq!(
+            Sharing::new(Path::new("/nowhere"), Instant::now()).saved(&[1]),
+            0
+        );
+    }
+}

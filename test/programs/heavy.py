@@ -105,7 +105,7 @@ def java(place):
     return "\n".join(said)
 
 
-@program("bench", "python3.11", "python3-numpy", limit=180)
+@program("bench", "python3", "python3-numpy", limit=180)
 def python_processes(place):
     """multiprocessing by fork, spawn and forkserver; forks and started programs beside threads that allocate; numpy on
     OpenBLAS."""

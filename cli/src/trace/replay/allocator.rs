@@ -61,11 +61,7 @@ impl Allocator {
             Self::Glibc | Self::Pagewise | Self::General => None,
             Self::Jemalloc => Some((&["libjemalloc.so.2"], "libjemalloc2")),
             Self::Mimalloc => Some((
-                &[
-                    "libmimalloc.so.2.0",
-                    "libmimalloc.so.2",
-                    "libmimalloc.so.3",
-                ],
+                &["libmimalloc.so.2.0", "libmimalloc.so.2", "libmimalloc.so.3"],
                 "libmimalloc3, or libmimalloc2.0 on Debian 12",
             )),
             Self::Tcmalloc => Some((&["libtcmalloc_minimal.so.4"], "libtcmalloc-minimal4")),

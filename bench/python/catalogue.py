@@ -37,6 +37,8 @@ PROGRAMS = {
 SCRIPTS = tuple(PROGRAMS)
 # Of switching on in a process that has imported NumPy, with the import of pagewise.
 START_MILLISECONDS = 20
+# Of what eight workers take that a frame of this size was shared with, in sizes of the frame.
+WORKERS_COPIES, WORKERS_BYTES = 1.5, 10**9
 
 PLAIN, CONTROL, TREATED = "plain", "plain#2", "auto"
 # What each round holds, whatever is compared.

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from catalogue import Configuration, path_of
+from catalogue import WORKERS_BYTES, Configuration, path_of
 from common import PAGEWISE, ROOT, digest, environment
 from running import RunFailed, Signals, call
 
@@ -55,14 +55,24 @@ def run(configuration: Configuration, script: str, signals: Signals, pagewise: s
 
 def start(python: str, signals: Signals) -> tuple[float, float]:
     """Milliseconds of switching on in a new process: of CPU time, and by the clock. Raises as run() does."""
+    return _two_numbers([python, "-c", START], signals)
+
+
+def workers(python: str, signals: Signals) -> tuple[float, float]:
+    """What eight workers take of a shared frame, in its sizes, and the seconds of their work. Raises as run() does."""
+    return _two_numbers([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers.py"), str(WORKERS_BYTES)], signals)
+
+
+def _two_numbers(words: list[str], signals: Signals) -> tuple[float, float]:
+    """What a program that imports pagewise from the sources prints in its first line."""
     more = {"PYTHONPATH": os.path.join(ROOT, "python/src"), "PAGEWISE_CORE": os.path.join(ROOT, "build/lib/libpagewise.so.0")}
     with tempfile.TemporaryDirectory(prefix="pagewise-bench-") as folder:
-        printed = _output([python, "-c", START], folder, signals, more).partition(b"\n")[0]
+        printed = _output(words, folder, signals, more).partition(b"\n")[0]
     try:
-        used, passed = map(float, printed.split())
-        return used, passed
+        one, other = map(float, printed.split())
+        return one, other
     except ValueError as error:
-        raise RunFailed(f"it told no time but {printed!r}") from error
+        raise RunFailed(f"it told no two numbers but {printed!r}") from error
 
 
 def now() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import page
 import verdicts
-from catalogue import ALWAYS, CONTROL, PLAIN, PROGRAMS, SCRIPTS, START_MILLISECONDS, TREATED, script_hash
+from catalogue import ALWAYS, CONTROL, PLAIN, PROGRAMS, SCRIPTS, START_MILLISECONDS, TREATED, WORKERS_COPIES, script_hash
 from intervals import Interval, Ratio, at_most, mean, mean_interval, verdict
 from schedule import Record, differs, rounds_of
 from store import OfOneBuild
@@ -37,6 +37,7 @@ class Results:
         names = [name for rounds in self.rounds.values() for runs in rounds for name in runs if name not in ALWAYS]
         self.treated = sorted(set(names), key=lambda name: (name != TREATED, name))
         self.start = next((record for record in reversed(self.records) if record["kind"] == "start"), None)
+        self.workers = [record for record in self.records if record["kind"] == "workers"]
         worked = {(record["script"], record["configuration"]): at for at, record in enumerate(self.records) if record["kind"] == "run"}
         self.failed = {(record["script"], record["configuration"]): record["said"] for at, record in enumerate(self.records)
                        if record["kind"] == "failed" and record["hash"] == hashes.get(record["script"])
@@ -80,6 +81,10 @@ def written(results: Results) -> page.Page:
     for name in results.treated:
         options = next(run["options"] for rounds in results.rounds.values() for runs in rounds if (run := runs.get(name)))
         made.section(f"Under {name}", f"With the options `{options}`." if options else None, page.table(["program", *MEASURES], _rows(results, name)))
+    made.section("Sharing with processes", "A frame of 1 GB is handed by `pagewise.share()` to eight processes; each reads all of it and writes one column in "
+                 "twenty. What they then take above what they took idle with pandas imported (the sum of Pss), in sizes of the frame.",
+                 page.table(["run", "copies", "seconds until the last is done"],
+                            ([at, page.figure(record["copies"]), page.figure(record["seconds"], 1)] for at, record in enumerate(results.workers, 1))))
     made.section("Figures behind the ratios", "Means. Memory is in MB (10^6 bytes), CPU time in seconds; *shared* is what copies did not copy.",
                  page.table(_heads(results), filter(None, (_figures(results, script) for script in SCRIPTS))))
     made.section("Where", page.facts(_where(results)))
@@ -104,6 +109,9 @@ def _targets(results: Results) -> Iterable[Sequence[str]]:
             yield [f"{script}: {name}", f"{target:.2f}", page.interval(found), page.interval(control, missing="-"), page.said(word)]
     found = mean_interval(results.start["milliseconds"]) if results.start else None
     word = at_most(found["low"], found["high"], START_MILLISECONDS) if found else "not measured yet"
+    taken = mean_interval([record["copies"] for record in results.workers]) if results.workers else None
+    told = at_most(taken["low"], taken["high"], WORKERS_COPIES) if taken else "not measured yet"
+    yield ["eight workers of a shared frame, copies", f"{WORKERS_COPIES:.2f}", page.interval(taken), "-", page.said(told)]
     yield ["import and on(), ms of CPU time", str(START_MILLISECONDS), page.interval(found, 1), "-", page.said(word)]
 
 

@@ -232,7 +232,7 @@ def test_a_killed_worker_harms_nobody(owner):
 
 
 def with_field(handle, name, value):
-    """A handle with another value somewhere, and the check that belongs to it."""
+    """Return a handle with another value somewhere, and the check that belongs to it."""
     at, width = FIELD[name]
     changed = handle[:at] + value.to_bytes(width, "little") + handle[at + width : -8]
     check = 0xCBF29CE484222325

@@ -107,14 +107,14 @@ def _core() -> ctypes.CDLL:
 DAMAGED, LAYOUT_DIFFERS, RUNTIME_DIFFERS, MACHINE, USER, DENIED, GONE, FORGED, LIMIT, MEMORY = range(1, 11)
 
 _REASONS = {
-    DAMAGED: "the handle of a shared array is damaged: it was cut short or changed on its way. Nothing was read; send the "
-    "array again from where it was shared",
+    DAMAGED: "the handle of a shared array is damaged: it was cut short or changed on its way. Nothing was read; "
+    "send the array again from where it was shared",
     LAYOUT_DIFFERS: "the handle of a shared array was made by another version of pagewise, or for another kind of "
     "processor. Install the same version on both sides",
     RUNTIME_DIFFERS: "the handle of a shared object was not made by Python, or by another version of pagewise. Nothing "
     "was read; install the same version on both sides",
-    MACHINE: "the handle of a shared array was made on another machine, or before this machine was last started. Shared "
-    "arrays live in the memory of one machine: to move one, send it within `with pagewise.handles(False):`",
+    MACHINE: "the handle of a shared array was made on another machine, or before this machine was last started. "
+    "Shared arrays live in the memory of one machine: to move one, send it within `with pagewise.handles(False):`",
     USER: "the handle of a shared array was made by another user (number {name.user}): only processes of that user can "
     "read it",
     DENIED: "a shared array could not be looked for: the processes of this user may not be looked into here (a "
@@ -365,7 +365,7 @@ def _is_worker() -> bool:
 
 
 def _handle_of(array: Any) -> tuple[Any, ...] | None:
-    """What is sent in the place of an array's data; None where the data are to be sent."""
+    """Describe what is sent in the place of an array's data; None where the data are to be sent."""
     if _asked is False or not _views or array.dtype.hasobject or array.nbytes < SMALLEST:
         return None
     start, end = _range(array)
@@ -468,15 +468,17 @@ class _Later:
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                execute = spec.loader.exec_module
-
-                def exec_module(module: Any) -> None:
-                    execute(module)
-                    _tell(module)
-
-                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                spec.loader.exec_module = _and_tell(spec.loader.exec_module)  # type: ignore[method-assign, assignment]
                 return spec
         return None
+
+
+def _and_tell(execute: Callable[[Any], None]) -> Callable[[Any], None]:
+    def exec_module(module: Any) -> None:
+        execute(module)
+        _tell(module)
+
+    return exec_module
 
 
 # --- what is shared -----------------------------------------------------------------------------
@@ -508,7 +510,11 @@ class SharedInfo:
     processes: tuple[int, ...]
 
     def _title(self) -> str:
-        return f"{size(self.bytes)} shared in {self.parts} part{'s' * (self.parts != 1)}" if self.parts else "nothing is shared"
+        return (
+            f"{size(self.bytes)} shared in {self.parts} part{'s' * (self.parts != 1)}"
+            if self.parts
+            else "nothing is shared"
+        )
 
     def _rows(self) -> list[tuple[str, str]]:
         own = "not known" if self.own is None else size(self.own)

@@ -9,6 +9,8 @@
 #include <R.h>
 #include <Rinternals.h>
 
+#include "compat.h"
+
 // X(function, number of arguments)
 #define SESSION_CALLS(X)                                                                           \
     X(pagewise_switch_on, 1)                                                                       \

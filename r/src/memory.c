@@ -69,7 +69,7 @@ static size_t element_size(SEXP x) {
 
 // Functions and environments with slots have no data there that counts, and may be in a circle.
 static bool has_slots(SEXP x) {
-    return TYPEOF(x) == S4SXP || (IS_S4_OBJECT(x) && element_size(x) > 0);
+    return TYPEOF(x) == S4SXP || (Rf_isS4(x) && element_size(x) > 0);
 }
 
 static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context);
@@ -290,12 +290,21 @@ SEXP pagewise_cost(SEXP x) {
 
 // --- variables ---------------------------------------------------------------------------
 
-// The value of a variable, without running code: NULL for promises and active bindings.
+// The value of a variable, without running code: R_UnboundValue for promises and active bindings.
+static SEXP bound_value(SEXP symbol, SEXP environment) {
+#if R_VERSION >= R_Version(4, 6, 0)
+    return R_GetBindingType(symbol, environment) == R_BindingTypeValue
+               ? R_getVarEx(symbol, environment, FALSE, R_UnboundValue)
+               : R_UnboundValue;
+#else
+    return R_BindingIsActive(symbol, environment) ? R_UnboundValue
+                                                  : Rf_findVarInFrame(environment, symbol);
+#endif
+}
+
+// NULL for what has no vectors.
 static SEXP plain_value(SEXP symbol, SEXP environment) {
-    if (R_BindingIsActive(symbol, environment)) {
-        return NULL;
-    }
-    SEXP value = Rf_findVarInFrame(environment, symbol);
+    SEXP value = bound_value(symbol, environment);
     bool counts = element_size(value) > 0 || has_slots(value);
     return value == R_UnboundValue || !counts ? NULL : value;
 }

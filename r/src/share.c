@@ -215,7 +215,7 @@ static void write_object(struct sharing *sharing, SEXP x) {
     for (R_xlen_t i = 0; is_list(x) && i < XLENGTH(x); i++) {
         write_object(sharing, VECTOR_ELT(x, i));
     }
-    if (is_data(x) || is_list(x) || IS_S4_OBJECT(x)) {
+    if (is_data(x) || is_list(x) || Rf_isS4(x)) {
         for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
             write_object(sharing, CAR(at));
         }

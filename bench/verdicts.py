@@ -194,7 +194,7 @@ PAGES: dict[str, Sentences] = {
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
     "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen,
-    "python.md": of_python,
+    "python.md": of_python, "general.md": of_general,
 }
 
 

@@ -182,14 +182,16 @@ static void *growth(void *number) {
     return NULL;
 }
 
-// One buffer that grows to 16 MB.
+// One buffer that grows to 16 MB, and is filled.
 static void *append(void *number) {
     (void)number;
     for (long round = 0; round < operations; round++) {
         char *block = NULL;
+        size_t filled = 0;
         for (size_t size = 64; size < (size_t)16 << 20; size += size / 8 + 48) {
             block = realloc(block, size);
-            block[size - 1] = 1;
+            memset(block + filled, 1, size - filled);
+            filled = size;
         }
         free(block);
     }

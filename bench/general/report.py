@@ -94,7 +94,8 @@ def targets(results: Results) -> Iterable[Sequence[object]]:
     medium = [ratio for name in MEDIUM if name in known and (ratio := results.to_best(name))]
     yield row("CPU time of 33 KB to 1 MB to the best, geometric mean", 1.10, geometric_mean(medium) if medium else None, of_all(results, [n for n in MEDIUM if n in known], CONTROL))
     peak = results.ratio("phases", TREATED, BASE, "peak_kb")
-    yield row("peak of phases to glibc", 1.20, peak.interval() if peak else None, None)
+    control = results.ratio("phases", CONTROL, BASE, "peak_kb")
+    yield row("peak of phases to glibc", 1.20, peak.interval() if peak else None, control.interval() if control else None)
     for figure, limit, value in (("mappings of 12,000 growing lists", 200, mean(results.of("lists", TREATED, "mappings"))),
                                  ("memory of holes after ten seconds to what is live", 1.5,
                                   mean(results.of("holes", TREATED, "after_kb")) / PATTERNS["holes"].live_kb)):

@@ -195,7 +195,7 @@ PW_API struct mallinfo mallinfo(void) {
 static bool put_account(enum pw_account_form form, FILE *stream) {
     char *text = pw_account_begin(&pw_process, form);
     if (!text) {
-        errno = ENOMEM;
+        refuse();
         return false;
     }
     bool written = fputs(text, stream) >= 0;

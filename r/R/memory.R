@@ -24,7 +24,8 @@
 #' @export
 vector_cost <- function(x) {
   name <- deparse1(substitute(x))
-  if (!is.atomic(x) && !is.list(x) && !isS4(x)) {
+  # NULL is no longer atomic since R 4.4.
+  if (!is.null(x) && !is.atomic(x) && !is.list(x) && !isS4(x)) {
     stop("`x` must be a vector, matrix, factor, data frame or a list of these: what functions, ",
       "environments and calls refer to is not counted", call. = FALSE)
   }

@@ -78,7 +78,9 @@ found_by_new_r <- function() {
   asked <- Sys.getenv(c("R_LIBS", "R_LIBS_USER"))
   if (!identical(asked, session$libraries_asked)) {
     folders <- path.expand(c(unlist(strsplit(asked, ":", fixed = TRUE)), .Library.site, .Library))
-    session$found_by_new_r <- normalizePath(session$library) %in% normalizePath(folders, mustWork = FALSE)
+    # The package's own folders: a library may hold a link to a package that lies in another.
+    place <- function(libraries) normalizePath(file.path(libraries, "pagewise"), mustWork = FALSE)
+    session$found_by_new_r <- place(session$library) %in% place(folders)
     session$libraries_asked <- asked
   }
   session$found_by_new_r

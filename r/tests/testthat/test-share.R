@@ -348,7 +348,8 @@ test_that("objects outlive whoever shared them", {
     gc()
     Sys.sleep(0.1)
   }
-  expect_match(gone, "is gone: process")
+  # Where a process of this user hides what it has open, nobody can tell whether the object is gone.
+  expect_match(gone, if (processes_are_hidden()) "could not be looked for" else "is gone: process")
 })
 
 test_that("a killed worker breaks nobody and leaves nothing", {
@@ -480,7 +481,8 @@ test_that("handles of other versions, machines and users say so", {
   expect_error(unserialize(forged(17:20, c(1, 2, 3, 4))), "made by another user \\(number 67305985\\)")
   expect_error(unserialize(forged(21, 9)), "forged")
   expect_error(unserialize(forged(25, bitwXor(as.integer(bytes[start + 24]), 1))), "another machine")
-  expect_error(unserialize(forged(33, bitwXor(as.integer(bytes[start + 32]), 1))), "is gone")
+  expect_error(unserialize(forged(33, bitwXor(as.integer(bytes[start + 32]), 1))),
+    if (processes_are_hidden()) "could not be looked for" else "is gone")
 })
 
 # Of the 80 bytes that are ours. R's words around them are R's to check: it ends in a segmentation fault on
@@ -519,10 +521,11 @@ test_that("anything else in place of a handle is refused", {
 test_that("other users cannot read an object", {
   skip_if_not(Sys.info()[["effective_user"]] == "root" && nzchar(Sys.which("setpriv")), "not root")
   x <- share(runif(1e5))
-  folder <- tempfile("open")
+  # R CMD check keeps the session's own folder below others that nobody else may enter.
+  folder <- tempfile("pagewise-open", tmpdir = "/tmp")
   dir.create(folder)
-  Sys.chmod(c(dirname(folder), folder), "755")
-  on.exit(Sys.chmod(dirname(folder), "700"))
+  Sys.chmod(folder, "755")
+  on.exit(unlink(folder, recursive = TRUE))
   file.copy(file.path(.libPaths(), "pagewise")[file.exists(file.path(.libPaths(), "pagewise"))][[1]], folder,
     recursive = TRUE)
   by_handle(saveRDS(x, file.path(folder, "handle.rds")))

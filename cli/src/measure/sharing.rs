@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::allowance::{Allowance, thread_cpu_time};
 use super::process_status::kilobytes;
@@ -18,6 +18,8 @@ use crate::statistics_block::{Block, process_of};
 
 /// Blocks of new processes are looked for this often.
 const SEARCH: Duration = Duration::from_millis(200);
+/// A folder that last changed so long ago was listed whole.
+const SETTLED: Duration = Duration::from_millis(100);
 /// Looks at page tables: a share of a core, what a run may use up at once, and how far apart.
 const WALKS_SHARE: f64 = 0.001;
 const WALKS_AT_ONCE: Duration = Duration::from_millis(20);
@@ -32,6 +34,8 @@ pub struct Sharing {
     folder: PathBuf,
     blocks: HashMap<i32, File>,
     searched: Option<Instant>,
+    /// When something in the folder last came or went.
+    changed: Option<SystemTime>,
     walks: Allowance,
     walked: Option<Instant>,
     /// Of shared pages, those that were written: what the last walk found.
@@ -51,6 +55,7 @@ impl Sharing {
             folder: folder.into(),
             blocks: HashMap::new(),
             searched: None,
+            changed: None,
             walks: Allowance::new(started, WALKS_AT_ONCE, WALKS_SHARE),
             walked: None,
             written_share: 0.0,
@@ -81,6 +86,13 @@ impl Sharing {
     /// A process that executes another program has a new block: the one with the highest name.
     fn search(&mut self) {
         self.searched = Some(Instant::now());
+        let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified());
+        let changed = changed.ok();
+        if changed.is_some() && changed == self.changed {
+            return;
+        }
+        // A folder's time is no finer than the kernel's clock: more may come at the same time.
+        self.changed = changed.filter(|at| at.elapsed().is_ok_and(|age| age >= SETTLED));
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         // "pagewise-7.stats", ".1.stats", ".2.stats" and, longer, ".10.stats".

@@ -481,7 +481,11 @@ fn plot(found: &Analysis) -> Result<String> {
     {
         let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
         let across = if has_time { "seconds" } else { "events" };
-        let mut chart = axes(&area, (end, top), (across, "MB: live (blue), held pages (red)"))?;
+        let mut chart = axes(
+            &area,
+            (end, top),
+            (across, "MB: live (blue), held pages (red)"),
+        )?;
         let live = points
             .iter()
             .map(|point| (x(point), point.live_bytes / 1e6));

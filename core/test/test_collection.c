@@ -2,10 +2,12 @@
 //
 // Zero reclaim at the end of a collection: only while no thread of the program's could write.
 #include "block/block.h"
+#include "block/keeper.h"
 #include "entry/switch.h"
 #include "os/fault.h"
 #include "process/c_library.h"
 #include "process/lock.h"
+#include "process/quiet.h"
 #include "process/state.h"
 #include "runtime/collection.h"
 #include "support.h"
@@ -174,6 +176,20 @@ static void the_c_librarys_own_free_starts_no_thread(void **state) {
     }
     assert_false(keeper_is_wanted((const void *)(uintptr_t)__libc_free));
     assert_true(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
+}
+
+// However late the machine lets the thread begin: the next copy would be made in full.
+static void a_keeper_is_known_as_ours_when_the_free_that_started_it_returns(void **state) {
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        pw_keeper_end(&pw_process);
+        assert_int_equal(pw_process.quiet.own, 0);
+        assert_true(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
+        assert_int_equal(__atomic_load_n(&pw_process.quiet.own, __ATOMIC_SEQ_CST), 1);
+        struct pw_caller caller = {.module = PW_MODULE_RUNTIME};
+        pw_quiet_look(&caller);
+        assert_true(pw_is_quiet(&caller, NULL));
+    }
 }
 
 // Our own thread must not stand for one of the program's.
@@ -393,6 +409,7 @@ int main(void) {
         cmocka_unit_test(what_is_freed_soon_is_searched_while_that_is_cheap), // it is learnt
         cmocka_unit_test(collections_alone_do_not_ask_the_kernel),
         cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
+        cmocka_unit_test(a_keeper_is_known_as_ours_when_the_free_that_started_it_returns),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

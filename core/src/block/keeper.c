@@ -106,10 +106,18 @@ static void look_inside(struct pw_process *process, bool pressed) {
     }
 }
 
+// By the thread itself or by the one that made it, whichever comes first: both know that it exists.
+// Until it is counted it is nobody's, and copies are made in full.
+static void count_once(struct pw_process *process) {
+    if (!__atomic_exchange_n(&process->keeper_counted, true, __ATOMIC_SEQ_CST)) {
+        pw_quiet_count(&process->quiet.own, 1);
+    }
+}
+
 static void *keep(void *context) {
     struct pw_process *process = context;
     bool more = true, behind = false;
-    pw_quiet_count(&process->quiet.own, 1); // first: until then copies are made in full
+    count_once(process);
     pw_process_enter();
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
@@ -154,7 +162,11 @@ static bool start_thread(struct pw_process *process) {
     // The program's signals are the program's threads' business.
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
+    __atomic_store_n(&process->keeper_counted, false, __ATOMIC_SEQ_CST);
     bool started = pthread_create(&thread, &attributes, keep, process) == 0;
+    if (started) {
+        count_once(process);
+    }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attributes);
     return started;

@@ -176,6 +176,31 @@ static void arrays_share_only_where_no_device_looks(void **state) {
     pw_free(source);
 }
 
+// x = np.zeros(n) in a loop: the new zeros are there before the old ones go.
+static void zeros_take_no_warm_pages_and_leave_none(void **state) {
+    (void)state;
+    size_t size = (size_t)32 << 20;
+    pw_free(written_block(size)); // its pages are warm
+    assert_true(PW_READ(&pw_process.stats, cached_bytes) >= size);
+    uint64_t warm = PW_READ(&pw_process.stats, allocated_warm);
+    uint64_t mixed = PW_READ(&pw_process.stats, allocated_mixed);
+    char *zeros = pw_block_allocate(&pw_process, size, 1, true, numpy);
+    assert_non_null(zeros);
+    assert_int_equal(PW_READ(&pw_process.stats, allocated_warm), warm);
+    assert_int_equal(PW_READ(&pw_process.stats, allocated_mixed), mixed);
+    for (size_t at = 0; at < size; at += 64) {
+        assert_int_equal(zeros[at], 0);
+    }
+    memset(zeros, 1, size);
+    uint64_t kept = PW_READ(&pw_process.stats, cached_bytes);
+    pw_free(zeros);
+    assert_true(PW_READ(&pw_process.stats, cached_bytes) <= kept);
+    char *other = array(numpy, size);
+    memset(other, 1, size);
+    pw_free(other); // what was not zeros is kept warm as ever
+    assert_true(PW_READ(&pw_process.stats, cached_bytes) >= size);
+}
+
 int main(int count, char **words) {
     numpy = count > 1 ? words[1] : "";
     CHECK(pw_start("collect=burst,brief=0"));
@@ -187,6 +212,7 @@ int main(int count, char **words) {
         cmocka_unit_test(the_wheels_openblas_is_a_pool),
         cmocka_unit_test(a_program_with_an_interpreter_is_python),
         cmocka_unit_test(zeros_are_written_where_a_device_may_look),
+        cmocka_unit_test(zeros_take_no_warm_pages_and_leave_none),
         cmocka_unit_test(arrays_share_only_where_no_device_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,7 @@ struct need {
     uint32_t pages;
     bool zeroed;
     bool filled; // will be written from end to end, soon
+    bool lazy;   // its pages are to be made when they are written
     struct pw_resident *resident;
 };
 
@@ -198,7 +199,7 @@ static struct pw_extent *take_fresh(struct pw_process *process, struct need need
     struct pw_arena *arena = &process->arena;
     uint32_t pages = need.pages;
     bool huge = wants_huge(process, need) && pw_mappings_may_rise(arena);
-    bool pool = process->options.pool && !(huge && process->huge.always);
+    bool pool = process->options.pool && !(huge && process->huge.always) && !need.lazy;
     struct pw_extent *extent = NULL;
     if (pool && (!huge || arena->warm_pages >= pages / 2)) {
         extent = pw_arena_take_mixed(arena, pages);
@@ -230,7 +231,7 @@ static struct pw_extent *take_fresh(struct pw_process *process, struct need need
 }
 
 static struct pw_extent *take(struct pw_process *process, struct need need) {
-    if (process->options.pool) {
+    if (process->options.pool && !need.lazy) {
         struct pw_extent *extent = pw_arena_take_warm(&process->arena, need.pages);
         if (extent && !pw_huge_suits(&process->huge, extent)) {
             pw_arena_release(&process->arena, extent, PW_EXTENT_WARM);
@@ -273,7 +274,7 @@ static void reset(struct pw_process *process, struct pw_extent *extent, size_t s
     extent->fixed |= process->locks_all;
     extent->may_share = may_share && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
-    extent->sparse = false;
+    extent->lazy = extent->sparse = false;
     extent->zero_backoff = 0;
     extent->zero_given = 0;
     extent->zero_young = true;
@@ -311,6 +312,12 @@ static bool is_filled(struct pw_process *process, enum pw_module module, bool ze
     return module == PW_MODULE_RUNTIME && process->serves_r && !zeroed;
 }
 
+// NumPy's zeros() takes no memory until somebody writes to it, and often comes before the array
+// whose name it takes has gone. With warm pages both would be there at once.
+static bool is_lazy(struct pw_process *process, bool zeroed) {
+    return zeroed && process->serves_python && !process->gate->general;
+}
+
 // The arena's pages come without a promise. A block that the C library would not get must not be
 // had from there either: R's "cannot allocate vector" is better than to be killed.
 static bool is_promised(size_t pages) {
@@ -331,7 +338,8 @@ static struct pw_extent *allocate(struct pw_process *process, size_t size, size_
         !is_promised(pages) || is_beyond_limit(process, pages)) {
         return NULL;
     }
-    struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed), resident};
+    struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed),
+                        is_lazy(process, zeroed), resident};
     struct pw_extent *extent =
         alignment > PW_PAGE ? take_aligned(process, need, alignment) : take(process, need);
     if (!extent) {
@@ -340,6 +348,7 @@ static struct pw_extent *allocate(struct pw_process *process, size_t size, size_
     }
     pw_arena_use(&process->arena, extent);
     reset(process, extent, size, offset, module != PW_MODULE_OTHER);
+    extent->lazy = need.lazy;
     pw_block_count_live(process, extent->pages);
     write_header(process, extent);
     PW_COUNT(&process->stats, blocks_allocated, 1);
@@ -394,7 +403,7 @@ void *pw_block_malloc(struct pw_process *process, size_t size, const void *site,
 // --- release -----------------------------------------------------------------
 
 static bool may_be_warm(struct pw_process *process, const struct pw_extent *extent) {
-    return process->options.pool && !extent->fixed && !pw_extent_is_shared(extent);
+    return process->options.pool && !extent->fixed && !extent->lazy && !pw_extent_is_shared(extent);
 }
 
 // How many of a block's pages are not there, by the page map: read once, where anybody asks. A

@@ -65,14 +65,18 @@ bool pw_os_is_filtered(void) {
     return pw_os_filter_count() > 0;
 }
 
-// The handlers have run where the fork itself is refused, as well.
+// The handlers have run where the fork itself is refused, as well. A program's handler of SIGCHLD
+// finds no child of ours: it has been waited for by then.
 void pw_os_fork_for_handlers(void) {
     int saved = errno;
+    struct pw_os_signals signals;
+    pw_os_signals_block(&signals);
     pid_t child = fork();
     if (child == 0) {
         _exit(0);
     }
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+    pw_os_signals_restore(&signals);
     errno = saved;
 }
 

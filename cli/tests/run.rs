@@ -607,7 +607,7 @@ fn copies_of_an_r_vector_share_their_pages() {
     let Some(library) = library_for_r() else {
         return;
     };
-    let script = "x <- runif(5e6); l <- lapply(1:20, function(i) { y <- x; y[i] <- 0; y }); cat(sum(l[[20]]) > 0)";
+    let script = "x <- runif(5e6); l <- lapply(1:20, function(i) { y <- x; y[i] <- 0; y }); Sys.sleep(0.5); cat(sum(l[[20]]) > 0)";
     let run = |policy: &str| {
         let folder = tempfile::tempdir().unwrap();
         let json = folder.path().join("x.json");

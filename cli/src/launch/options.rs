@@ -72,6 +72,15 @@ const OPTIONS: &[(&str, Values)] = &[
     ("verbose", SWITCH),
     ("seccomp", Values::Filters { highest: 1000 }),
     ("statistics", Values::Folder),
+    ("report", Values::Folder),
+    (
+        "limit",
+        Values::Size {
+            lowest: 1 << 20,
+            highest: u64::MAX,
+        },
+    ),
+    ("keeper", SWITCH),
 ];
 
 const ANY_SIZE: Values = Values::Size {
@@ -201,7 +210,7 @@ impl Values {
             ),
             Self::Number { lowest, highest } => format!("{lowest} to {highest}"),
             Self::Filters { highest } => format!("plain, ignore or 0 to {highest}"),
-            Self::Folder => "a folder".into(),
+            Self::Folder => "a file or folder".into(),
         }
     }
 }

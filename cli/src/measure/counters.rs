@@ -41,6 +41,8 @@ const PAGE_TABLES_REST: Duration = Duration::from_millis(25);
 const NANOSECONDS_A_PAGE: u64 = 20;
 
 pub struct CounterSampler {
+    /// The program that this process runs.
+    own_program: Option<(u64, u64)>,
     family: Family,
     members: HashMap<i32, Member>,
     snapshots: Vec<(Inode, PathBuf)>,
@@ -71,6 +73,7 @@ struct Member {
 impl CounterSampler {
     pub fn new(strangers: Strangers, started: Instant) -> Self {
         Self {
+            own_program: program_of(std::process::id().cast_signed()),
             family: Family::new(strangers),
             members: HashMap::new(),
             snapshots: Vec::new(),
@@ -187,6 +190,11 @@ impl CounterSampler {
                 continue;
             };
             let forked_from = is_forked(stat.flags).then_some(stat.ppid);
+            if forked_from.is_some() && program_of(process) == self.own_program {
+                // The command has not begun: this is our memory still.
+                self.members.remove(&process);
+                continue;
+            }
             if forked_from.is_some_and(|parent| process_tree::same_address_space(process, parent)) {
                 self.members.remove(&process);
                 continue;

@@ -25,6 +25,8 @@ use super::snapshot::{self, Inode};
 
 /// All is looked at this often, and what moves quickly in between.
 const THOROUGH: Duration = Duration::from_millis(200);
+/// What a process maps of files is read anew, where it has moved, at most this often.
+const STATUS_REST: Duration = Duration::from_millis(20);
 /// Memory that is shared by other means than snapshots is looked for less often where there are snapshots beside it.
 const THOROUGH_LOOKS_PER_MAP: u32 = 8;
 /// Shared memory that is not worth more than its counters: a statistics block, semaphores.
@@ -56,6 +58,7 @@ pub struct CounterSampler {
     others: HashMap<i32, u64>,
     page_tables: Allowance,
     page_tables_read: Option<Instant>,
+    status_read: Instant,
     thorough: Option<Instant>,
     thorough_looks: u32,
 }
@@ -84,6 +87,7 @@ impl CounterSampler {
             others: HashMap::new(),
             page_tables: Allowance::new(started, PAGE_TABLES_AT_ONCE, PAGE_TABLES_SHARE),
             page_tables_read: None,
+            status_read: started,
             thorough: None,
             thorough_looks: 0,
         }
@@ -145,6 +149,7 @@ impl CounterSampler {
     fn read_quickly(&mut self) -> bool {
         let knows_snapshots =
             !self.snapshots.is_empty() && self.others.values().all(|other| *other == 0);
+        let may_read = self.status_read.elapsed() >= STATUS_REST;
         for member in self.members.values_mut() {
             let Some((resident, shared)) = process_status::resident_and_shared(&member.statm)
             else {
@@ -155,6 +160,14 @@ impl CounterSampler {
             let moved = shared.abs_diff(status.file_bytes + status.shmem_bytes);
             if moved >= WORTH_TELLING && !knows_snapshots {
                 return false;
+            }
+            if moved >= WORTH_TELLING && may_read {
+                // Libraries, or snapshots: one number of the counters for both.
+                self.status_read = Instant::now();
+                if !member.read() {
+                    return false;
+                }
+                continue;
             }
             status.anonymous_bytes = resident.saturating_sub(shared);
         }

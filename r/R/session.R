@@ -15,7 +15,7 @@ option_forms <- c(
   "huge-min" = 'a size from 8K on, such as "1M"', "huge-max" = 'a size from 8K on, such as "4G"',
   pages = '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"', lock = "TRUE or FALSE",
   mmapcopy = "TRUE or FALSE", freeze = '"off", "auto" or "check"', modules = '"known" or "all"', verbose = "TRUE or FALSE",
-  seccomp = '"plain", "ignore" or a whole number from 0 to 1000'
+  keeper = "TRUE or FALSE", seccomp = '"plain", "ignore" or a whole number from 0 to 1000'
 )
 option_names <- names(option_forms)
 

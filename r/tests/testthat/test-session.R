@@ -128,8 +128,8 @@ test_that("every option of the core has a name and a form here", {
   found <- grep("^    \\{(\\.name = )?\"[a-z-]+\", (KIND|\\.kind)", readLines(source), value = TRUE)
   names <- sub("^[^\"]*\"([a-z-]+)\".*", "\\1", found)
   expect_true(length(names) > 10)
-  # Files and folders are the process's, set where it starts.
-  expect_setequal(setdiff(names, c("policy", "statistics")), names(told))
+  # Files and folders are the process's, set where it starts; a limit is policy general's, and so is that.
+  expect_setequal(setdiff(names, c("policy", "statistics", "report", "limit")), names(told))
 })
 
 test_that("relief of short memory can be switched in a session", {

@@ -6,11 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 // Programs expect small numbers for their own files: ours start here where the limit allows.
@@ -192,24 +195,51 @@ void *pw_os_map_statistics(const char *directory, size_t size, void *address) {
 
 // --- texts for people ----------------------------------------------------------
 
-static bool write_all(int fd, const char *text, size_t length) {
+// Returns 0, or the errno with which it ended early.
+static int write_all(int fd, const char *text, size_t length) {
     while (length > 0) {
         ssize_t written = write(fd, text, length);
-        if (written < 0 && errno == EINTR) {
-            continue;
+        if (written < 0 && errno != EINTR) {
+            return errno;
         }
-        if (written <= 0) {
-            return false;
+        if (written == 0) {
+            return EIO;
         }
-        text += written;
-        length -= (size_t)written;
+        text += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
     }
-    return true;
+    return 0;
+}
+
+static void take_signal(int number) {
+    static const struct timespec now;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    sigtimedwait(&one, NULL, &now);
+}
+
+// To a pipe that nobody reads, say, or a file that has reached RLIMIT_FSIZE: a program that writes
+// nothing itself must not end by what we write.
+bool pw_os_write_harmlessly(int fd, const char *text, size_t length) {
+    sigset_t ending, saved, pending;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGPIPE);
+    sigaddset(&ending, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &ending, &saved);
+    int error = write_all(fd, text, length);
+    int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+    if (raised && !sigismember(&pending, raised)) {
+        take_signal(raised);
+    }
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    return error == 0;
 }
 
 bool pw_os_print(const char *text, size_t length) {
     int saved = errno;
-    bool printed = write_all(STDERR_FILENO, text, length);
+    bool printed = pw_os_write_harmlessly(STDERR_FILENO, text, length);
     errno = saved;
     return printed;
 }
@@ -223,18 +253,40 @@ static bool expand(const char *path, const char *end, char *expanded, size_t siz
     return length > 0 && (size_t)length < size;
 }
 
-bool pw_os_write_report(const char *path, const char *text, size_t length) {
-    char wanted[512], begun[512], number[32];
-    int saved = errno;
-    snprintf(number, sizeof number, ".%d.new", getpid());
-    int fd = expand(path, "", wanted, sizeof wanted) && expand(path, number, begun, sizeof begun) &&
-                     pw_os_may_write(length)
+// A device, a pipe or a link (/dev/null, /dev/stderr) stays what it is, and what it leads to keeps
+// what is there. A pipe that nobody reads is not waited for.
+static bool add_to(const char *path, const char *text, size_t length) {
+    int fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    bool written = fd >= 0 && pw_os_write_harmlessly(fd, text, length);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return written;
+}
+
+static bool write_in_place_of(const char *path, const char *begun, const char *text,
+                              size_t length) {
+    int fd = pw_os_may_write(length)
                  ? open(begun, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
                  : -1;
-    bool written = fd >= 0 && write_all(fd, text, length);
-    written = fd >= 0 && close(fd) == 0 && written && rename(begun, wanted) == 0;
+    bool written = fd >= 0 && pw_os_write_harmlessly(fd, text, length);
+    written = fd >= 0 && close(fd) == 0 && written && rename(begun, path) == 0;
     if (fd >= 0 && !written) {
         unlink(begun);
+    }
+    return written;
+}
+
+bool pw_os_write_report(const char *path, const char *text, size_t length) {
+    char wanted[512], begun[512], number[32];
+    struct stat there;
+    int saved = errno;
+    bool written = false;
+    snprintf(number, sizeof number, ".%d.new", getpid());
+    if (expand(path, "", wanted, sizeof wanted) && expand(path, number, begun, sizeof begun)) {
+        written = lstat(wanted, &there) == 0 && !S_ISREG(there.st_mode)
+                      ? add_to(wanted, text, length)
+                      : write_in_place_of(wanted, begun, text, length);
     }
     errno = saved;
     return written;

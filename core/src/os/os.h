@@ -391,7 +391,9 @@ uint64_t pw_os_thread_cpu_ns(void); // since 1970
 void pw_os_warn(const char *text, const char *detail);
 
 // Write all of it to standard error, or to the file `path`, where %p is the process's number: a new
-// file in place of what is there, and complete or not there at all.
+// file in place of what is there, and complete or not there at all. What is no file, or a link to
+// one (/dev/stderr), is added to. No signal ends the program. False: not all of it was written.
+bool pw_os_write_harmlessly(int fd, const char *text, size_t length);
 bool pw_os_print(const char *text, size_t length);
 bool pw_os_write_report(const char *path, const char *text, size_t length);
 

@@ -65,6 +65,21 @@ bool pw_os_is_filtered(void) {
     return pw_os_filter_count() > 0;
 }
 
+#define MOST_WAITS 2000u // of a millisecond
+
+// A library's handler may wait in the child for a thread that it does not have. Nobody waits for
+// that: the child is killed. Where the program has its children reaped by the kernel, it is gone.
+static void wait_for_end(pid_t child) {
+    for (unsigned wait = 0; wait < MOST_WAITS; wait++) {
+        if (waitpid(child, NULL, WNOHANG) != 0) {
+            return;
+        }
+        pw_os_sleep_ns(1000000);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 // The handlers have run where the fork itself is refused, as well. A program's handler of SIGCHLD
 // finds no child of ours: it has been waited for by then.
 void pw_os_fork_for_handlers(void) {
@@ -75,7 +90,9 @@ void pw_os_fork_for_handlers(void) {
     if (child == 0) {
         _exit(0);
     }
-    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+    if (child > 0) {
+        wait_for_end(child);
+    }
     pw_os_signals_restore(&signals);
     errno = saved;
 }
@@ -244,28 +261,6 @@ int pw_os_pid(void) {
     return (int)getpid();
 }
 
-// To standard error, which may be a pipe that nobody reads, or a file that has reached
-// RLIMIT_FSIZE: a program that says nothing itself must not end by what we say.
-static void write_harmlessly(const char *line, size_t size) {
-    sigset_t ending, saved, pending;
-    static const struct timespec now;
-    sigemptyset(&ending);
-    sigaddset(&ending, SIGPIPE);
-    sigaddset(&ending, SIGXFSZ);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &ending, &saved);
-    if (write(STDERR_FILENO, line, size) < 0) {
-        int raised = errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
-        if (raised && !sigismember(&pending, raised)) {
-            sigset_t one;
-            sigemptyset(&one);
-            sigaddset(&one, raised);
-            sigtimedwait(&one, NULL, &now);
-        }
-    }
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-}
-
 void pw_os_warn(const char *text, const char *detail) {
     int saved = errno;
     char line[512];
@@ -277,7 +272,7 @@ void pw_os_warn(const char *text, const char *detail) {
             line[i] = (unsigned char)line[i] < ' ' || line[i] == 127 ? '?' : line[i];
         }
         line[size++] = '\n';
-        write_harmlessly(line, size);
+        pw_os_write_harmlessly(STDERR_FILENO, line, size);
     }
     errno = saved;
 }

@@ -8,6 +8,7 @@ The statistics blocks of the preloaded run must prove that the mechanism ran, or
 """
 
 import contextlib
+import json
 import os
 import re
 import resource
@@ -216,6 +217,72 @@ def warning(bench):
                                       preexec_fn=prepare, restore_signals=True, timeout=TIMEOUT, check=False)
                 if (done.returncode, done.stdout) != plain[:2]:
                     raise Failure(f"{library}: {done.returncode} {done.stdout}")
+
+
+def report_of(bench, path, library="preload", program=("work",), error=subprocess.PIPE, prepare=None):
+    """Run with report=PATH; the program ends as plain, whatever becomes of the report. Returns standard error."""
+    plain = bench.run([bench.program, *program])
+    environment = bench.environment(f"{ALWAYS},report={path}", bench.folder)
+    environment["LD_PRELOAD"] = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+    done = subprocess.run([bench.program, *program], env=environment, cwd=bench.folder, stdout=subprocess.PIPE,
+                          stderr=error, preexec_fn=prepare, restore_signals=True, timeout=TIMEOUT, check=False)
+    if (done.returncode, done.stdout) != plain[:2]:
+        raise Failure(f"report={path}, {library}: {done.returncode} {done.stdout}")
+    return (done.stderr or b"").decode()
+
+
+def wrote(bench, pattern):
+    """What lies in the case's folder and is named so, the unfinished included."""
+    found = [name for name in os.listdir(bench.folder) if re.fullmatch(pattern + r"(\.\d+\.new)?", name)]
+    texts = []
+    for name in found:
+        with open(os.path.join(bench.folder, name), encoding="utf-8") as file:
+            texts.append(file.read())
+    return texts
+
+
+def reports(bench):
+    """report=FILE: complete and parsed, one of each process where that is asked for, and what is no file stays so."""
+    for library in ("preload", "general"):
+        if report_of(bench, "heap.json", library) or report_of(bench, "each-%p.json", library, ["spawn"]):
+            raise Failure(f"{library}: something was said")
+        one, each = wrote(bench, r"heap\.json"), wrote(bench, r"each-\d+\.json")
+        if len(one) != 1 or len(each) < 2:
+            raise Failure(f"{library}: {len(one)} and {len(each)} reports")
+        for text in one + each:
+            json.loads(text)
+        if not all("bytes in use" in report_of(bench, path, library) for path in ("stderr", "/dev/stderr")):
+            raise Failure(f"{library}: nothing on standard error")
+    before = os.stat("/dev/null").st_rdev, os.readlink("/dev/stderr")
+    if report_of(bench, "/dev/null") or (os.stat("/dev/null").st_rdev, os.readlink("/dev/stderr")) != before:
+        raise Failure("a device was replaced")
+    os.symlink("kept", os.path.join(bench.folder, "link"))
+    with open(os.path.join(bench.folder, "kept"), "w", encoding="utf-8") as file:
+        file.write("kept\n")
+    report_of(bench, "link")
+    if not wrote(bench, "kept")[0].startswith("kept\n") or not os.path.islink(os.path.join(bench.folder, "link")):
+        raise Failure("what a link leads to was lost")
+
+
+def refused_reports(bench):
+    """A report that cannot be written is said once, leaves nothing, and ends no program."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    os.mkfifo(os.path.join(bench.folder, "fifo"))
+    os.mkdir(os.path.join(bench.folder, "folder"))
+    for path, prepare in (("/dev/full", None), ("no-such/heap.txt", None), ("fifo", None), ("folder", None),
+                          ("limited.txt", limit)):
+        said = report_of(bench, path, prepare=prepare)
+        if said.count("could not be written") != 1 or not said.rstrip().endswith(path):
+            raise Failure(f"{path}: said {said!r}")
+    if wrote(bench, r"limited\.txt") or not os.path.isdir(os.path.join(bench.folder, "folder")):
+        raise Failure("an unfinished report was left")
+    reading, closed_pipe = os.pipe()
+    os.close(reading)
+    with os.fdopen(closed_pipe, "wb") as pipe:
+        report_of(bench, "stderr", error=pipe)
+        report_of(bench, "/dev/stderr", error=pipe)
 
 
 def lock(bench):
@@ -1141,6 +1208,8 @@ CASES = {
     "file-size": file_size,
     "lock": lock,
     "warning": warning,
+    "reports": reports,
+    "refused-reports": refused_reports,
     "lowered": lowered,
     "lowered-general": lowered_general,
     "map-count": map_count,

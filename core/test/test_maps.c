@@ -2,7 +2,7 @@
 //
 // The reader of /proc/self/maps, with lines that are longer than what it may hold.
 #include "os/fault.h"
-#include "os/maps.h"
+#include "os/mapping.h"
 #include "os/os.h"
 #include "support.h"
 

@@ -3,7 +3,7 @@
 // Files that a process writes by mapping them, so that a crash loses nothing.
 
 #include "os/fault.h"
-#include "os/maps.h"
+#include "os/mapping.h"
 #include "os/os.h"
 #include "os/system_call.h"
 

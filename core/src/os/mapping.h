@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The reader of /proc/self/maps. It allocates nothing.
-#ifndef PW_OS_MAPS_H
-#define PW_OS_MAPS_H
+#ifndef PW_OS_MAPPING_H
+#define PW_OS_MAPPING_H
 
 #include <stdbool.h>
 #include <stddef.h>

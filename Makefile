@@ -20,7 +20,7 @@ SCRIPTS        ?=
 PATTERNS       ?=
 ROUNDS         ?= 5
 # test: which suites. test-releases: of which releases, which suites besides, and as whom.
-SUITES         ?= core cli report jvm bench install programs ruby r rpkg python php kernel lint
+SUITES         ?= core cli report r python jvm bench install programs ruby rpkg php kernel lint
 RELEASES       ?= bookworm trixie sid
 WHO            ?= root
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import page
 import verdicts
-from catalogue import ALONE, ALWAYS, CONTROL, PLAIN, SCRIPTS, SETS, TREATED, script_hash
+from catalogue import ALWAYS, SCRIPTS, SETS, script_hash
 from intervals import MET, MISSED, Interval, Ratio, geometric_mean, mean, verdict
+from one_run import ALONE, CONTROL, PLAIN, TREATED
 from schedule import Record, differs, rounds_of
 from store import OfOneBuild
 

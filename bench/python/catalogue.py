@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from common import ROOT, digest
+from one_run import CONTROL, PLAIN, Configuration
 
 FOLDER = os.path.join(ROOT, "bench/python/scripts")
 
@@ -40,44 +41,11 @@ START_MILLISECONDS = 20
 # Of what eight workers take that a frame of this size was shared with, in sizes of the frame.
 WORKERS_COPIES, WORKERS_BYTES = 1.5, 10**9
 
-PLAIN, CONTROL, TREATED = "plain", "plain#2", "auto"
 # What each round holds, whatever is compared.
 ALWAYS = (PLAIN, CONTROL)
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """A way of running a program: its name, and Pagewise's policy and options."""
-
-    name: str
-    policy: str = TREATED
-    options: str = ""
-
-    @property
-    def uses_library(self) -> bool:
-        """Whether the library is to be at work."""
-        return self.policy != PLAIN
-
-
 KNOWN = {PLAIN: Configuration(PLAIN, PLAIN), CONTROL: Configuration(CONTROL, PLAIN)}
-
-
-def configuration(word: str) -> Configuration:
-    """Of `auto` or `NAME=OPTIONS`.
-
-    Raises
-    ------
-    ValueError
-        The message says what is wrong with the word.
-    """
-    name, equals, options = word.partition("=")
-    if name in ALWAYS:
-        raise ValueError(f"{name} is measured in any case, and has no options")
-    if not name or (equals and not options) or (not equals and name != TREATED):
-        raise ValueError(f"{word}: write auto, or NAME=OPTIONS as in less=threshold=1M")
-    if name == TREATED and equals:
-        raise ValueError(f"{word}: auto is without options; give this one another name")
-    return Configuration(name, TREATED, options)
 
 
 def path_of(script: str) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import page
 import verdicts
-from catalogue import ALWAYS, CONTROL, PLAIN, PROGRAMS, SCRIPTS, START_MILLISECONDS, TREATED, WORKERS_COPIES, script_hash
+from catalogue import ALWAYS, PROGRAMS, SCRIPTS, START_MILLISECONDS, WORKERS_COPIES, script_hash
 from intervals import Interval, Ratio, at_most, mean, mean_interval, verdict
+from one_run import CONTROL, PLAIN, TREATED
 from schedule import Record, differs, rounds_of
 from store import OfOneBuild
 

@@ -4,7 +4,8 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from catalogue import ALWAYS, PLAIN, Configuration
+from catalogue import ALWAYS
+from one_run import PLAIN, Configuration
 from store import OfOneBuild
 
 Record = dict[str, Any]

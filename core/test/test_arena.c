@@ -78,7 +78,7 @@ static void check_marks(struct model *model, const struct pw_extent *extent) {
 static struct pw_extent *take(struct model *model, uint32_t pages) {
     struct pw_arena *arena = &model->arena;
     struct pw_extent *extent = NULL;
-    switch (random_below(&model->random, 4)) {
+    switch (random_below(&model->random, 5)) {
     case 0:
         extent = pw_arena_take_warm(arena, pages);
         break;
@@ -91,6 +91,10 @@ static struct pw_extent *take(struct model *model, uint32_t pages) {
             pw_arena_gather(arena, extent);
         }
         return extent;
+    case 3:
+        extent = pw_arena_take_aligned(arena, pages, 16);
+        assert_int_equal(extent->page % 16, 0);
+        break;
     default:
         break;
     }
@@ -114,6 +118,9 @@ static void step_take(struct model *model) {
     assert_int_equal(extent->state, PW_EXTENT_NONE);
     check_disjoint(model, extent);
     model->arena.live_pages += pages;
+    if (random_chance(&model->random, 4)) { // of what lies beside it, too
+        pw_arena_purge(&model->arena, random_below(&model->random, model->arena.warm_pages + 1));
+    }
     keep_rule(&model->arena, 0);
     pw_arena_use(&model->arena, extent);
     check_cold_is_zero(model, extent);
@@ -134,6 +141,30 @@ static void check_registry(struct model *model, const struct live *live) {
     assert_ptr_not_equal(pw_arena_find(&model->arena, start + size), live->extent);
     assert_int_equal(pw_extent_number(&model->arena, live->extent),
                      pw_extent_number(&model->arena, pw_arena_find(&model->arena, start)));
+}
+
+// The pages that it has stay as they are; more follow, warm ones first.
+static void step_extend(struct model *model) {
+    struct pw_arena *arena = &model->arena;
+    struct live *live = &model->live[random_below(&model->random, model->count)];
+    struct pw_extent *extent = live->extent;
+    uint32_t before = extent->pages;
+    uint32_t more =
+        1 + (uint32_t)random_below(&model->random, random_chance(&model->random, 8) ? 5000 : 40);
+    if (!pw_arena_has_behind(arena, extent, more)) {
+        return;
+    }
+    uint32_t warm = pw_arena_extend(arena, extent, more);
+    assert_true(warm <= more && extent->pages == before + more);
+    extent->warm_pages = before + warm;
+    pw_arena_use(arena, extent);
+    arena->live_pages += more;
+    keep_rule(arena, 0);
+    extent->pages = before;
+    check_marks(model, extent);
+    extent->pages = live->pages = before + more;
+    check_cold_is_zero(model, extent);
+    mark(model, extent);
 }
 
 static void step_release(struct model *model) {
@@ -217,6 +248,8 @@ static void random_steps_match_the_model(void **state) {
                 // The rule was kept with this block counted.
                 assert_true(model->arena.live_pages + model->arena.warm_pages <=
                             allowed_pages(&model->arena));
+            } else if (!full && model->count > 0 && random_chance(&model->random, 3)) {
+                step_extend(model);
             } else {
                 step_release(model);
             }

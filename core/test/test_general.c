@@ -190,6 +190,55 @@ static void resizing_keeps_the_contents(void **state) {
     assert_null(pw_general_realloc(&pw_process, &pw_gate, block, 0));
 }
 
+// Writes what is new of a buffer that grows to 16 MB, and counts the places that it had.
+static int grow_to_16_mb(void) {
+    unsigned char *block = NULL, *before;
+    int places = 0;
+    for (size_t size = 40 * KB, filled = 0; size < 16 * MB; size += size / 8) {
+        before = block;
+        block = pw_general_realloc(&pw_process, &pw_gate, block, size);
+        assert_true(filled == 0 || block[filled - 1] == (unsigned char)(filled - 1));
+        for (; filled < size; filled++) {
+            block[filled] = (unsigned char)filled;
+        }
+        places += block != before;
+    }
+    for (size_t at = 0; at < 12 * MB; at += 999) {
+        assert_int_equal(block[at], (unsigned char)at);
+    }
+    pw_general_free(&pw_process, &pw_gate, block);
+    return places;
+}
+
+static void a_buffer_grows_into_what_is_free_behind_it(void **state) {
+    (void)state;
+    pw_trim();
+    grow_to_16_mb();
+    uint64_t fresh = pw_process.arena.fresh_pages;
+    assert_true(grow_to_16_mb() <= 6);
+    assert_true((pw_process.arena.fresh_pages - fresh) * PW_PAGE < 4 * MB); // those of the first
+}
+
+// It may not take from what follows, nor may what follows lose a byte.
+static void a_buffer_without_room_behind_it_moves(void **state) {
+    (void)state;
+    volatile size_t larger = 500 * KB;
+    unsigned char *block = memset(allocate(2 * MB), 1, 2 * MB);
+    unsigned char *next = memset(allocate(2 * MB), 2, 2 * MB);
+    unsigned char *after = memset(allocate(2 * MB), 3, 2 * MB);
+    block = pw_general_realloc(&pw_process, &pw_gate, block, 2 * MB + larger);
+    memset(block + 2 * MB, 4, larger);
+    next = pw_general_realloc(&pw_process, &pw_gate, next, 2 * MB + larger);
+    memset(next + 2 * MB, 5, larger);
+    for (size_t at = 0; at < 2 * MB; at++) {
+        assert_int_equal(block[at] + 10 * next[at] + 100 * after[at], 321);
+    }
+    assert_int_equal(block[2 * MB] + 10 * next[2 * MB + larger - 1], 54);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, next);
+    pw_general_free(&pw_process, &pw_gate, after);
+}
+
 static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
     (void)state;
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - PW_PAGE, PTRDIFF_MAX, (size_t)1 << 47};
@@ -1228,6 +1277,8 @@ int main(void) {
         TEST(what_may_not_be_read_is_made_smaller_in_place),
         TEST(zeroed_means_zero_also_where_it_was_used),
         TEST(resizing_keeps_the_contents),
+        TEST(a_buffer_grows_into_what_is_free_behind_it),
+        TEST(a_buffer_without_room_behind_it_moves),
         TEST(what_cannot_be_had_is_refused_and_changes_nothing),
         TEST(releasing_keeps_errno),
         TEST(blocks_of_the_c_library_are_taken_over),

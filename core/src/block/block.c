@@ -560,15 +560,46 @@ void pw_block_reject_dead(struct pw_process *process, const void *block, const c
 
 // --- resizing ----------------------------------------------------------------
 
+// May an unshared block get so many pages without a copy?
+static bool may_grow(struct pw_process *process, const struct pw_extent *extent, size_t size) {
+    size_t pages = size <= PTRDIFF_MAX - PW_PAGE ? pw_pages_for(size + extent->data_offset) : 0;
+    return pages > extent->pages && pages <= LARGEST_PAGES && !pw_extent_is_shared(extent) &&
+           !extent->fixed && is_promised(pages) && !is_beyond_limit(process, pages - extent->pages);
+}
+
+// Into free pages behind it: no byte is touched, and no page moves. Large pages are advised for
+// whole blocks, so a block that is to have them is moved.
+static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_extent *extent,
+                                       size_t size) {
+    struct pw_arena *arena = &process->arena;
+    uint32_t before = extent->pages, all = (uint32_t)pw_pages_for(size + extent->data_offset);
+    bool sparse = extent->sparse || extent->lazy;
+    if (extent->huge_pages || pw_huge_wanted(&process->huge, all) || !process->options.pool ||
+        !pw_arena_has_behind(arena, extent, all - before)) {
+        return NULL;
+    }
+    pw_fate_ends(process, extent);
+    uint32_t warm = pw_arena_extend(arena, extent, all - before);
+    pw_arena_use(arena, extent);
+    extent->warm_pages = before + warm;
+    pw_arena_keep_rule(arena, warm, extent->pages - before - warm, &(struct pw_resident){0});
+    if (process->gate->general) {
+        pw_shelf_forget(&process->general, pw_extent_address(arena, extent));
+    }
+    reset(process, extent, size, extent->data_offset, extent->may_share);
+    extent->sparse = sparse;
+    write_header(process, extent);
+    pw_block_count_live(process, (int64_t)extent->pages - before);
+    return extent;
+}
+
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
 // never holds both.
 static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_extent *extent,
                                         size_t size) {
     struct pw_arena *arena = &process->arena;
     size_t pages = pw_pages_for(size + extent->data_offset);
-    if (pw_extent_is_shared(extent) || extent->fixed || size > PTRDIFF_MAX - PW_PAGE ||
-        pages > LARGEST_PAGES || !is_promised(pages) || !pw_arena_may_move(arena, extent->pages) ||
-        is_beyond_limit(process, pages - extent->pages)) {
+    if (!pw_arena_may_move(arena, extent->pages)) {
         return NULL;
     }
     struct pw_extent *larger = pw_arena_take_cold(arena, (uint32_t)pages, 0);
@@ -597,12 +628,21 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     return larger;
 }
 
+static struct pw_extent *grow(struct pw_process *process, struct pw_extent *extent, size_t size,
+                              bool may_move) {
+    if (!may_grow(process, extent, size)) {
+        return NULL;
+    }
+    struct pw_extent *grown = grow_in_place(process, extent, size);
+    return grown || !may_move ? grown : grow_by_moving(process, extent, size);
+}
+
 // The block after resizing, where it can stay or move by pages; NULL: copy it to a new one.
 static struct pw_extent *resize_pages(struct pw_process *process, struct pw_extent *extent,
                                       size_t size) {
     size_t capacity = capacity_of(process, extent);
     if (size > capacity) {
-        return grow_by_moving(process, extent, size);
+        return grow(process, extent, size, true);
     }
     // Pages that may not be readable are not copied to save memory.
     if (size >= capacity / 2 || extent->altered) {
@@ -668,6 +708,20 @@ void *pw_block_resize(struct pw_process *process, void *block, size_t size, cons
         moved = block; // to make a block smaller needs no memory
     }
     return moved;
+}
+
+bool pw_block_extend(struct pw_process *process, void *block, size_t size) {
+    if (!pw_process_enter()) {
+        return false;
+    }
+    struct pw_extent *extent = block_at(process, block);
+    if (extent) {
+        pw_block_repair(process, extent);
+    }
+    bool fits = extent && (size <= capacity_of(process, extent) ||
+                           grow(process, extent, size, false) != NULL);
+    pw_process_leave();
+    return fits;
 }
 
 size_t pw_block_usable(struct pw_process *process, const void *block) {

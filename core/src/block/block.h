@@ -49,6 +49,9 @@ PW_API void pw_block_reject_dead(struct pw_process *process, const void *block,
 PW_API void *pw_block_resize(struct pw_process *process, void *block, size_t size,
                              const void *site);
 
+// Make a block at least so long where it is: true when it is. Nothing is copied.
+PW_API bool pw_block_extend(struct pw_process *process, void *block, size_t size);
+
 PW_API size_t pw_block_usable(struct pw_process *process, const void *block);
 
 #endif

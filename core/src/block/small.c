@@ -438,6 +438,20 @@ static bool is_shelved(const struct pw_process *process, const void *block) {
     return pw_general_class_at(process->gate->classes, offset) & PW_CLASS_SHELVED;
 }
 
+// Where it is, or by moving its pages; NULL: it is to be copied, or there is no memory.
+static void *grow_medium(struct pw_process *process, void *block, size_t size, size_t held) {
+    bool medium = size <= PW_MEDIUM_LARGEST;
+    size_t wanted = medium ? pw_class_size(pw_class_of(size)) : size;
+    void *grown = pw_block_extend(process, block, wanted) ? block : NULL;
+    if (!grown && held >= LEAST_MOVED) {
+        grown = pw_block_resize(process, block, wanted, NULL);
+    }
+    if (grown && medium && pw_gate_contains(grown)) {
+        pw_shelf_name(&process->general, pw_class_of(size), grown);
+    }
+    return grown;
+}
+
 // Medium blocks stay where they are while they fit and are not too large by half.
 static void *resize_medium(struct pw_process *process, void *block, size_t size, size_t held) {
     if (is_shelved(process, block)) {
@@ -446,14 +460,9 @@ static void *resize_medium(struct pw_process *process, void *block, size_t size,
     if (size <= held && size > held / 2) {
         return block;
     }
-    if (size > held && held >= LEAST_MOVED) {
-        bool medium = size <= PW_MEDIUM_LARGEST;
-        size_t wanted = medium ? pw_class_size(pw_class_of(size)) : size;
-        void *moved = pw_block_resize(process, block, wanted, NULL);
-        if (moved && medium && pw_gate_contains(moved)) {
-            pw_shelf_name(&process->general, pw_class_of(size), moved);
-        }
-        return moved;
+    void *grown = size > held ? grow_medium(process, block, size, held) : NULL;
+    if (grown || (size > held && held >= LEAST_MOVED)) {
+        return grown;
     }
     void *moved = pw_general_malloc(process, process->gate, size);
     if (!moved) {

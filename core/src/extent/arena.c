@@ -257,6 +257,7 @@ static void cut_tail(struct pw_arena *arena, struct pw_extent *extent, uint32_t 
     rest->stamp = extent->stamp;
     split_moved(extent, rest, pages);
     extent->pages = pages;
+    tag(arena, pw_extent_number(arena, extent)); // the rest may be given back before it is used
     bin_insert(arena, number, state);
 }
 
@@ -496,9 +497,57 @@ struct pw_extent *pw_arena_take_mixed(struct pw_arena *arena, uint32_t pages) {
     bin_remove(arena, extent);
     bin_remove(arena, after);
     absorb(arena, extent, after);
+    tag(arena, pw_extent_number(arena, extent));
     cut_tail(arena, extent, pages, PW_EXTENT_COLD);
     extent->warm_pages = warm_pages;
     return extent;
+}
+
+// Free extents behind a block: a warm one, a cold one, or a cold one behind a warm one.
+struct behind {
+    struct pw_extent *warm, *cold;
+    uint32_t pages;
+};
+
+static struct behind find_behind(struct pw_arena *arena, const struct pw_extent *extent) {
+    struct behind found = {0};
+    struct pw_extent *after = neighbour_after(arena, extent);
+    if (after && after->state == PW_EXTENT_WARM) {
+        found.warm = after;
+        found.pages = after->pages;
+        after = neighbour_after(arena, after);
+    }
+    if (after && after->state == PW_EXTENT_COLD) {
+        found.cold = after;
+        found.pages += after->pages;
+    }
+    return found;
+}
+
+bool pw_arena_has_behind(struct pw_arena *arena, const struct pw_extent *extent, uint32_t pages) {
+    uint32_t there = find_behind(arena, extent).pages;
+    bool is_last = extent->page + extent->pages + there == arena->end;
+    return there >= pages ||
+           (is_last && grow(arena, pages - there) && find_behind(arena, extent).pages >= pages);
+}
+
+uint32_t pw_arena_extend(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages) {
+    struct behind behind = find_behind(arena, extent);
+    uint32_t wanted = extent->pages + pages, warm = 0;
+    if (behind.warm) {
+        warm = behind.warm->pages;
+        bin_remove(arena, behind.warm);
+        absorb(arena, extent, behind.warm);
+    }
+    if (warm > pages) {
+        cut_tail(arena, extent, wanted, PW_EXTENT_WARM);
+        warm = pages;
+    } else if (warm < pages) {
+        bin_remove(arena, behind.cold);
+        absorb(arena, extent, behind.cold);
+        cut_tail(arena, extent, wanted, PW_EXTENT_COLD);
+    }
+    return warm;
 }
 
 // Split off the first `lead` pages (into the pool as `state`), where there is a table entry for the

@@ -217,6 +217,13 @@ void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context)
 // more, and was put aside.
 bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 
+// Are `pages` free pages behind a block, warm ones first, or can the arena be made longer there? If
+// so, pw_arena_extend makes them the block's, which pw_arena_use then has to make known; it returns
+// how many of them are warm. Without a table entry for what is left behind them the block gets that
+// too.
+bool pw_arena_has_behind(struct pw_arena *arena, const struct pw_extent *extent, uint32_t pages);
+uint32_t pw_arena_extend(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages);
+
 // Make a taken extent a block: from now on every address in it is found.
 void pw_arena_use(struct pw_arena *arena, struct pw_extent *extent);
 

@@ -605,6 +605,13 @@ def close_all(bench):
     bench.work("close-all", counters=["fallback_descriptor"])
 
 
+def lowest_number(bench):
+    """No thread of ours opens a file while the program counts on the lowest free number."""
+    bench.work("lowest-number", counters=["blocks_freed"], every_options=(ALWAYS, LAZY))
+    general_bench(bench)
+    bench.work("lowest-number", counters=["blocks_freed"], every_options=GENERAL[:1])
+
+
 def daemon(bench):
     result = os.path.join(bench.folder, "result")
     outputs = []
@@ -1234,6 +1241,7 @@ CASES = {
     "worker": worker,
     "many-forks": many_forks,
     "close-all": close_all,
+    "lowest-number": lowest_number,
     "daemon": daemon,
     "reuse": reuse,
     "signals": signals,

@@ -288,3 +288,14 @@ void pw_keeper_end(struct pw_process *process) {
         pw_process_leave();
     }
 }
+
+void pw_keeper_before_exit(struct pw_process *process) {
+    if (!process->arena.base || process->sealed || pw_os_thread_id() != pw_os_pid()) {
+        return;
+    }
+    if (pw_process_enter()) {
+        process->keeper_failed = true;
+        pw_process_leave();
+    }
+    pw_keeper_end(process);
+}

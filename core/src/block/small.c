@@ -438,6 +438,18 @@ static bool is_shelved(const struct pw_process *process, const void *block) {
     return pw_general_class_at(process->gate->classes, offset) & PW_CLASS_SHELVED;
 }
 
+// A block that grows may need far less room than a new one of its size.
+static void *resize_with_room(struct pw_process *process, void *block, size_t size) {
+    int saved = errno;
+    void *moved = pw_block_resize(process, block, size, NULL);
+    if (PW_UNLIKELY(!moved) && is_refused(process, size)) {
+        pw_general_make_room(&process->general, is_time_to_ask(&process->general));
+        moved = pw_block_resize(process, block, size, NULL);
+        errno = moved ? saved : ENOMEM;
+    }
+    return moved;
+}
+
 // Medium blocks stay where they are while they fit and are not too large by half.
 static void *resize_medium(struct pw_process *process, void *block, size_t size, size_t held) {
     if (is_shelved(process, block)) {
@@ -449,7 +461,7 @@ static void *resize_medium(struct pw_process *process, void *block, size_t size,
     if (size > held && held >= LEAST_MOVED) {
         bool medium = size <= PW_MEDIUM_LARGEST;
         size_t wanted = medium ? pw_class_size(pw_class_of(size)) : size;
-        void *moved = pw_block_resize(process, block, wanted, NULL);
+        void *moved = resize_with_room(process, block, wanted);
         if (moved && medium && pw_gate_contains(moved)) {
             pw_shelf_name(&process->general, pw_class_of(size), moved);
         }
@@ -477,7 +489,7 @@ void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
         return resize_medium(process, block, size, pw_class_size(class_number));
     }
     bool stays = size > process->gate->largest_small || is_altered(process, block);
-    void *moved = stays ? pw_block_resize(process, block, size, NULL) : NULL;
+    void *moved = stays ? resize_with_room(process, block, size) : NULL;
     if (moved) {
         return moved;
     }

@@ -290,7 +290,8 @@ void pw_keeper_end(struct pw_process *process) {
 }
 
 void pw_keeper_before_exit(struct pw_process *process) {
-    if (!process->arena.base || process->sealed || pw_os_thread_id() != pw_os_pid()) {
+    // Of this process: children that share our memory end by themselves.
+    if (!process->arena.base || process->sealed || pw_os_thread_id() != process->pid) {
         return;
     }
     if (pw_process_enter()) {

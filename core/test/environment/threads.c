@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -141,6 +142,15 @@ static int case_exit_alone(char **arguments) {
     free(block);
     free(malloc(100)); // under policy general a later call is it that starts a thread of ours
     pthread_exit(NULL);
+}
+
+static int case_exit_by_number(char **arguments) {
+    (void)arguments;
+    unsigned char *block = malloc(64 * MEGABYTE);
+    fill(block, 64 * MEGABYTE, 1);
+    free(block);
+    free(malloc(100));
+    return (int)syscall(SYS_exit, 7);
 }
 
 static int case_small_stack(char **arguments) {
@@ -413,6 +423,7 @@ const struct program_case thread_cases[] = {
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},
     {"exit-alone", case_exit_alone},
+    {"exit-by-number", case_exit_by_number},
     {"small-stack", case_small_stack},
     {"stopped", case_stopped},
     {"modules", case_modules},

@@ -901,6 +901,26 @@ static void a_full_shelf_is_no_reason_to_refuse(void **state) {
     pw_process.options.limit = 0;
 }
 
+static void a_block_grows_by_what_lies_on_the_shelf(void **state) {
+    (void)state;
+    static const struct { size_t before, after; } sizes[] = {{MB, 7 * MB / 4}, {6 * MB, 7 * MB}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        pw_trim();
+        char *block = allocate(sizes[i].before), *other = allocate(3 * MB / 2);
+        memset(block, 7, sizes[i].before);
+        pw_process.options.limit = pw_process.arena.live_pages * PW_PAGE;
+        pw_general_free(&pw_process, &pw_gate, other);
+        assert_true(pw_shelf_pages(&pw_process.general) >= 3 * MB / 2 / PW_PAGE);
+        char *larger = pw_general_realloc(&pw_process, &pw_gate, block, sizes[i].after);
+        assert_non_null(larger);
+        assert_true(pw_gate_contains(larger) && larger[sizes[i].before - 1] == 7);
+        assert_true(pw_process.arena.live_pages * PW_PAGE <= pw_process.options.limit);
+        assert_null(pw_general_realloc(&pw_process, &pw_gate, larger, 16 * MB));
+        pw_process.options.limit = 0;
+        pw_general_free(&pw_process, &pw_gate, larger);
+    }
+}
+
 // --- what operators ask ----------------------------------------------------------------------
 
 static struct pw_account account(void) {
@@ -1307,6 +1327,7 @@ int main(void) {
         TEST(without_a_keeper_releases_give_back),
         TEST(beyond_the_limit_there_is_no_memory),
         TEST(threads_and_children_stay_within_the_limit),
+        TEST(a_block_grows_by_what_lies_on_the_shelf),
         TEST(a_full_shelf_is_no_reason_to_refuse),
         TEST(what_is_in_use_is_told),
         TEST(texts_are_complete_or_cut),

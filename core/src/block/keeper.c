@@ -121,19 +121,21 @@ static void *keep(void *context) {
     pw_process_enter();
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
-    struct pw_os_file pressure = pw_os_pressure_open();
+    struct pw_os_file *pressure = &process->keeper_pressure;
     while (more) {
         bool pressed =
-            wait_for_pressure(process, &pressure, behind ? BETWEEN_BATCHES : pause_of_now(process));
+            wait_for_pressure(process, pressure, behind ? BETWEEN_BATCHES : pause_of_now(process));
         pw_process_wait();
         more = (pressed ? release_all(process) : decay(process, &behind)) && !process->keeper_stops;
+        if (!more) {
+            pw_os_close(pressure); // before the next keeper's is opened
+        }
         process->keeper_runs = more;
         pw_process_leave();
         if (process->gate->general && !has_to_stop(process)) { // also while nobody allocates
             look_inside(process, pressed);
         }
     }
-    pw_os_close(&pressure);
     pw_quiet_count(&process->quiet.own, -1);
     return NULL;
 }
@@ -225,9 +227,22 @@ bool pw_keeper_is_due(struct pw_process *process, const void *site) {
     return !pw_c_library_contains(site, false) && pw_keeper_claim(process);
 }
 
+// A file has the lowest number for a moment, until it is moved. A program of one thread that closes
+// a number and opens a file under it must not meet that: so the thread of its own that starts the
+// keeper opens the file, and the keeper opens none.
+static void open_pressure(struct pw_process *process) {
+    int cancel = pw_os_cancel_hold();
+    process->keeper_pressure = pw_os_pressure_open();
+    pw_os_cancel_restore(cancel);
+}
+
 void pw_keeper_start(struct pw_process *process) {
     int saved = errno; // the program's free() set it to nothing
+    open_pressure(process);
     bool started = start_thread(process);
+    if (!started) {
+        pw_os_close(&process->keeper_pressure);
+    }
     errno = saved;
     if (started || !pw_process_enter()) {
         return;
@@ -272,4 +287,16 @@ void pw_keeper_end(struct pw_process *process) {
         process->keeper_stops = false;
         pw_process_leave();
     }
+}
+
+void pw_keeper_before_exit(struct pw_process *process) {
+    // Of this process: children that share our memory end by themselves.
+    if (!process->arena.base || process->sealed || pw_os_thread_id() != process->pid) {
+        return;
+    }
+    if (pw_process_enter()) {
+        process->keeper_failed = true;
+        pw_process_leave();
+    }
+    pw_keeper_end(process);
 }

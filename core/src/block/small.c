@@ -438,13 +438,25 @@ static bool is_shelved(const struct pw_process *process, const void *block) {
     return pw_general_class_at(process->gate->classes, offset) & PW_CLASS_SHELVED;
 }
 
+// A block that grows may need far less room than a new one of its size.
+static void *resize_with_room(struct pw_process *process, void *block, size_t size) {
+    int saved = errno;
+    void *moved = pw_block_resize(process, block, size, NULL);
+    if (PW_UNLIKELY(!moved) && is_refused(process, size)) {
+        pw_general_make_room(&process->general, is_time_to_ask(&process->general));
+        moved = pw_block_resize(process, block, size, NULL);
+        errno = moved ? saved : ENOMEM;
+    }
+    return moved;
+}
+
 // Where it is, or by moving its pages; NULL: it is to be copied, or there is no memory.
 static void *grow_medium(struct pw_process *process, void *block, size_t size, size_t held) {
     bool medium = size <= PW_MEDIUM_LARGEST;
     size_t wanted = medium ? pw_class_size(pw_class_of(size)) : size;
     void *grown = pw_block_extend(process, block, wanted) ? block : NULL;
     if (!grown && held >= LEAST_MOVED) {
-        grown = pw_block_resize(process, block, wanted, NULL);
+        grown = resize_with_room(process, block, wanted);
     }
     if (grown && medium && pw_gate_contains(grown)) {
         pw_shelf_name(&process->general, pw_class_of(size), grown);
@@ -486,7 +498,7 @@ void *pw_general_resize(struct pw_process *process, void *block, size_t size) {
         return resize_medium(process, block, size, pw_class_size(class_number));
     }
     bool stays = size > process->gate->largest_small || is_altered(process, block);
-    void *moved = stays ? pw_block_resize(process, block, size, NULL) : NULL;
+    void *moved = stays ? resize_with_room(process, block, size) : NULL;
     if (moved) {
         return moved;
     }

@@ -226,7 +226,7 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
      BIT(at, SYS_shmat) | BIT(at, SYS_ioctl) | BIT(at, SYS_mbind) | BIT(at, SYS_mseal) |           \
      BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup) |  \
      BIT(at, SYS_io_uring_enter) | BIT(at, SYS_seccomp) | BIT(at, SYS_prctl) |                     \
-     BIT(at, SYS_unshare) | BIT(at, SYS_setns))
+     BIT(at, SYS_unshare) | BIT(at, SYS_setns) | BIT(at, SYS_exit))
 
 static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls") __attribute__((used)) = {
     WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};

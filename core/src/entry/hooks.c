@@ -85,6 +85,8 @@ static struct pw_got_function functions[] = {
     NEEDED_FOR(prctl), // while blocks live
     NEEDED_FOR(unshare),
     NEEDED_FOR(setns),
+    NEEDED_FOR(pthread_exit),
+    NEEDED_FOR(thrd_exit),
     // R and Python load packages by absolute path. Other callers' search paths would depend on the
     // caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_loader = true},
@@ -97,6 +99,7 @@ static void find_originals(void) {
         functions[i].original = dlsym(RTLD_DEFAULT, functions[i].name);
     }
     find_mapping_calls();
+    find_exit_calls();
     next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
     next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
     next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");

@@ -64,9 +64,11 @@ static void map_directly(void) {
 }
 
 static void find_mapping_calls(void);
+static void find_exit_calls(void);
 
 __attribute__((constructor)) static void start_preload(void) {
     find_mapping_calls();
+    find_exit_calls();
     pw_gate.preloaded = true;
     pw_start(NULL);
     if (pw_gate.map_directly) {

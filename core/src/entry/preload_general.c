@@ -22,9 +22,11 @@
 #define FIND_CALL(name) pw_find_next(name)
 
 #include "entry/family_mappings.h"
+#include "entry/family_sandbox.h"
 
 __attribute__((constructor)) static void start_preload(void) {
     find_mapping_calls();
+    find_exit_calls();
     pw_gate.preloaded = pw_gate.serves_all = true; // general.c starts when it can
     pw_process_watch_forks();
 }
@@ -256,5 +258,3 @@ PW_API void *dlmopen(Lmid_t space, const char *path, int flags) {
     }
     return next(space, path, space == LM_ID_BASE ? without_deepbind(flags) : flags);
 }
-
-#include "entry/family_sandbox.h"

@@ -93,6 +93,9 @@ void pw_sandbox_before_syscall(long number, unsigned long one, unsigned long two
         (number == SYS_seccomp && installs_by_seccomp(one, two, three))) {
         pw_sandbox_enters();
     }
+    if (number == SYS_exit) { // of one thread: the last one's status is the program's
+        pw_keeper_before_exit(&pw_process);
+    }
     // Some namespaces are refused to a process in which another thread lives.
     if (number == SYS_unshare || number == SYS_setns) {
         pw_keeper_end(&pw_process);

@@ -21,8 +21,8 @@ bool pw_sandbox_forbids(const struct pw_options *options);
 // would make. For good: children inherit it with the filter.
 PW_API void pw_sandbox_enters(void);
 
-// What is due before the program's system call of that number: seccomp, prctl, unshare and setns.
-// Nothing for any other.
+// What is due before the program's system call of that number: seccomp, prctl, unshare, setns and
+// exit. Nothing for any other.
 PW_API void pw_sandbox_before_syscall(long number, unsigned long one, unsigned long two,
                                       unsigned long three);
 

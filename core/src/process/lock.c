@@ -27,6 +27,7 @@ static void notice_fork(void) {
     }
     pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
     pw_process.keeper_thread = 0;
+    pw_os_close(&pw_process.keeper_pressure);
     pw_quiet_after_fork();
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);

@@ -2,7 +2,8 @@
 #include "process/state.h"
 
 struct pw_gate pw_gate = {.threshold = SIZE_MAX, .copy_threshold = SIZE_MAX};
-struct pw_process pw_process = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = &pw_gate};
+struct pw_process pw_process = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .gate = &pw_gate, .keeper_pressure = {.fd = -1}};
 
 void pw_process_forget_collections(void) {
     pw_collector_forget(&pw_process.collector);

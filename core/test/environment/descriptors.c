@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static int case_close_all(char **arguments) {
@@ -118,7 +119,48 @@ static int case_reuse_memory(char **arguments) {
     return 0;
 }
 
+static uint64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+// What is opened next has the lowest number that is free, as the program has one thread.
+static int opens_lowest(void) {
+    int lowest = open("/dev/null", O_RDONLY);
+    size_t size = 9 * MEGABYTE;
+    close(lowest);
+    unsigned char *block = malloc(size);
+    for (size_t i = 0; i < size; i += PAGE) {
+        block[i] = 1;
+    }
+    free(block);
+    for (uint64_t end = now_us() + 3000; now_us() < end;) {
+        int next = open("/dev/null", O_RDONLY);
+        if (next != lowest) {
+            return 1;
+        }
+        close(next);
+    }
+    return 0;
+}
+
+// Once in each child: what a release sets going may be over soon.
+static int case_lowest_number(char **arguments) {
+    (void)arguments;
+    for (int i = 0; i < 80; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(opens_lowest());
+        }
+        wait_well(child);
+    }
+    puts("done");
+    return 0;
+}
+
 const struct program_case descriptor_cases[] = {
+    {"lowest-number", case_lowest_number},
     {"close-all", case_close_all},
     {"reuse", case_reuse},
     {"reuse-memory", case_reuse_memory},

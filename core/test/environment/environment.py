@@ -605,6 +605,13 @@ def close_all(bench):
     bench.work("close-all", counters=["fallback_descriptor"])
 
 
+def lowest_number(bench):
+    """No thread of ours opens a file while the program counts on the lowest free number."""
+    bench.work("lowest-number", counters=["blocks_freed"], every_options=(ALWAYS, LAZY))
+    general_bench(bench)
+    bench.work("lowest-number", counters=["blocks_freed"], every_options=GENERAL[:1])
+
+
 def daemon(bench):
     result = os.path.join(bench.folder, "result")
     outputs = []
@@ -674,6 +681,8 @@ def kernel_writes(bench):
 def thread_ends(bench):
     bench.work("exit-in-thread", counters=BESIDE)
     bench.work("pthread-exit", counters=BESIDE)
+    for case in ("exit-alone", "exit-by-number"):
+        bench.work(case, counters=["blocks_freed"], every_options=(ALWAYS, LAZY))
     bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
 
 
@@ -1151,7 +1160,7 @@ def general(bench):
             raise Failure(f"{wrong}: status {status}, {output}, {error}")
     for case in (["work"], ["lock-everything"], ["lock-limit"], ["spawn"], ["signals"], ["small-signal-stack"],
                  ["fork-in-handler"], ["jump-out"], ["threads"], ["at-once"], ["fork-in-threads"], ["exit-in-thread"],
-                 ["pthread-exit"], ["small-stack"], ["close-all"]):
+                 ["pthread-exit"], ["exit-alone"], ["exit-by-number"], ["small-stack"], ["close-all"]):
         bench.work(*case, counters=SEGMENTS, every_options=GENERAL)
     bench.same([bench.program, "dlclose", bench.library], SEGMENTS, every_options=GENERAL)
     bench.same([bench.program.replace("_program", "_joined")], SEGMENTS, every_options=GENERAL)
@@ -1234,6 +1243,7 @@ CASES = {
     "worker": worker,
     "many-forks": many_forks,
     "close-all": close_all,
+    "lowest-number": lowest_number,
     "daemon": daemon,
     "reuse": reuse,
     "signals": signals,

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -122,6 +123,34 @@ static int case_pthread_exit(char **arguments) {
     say_work("main");
     CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
     pthread_exit(NULL);
+}
+
+static void say_end(void) {
+    volatile char deep[MEGABYTE];
+    for (size_t i = 0; i < sizeof deep; i += PAGE) {
+        deep[i] = 1;
+    }
+    printf("end, %s\n", gettid() == getpid() ? "in the first thread" : "in another thread");
+}
+
+// The last thread ends the program: without others it is the first one, which has its stack.
+static int case_exit_alone(char **arguments) {
+    (void)arguments;
+    atexit(say_end);
+    unsigned char *block = malloc(64 * MEGABYTE);
+    fill(block, 64 * MEGABYTE, 1);
+    free(block);
+    free(malloc(100)); // under policy general a later call is it that starts a thread of ours
+    pthread_exit(NULL);
+}
+
+static int case_exit_by_number(char **arguments) {
+    (void)arguments;
+    unsigned char *block = malloc(64 * MEGABYTE);
+    fill(block, 64 * MEGABYTE, 1);
+    free(block);
+    free(malloc(100));
+    return (int)syscall(SYS_exit, 7);
 }
 
 static int case_small_stack(char **arguments) {
@@ -393,6 +422,8 @@ const struct program_case thread_cases[] = {
     {"fork-in-threads", case_fork_in_threads},
     {"exit-in-thread", case_exit_in_thread},
     {"pthread-exit", case_pthread_exit},
+    {"exit-alone", case_exit_alone},
+    {"exit-by-number", case_exit_by_number},
     {"small-stack", case_small_stack},
     {"stopped", case_stopped},
     {"modules", case_modules},

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace_analysis::Stacks;
 use trace_analysis::analysis::Moment;
@@ -418,6 +419,13 @@ pub struct CompareArguments {
         default_value = "plain,auto"
     )]
     pub policies: Vec<Policy>,
+    /// What `run` calls it; here two are named.
+    #[arg(
+        long = "policy",
+        hide = true,
+        value_parser = UnknownArgumentValueParser::suggest("compare takes --with, as in --with plain,general")
+    )]
+    pub policy: Option<String>,
     /// Runs of each configuration
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,

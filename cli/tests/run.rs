@@ -370,7 +370,7 @@ fn mistakes_have_documented_exit_codes_and_advice() {
         127,
         "command not found: no-such-command",
     );
-    fails_with(&["run", "--", "/no/such/file"], 127, "try: ");
+    fails_with(&["run", "--", "/no/such/file"], 127, "try: ls /no/such:");
     fails_with(&["run", "--", "/etc/passwd"], 126, "chmod +x");
     fails_with(&["run", "--", "/tmp"], 126, "it is a folder");
     fails_with(&["run"], 125, "Usage");
@@ -380,6 +380,11 @@ fn mistakes_have_documented_exit_codes_and_advice() {
         "possible values",
     );
     fails_with(&["run", "--no-such", "--", "true"], 125, "--no-such");
+    fails_with(
+        &["compare", "--policy", "general", "--", "true"],
+        125,
+        "--with plain,general",
+    );
     fails_with(
         &["run", "--options", "policy=share", "--", "true"],
         125,
@@ -693,6 +698,34 @@ fn a_process_that_the_limit_killed_is_said() {
 }
 
 /// The area under the curve is the average, its highest point the peak: both files describe one run.
+#[test]
+fn a_limit_on_addresses_is_named_where_the_command_failed() {
+    let said = |limit: &str, status: &str| {
+        let program = env!("CARGO_BIN_EXE_pagewise");
+        let line = format!("ulimit {limit} && exec {program} run -- sh -c 'exit {status}'");
+        let mut command = Command::new("sh");
+        let output = command
+            .args(["-c", &line])
+            .env("PAGEWISE_LIBRARY", common::stand_in())
+            .output()
+            .unwrap();
+        errors(&output)
+    };
+    let failed = said("-S -v 8000000", "1");
+    assert!(
+        failed.contains("addresses are limited to 8.19 GB"),
+        "{failed}"
+    );
+    assert!(failed.contains("try: ulimit -v unlimited"), "{failed}");
+    let refused = said("-v 8000000", "1");
+    assert!(
+        refused.contains("the job script, can raise them"),
+        "{refused}"
+    );
+    assert!(!said("-v 8000000", "0").contains("addresses"));
+    assert!(!said("-S -v unlimited", "1").contains("addresses"));
+}
+
 #[test]
 fn the_curve_is_what_peak_and_average_are_taken_from() {
     let folder = tempfile::tempdir().unwrap();

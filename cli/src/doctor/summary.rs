@@ -46,7 +46,13 @@ fn limits(findings: &[Finding], obstacle: Option<&Finding>) -> String {
 fn next(findings: &[Finding], obstacle: Option<&Finding>) -> String {
     let details = format!("pagewise doctor --all shows all {} things", findings.len());
     let bad = obstacle.or_else(|| findings.iter().find(|one| one.state == State::Bad));
-    match bad.and_then(|one| one.command.as_deref()) {
+    // What holds it back in this shell is a matter of one word; what root would have to change is in the list.
+    let is_of_the_shell = |one: &&Finding| {
+        let command = one.command.as_deref();
+        one.state == State::Limited && command.is_some_and(|command| command.starts_with("ulimit"))
+    };
+    let first = bad.or_else(|| findings.iter().find(is_of_the_shell));
+    match first.and_then(|one| one.command.as_deref()) {
         Some(command) => format!("Type: {command}    ({details})"),
         None => {
             format!("Type: pagewise compare -- Rscript my.R    ({details} and how to change them)")
@@ -86,6 +92,20 @@ mod tests {
             "It is held back by: huge pages (never), page merging state (left on)."
         );
         assert!(third.starts_with("Type: do this "), "{third}");
+    }
+
+    #[test]
+    fn a_limit_of_the_shell_is_what_to_type_first() {
+        let limited = |name, command| {
+            Finding::new(name, State::Limited, "low", "it is needed").command(command)
+        };
+        let third = |findings: &[Finding]| lines(findings)[2].clone();
+        let of_root = limited("huge pages", "echo madvise | sudo tee /sys/x");
+        let of_shell = limited("address space", "ulimit -v unlimited");
+        let said = third(&[of_root, of_shell]);
+        assert!(said.starts_with("Type: ulimit -v unlimited "), "{said}");
+        let said = third(&[limited("huge pages", "echo madvise | sudo tee /sys/x")]);
+        assert!(said.starts_with("Type: pagewise compare -- "), "{said}");
     }
 
     #[test]

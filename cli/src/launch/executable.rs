@@ -46,8 +46,17 @@ fn is_executable(path: &Path) -> bool {
 
 fn not_found(command: &OsStr) -> Failure {
     let name = command.to_string_lossy();
-    let advice = run_by_its_interpreter(Path::new(command))
-        .unwrap_or_else(|| format!("command -v {name}, and give the full path after --"));
+    let advice = run_by_its_interpreter(Path::new(command)).unwrap_or_else(|| {
+        match Path::new(command)
+            .parent()
+            .map(|folder| folder.display().to_string())
+        {
+            Some(folder) if !folder.is_empty() => {
+                format!("ls {folder}: what is there, and is it built?")
+            }
+            _ => format!("command -v {name}, and give the full path after --"),
+        }
+    });
     Failure::new(format!("command not found: {name}"), advice).exit(EXIT_NOT_FOUND)
 }
 

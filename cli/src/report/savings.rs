@@ -6,6 +6,8 @@ use crate::statistics_block::Statistics;
 
 /// Less than this is not worth a word beside something larger.
 const WORTH_SAYING: u64 = 1_000_000;
+/// Less than one part in so many of what the large blocks held is little.
+const LITTLE: u64 = 20;
 
 /// Each thing that saved bytes, and how many.
 pub fn parts(statistics: &Statistics) -> Vec<(u64, String)> {
@@ -41,16 +43,28 @@ fn reasons(statistics: &Statistics) -> Option<String> {
 /// What was saved and why, or why nothing was, in the words of one clause.
 pub fn clause(policy: Policy, statistics: &Statistics) -> String {
     match (reasons(statistics), policy.uncounted()) {
+        (Some(reasons), _) if is_little(statistics) => {
+            format!(
+                "little was saved, {reasons}: {}",
+                no_reason(statistics, policy)
+            )
+        }
         (Some(reasons), _) => reasons,
         (None, Some(effect)) if statistics.processes > 0 => effect.to_owned(),
         _ if !is_at_work(statistics) => {
             format!(
                 "Pagewise was not at work, so what it would save is not known: {}",
-                no_reason(statistics)
+                no_reason(statistics, policy)
             )
         }
-        _ => format!("nothing was saved: {}", no_reason(statistics)),
+        _ => format!("nothing was saved: {}", no_reason(statistics, policy)),
     }
+}
+
+/// A sum that would read as success, of a program that takes as much memory as before.
+fn is_little(statistics: &Statistics) -> bool {
+    let saved: u64 = parts(statistics).iter().map(|(bytes, _)| bytes).sum();
+    saved < statistics.get("peak_live_bytes") / LITTLE
 }
 
 /// Else nothing follows for a run in which it is.
@@ -71,8 +85,8 @@ fn shared(statistics: &Statistics) -> String {
     }
 }
 
-/// Why a preloaded run has nothing to show.
-fn no_reason(statistics: &Statistics) -> &'static str {
+/// Why a preloaded run has nothing, or little, to show.
+fn no_reason(statistics: &Statistics, policy: Policy) -> &'static str {
     if statistics.get("fallback_seccomp") > 0 {
         "the command put a seccomp filter into force, and all was left to the C library from then on \
          (--options seccomp=ignore takes the risk)"
@@ -81,13 +95,42 @@ fn no_reason(statistics: &Statistics) -> &'static str {
          (--options seccomp=ignore takes the risk)"
     } else if statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0 {
         "the program brings a malloc of its own, to which all memory is left"
+    } else if let Some(obstacle) = obstacle(statistics) {
+        obstacle
     } else if statistics.get("blocks_allocated") == 0 {
         "there were no large blocks to serve"
-    } else if statistics.get("copies_seen") == 0 {
-        "no copies of whole pages were seen"
+    } else if statistics.get("copies_seen") > 0 {
+        "the rest was new data, or copies not worth sharing"
+    } else if policy == Policy::Auto && statistics.get("collections_seen") == 0 {
+        "no copies of whole pages were seen (a server of many small blocks, such as Ruby's: try --policy general)"
     } else {
-        "no copies were worth sharing"
+        "no copies of whole pages were seen"
     }
+}
+
+/// What kept copies from being shared that otherwise would have been.
+fn obstacle(statistics: &Statistics) -> Option<&'static str> {
+    if statistics.get("copies_plain_fallback") == 0 {
+        return None;
+    }
+    let found = [
+        (
+            "fallback_threads",
+            "while a thread that Pagewise does not know runs, a copy is a copy (progress bars, thread pools: without them \
+             it can share)",
+        ),
+        (
+            "fallback_file_size",
+            "a limit on the size of files holds for shared pages too (pagewise doctor says what to type)",
+        ),
+        (
+            "fallback_map_count",
+            "sharing paused, as the process may have no more mappings (pagewise doctor --all shows vm.max_map_count)",
+        ),
+    ];
+    found
+        .into_iter()
+        .find_map(|(name, words)| (statistics.get(name) > 0).then_some(words))
 }
 
 #[cfg(test)]
@@ -125,10 +168,62 @@ mod tests {
         assert!(none.starts_with("Pagewise was not at work"), "{none}");
         let none = clause(Policy::Auto, &statistics(&[("blocks_allocated", 1)]));
         assert!(none.starts_with("nothing was saved: no copies"), "{none}");
-        assert!(no_reason(&Statistics::default()).contains("not loaded"));
+        let why = |found: &Statistics| no_reason(found, Policy::Auto);
+        assert!(why(&Statistics::default()).contains("not loaded"));
         let found = statistics(&[("fallback_allocator", 1)]);
-        assert!(no_reason(&found).contains("a malloc of its own"));
+        assert!(why(&found).contains("a malloc of its own"));
         let found = statistics(&[("blocks_allocated", 2)]);
-        assert_eq!(no_reason(&found), "no copies of whole pages were seen");
+        assert!(why(&found).starts_with("no copies of whole pages were seen"));
+    }
+
+    #[test]
+    fn a_server_is_told_of_the_policy_for_servers_and_r_is_not() {
+        let server = clause(Policy::Auto, &statistics(&[("blocks_allocated", 3)]));
+        assert!(server.contains("--policy general"), "{server}");
+        let r = statistics(&[("blocks_allocated", 3), ("collections_seen", 20)]);
+        let r = clause(Policy::Auto, &r);
+        assert!(!r.contains("general"), "{r}");
+    }
+
+    #[test]
+    fn threads_that_kept_copies_from_being_shared_are_named() {
+        let mut counts = vec![
+            ("blocks_allocated", 48),
+            ("copies_seen", 12),
+            ("lazy_zero_bytes", 962_560),
+            ("peak_live_bytes", 1_762_390_016),
+            ("fallback_threads", 23),
+        ];
+        let without = clause(Policy::Auto, &statistics(&counts));
+        assert!(
+            without.starts_with("little was saved, 963 kB of"),
+            "{without}"
+        );
+        assert!(!without.contains("thread"), "{without}");
+        counts.push(("copies_plain_fallback", 10));
+        let beside = clause(Policy::Auto, &statistics(&counts));
+        assert!(
+            beside.contains("while a thread that Pagewise does not know runs"),
+            "{beside}"
+        );
+    }
+
+    #[test]
+    fn little_is_measured_against_what_the_blocks_held() {
+        let mut counts = vec![
+            ("blocks_allocated", 493),
+            ("copies_seen", 8),
+            ("shared_copy_bytes", 4_124_672),
+            ("peak_live_bytes", 3_130_744_832),
+        ];
+        let little = clause(Policy::Auto, &statistics(&counts));
+        assert_eq!(
+            little,
+            "little was saved, 4.12 MB of copies shared their pages: the rest was new data, or copies not worth sharing"
+        );
+        counts.pop();
+        counts.push(("peak_live_bytes", 40_000_000));
+        let enough = clause(Policy::Auto, &statistics(&counts));
+        assert_eq!(enough, "4.12 MB of copies shared their pages");
     }
 }

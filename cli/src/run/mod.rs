@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::commandline::{CommonArguments, RunArguments};
 use crate::ending::Ending;
@@ -259,6 +260,7 @@ fn summary(trial: &Trial, policy: Policy) -> String {
         }
         None => {}
     }
+    line.extend(addresses(trial.ended.end, address_limits()));
     let left_plain = trial
         .statistics
         .as_ref()
@@ -310,6 +312,27 @@ fn ending(trial: &Trial) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// The limit on addresses, which this process and the command have in common, and the hard one. None: no limit.
+fn address_limits() -> Option<(u64, u64)> {
+    let limits = getrlimit(Resource::RLIMIT_AS).ok();
+    limits.filter(|(soft, _)| *soft != RLIM_INFINITY)
+}
+
+/// What no sharing helps against, where the command failed under it: a shared page counts once for each place that
+/// shows it.
+fn addresses(end: End, limits: Option<(u64, u64)>) -> Option<String> {
+    let has_failed = !matches!(end, End::Exited(0));
+    let (soft, hard) = limits.filter(|_| has_failed)?;
+    let next = match hard {
+        RLIM_INFINITY => "try: ulimit -v unlimited",
+        _ => "root, or the job script, can raise them",
+    };
+    Some(format!(
+        "if memory is what it lacked: addresses are limited to {} here, and shared pages count in full ({next})",
+        units::bytes(soft as f64)
+    ))
 }
 
 /// Who had most at the peak, where there were several.

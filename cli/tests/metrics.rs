@@ -307,8 +307,8 @@ fn the_reference_names_what_is_served() {
     assert_eq!(metrics_in([&section]), metrics_in(&declared));
 }
 
-/// Debian's, which is large: `make test-metrics` installs it.
-fn prometheus() -> Option<()> {
+/// Something to scrape, where there is a prometheus. Debian's is large: `make test-metrics` installs it.
+fn copies_for_prometheus() -> Option<Copies> {
     let has = |name: &str| {
         let found = Command::new(name).arg("--version").output();
         found.is_ok_and(|found| found.status.success())
@@ -317,12 +317,12 @@ fn prometheus() -> Option<()> {
         skipped("there is no prometheus (make test-metrics installs it)");
         return None;
     }
-    Some(())
+    Copies::start()
 }
 
 #[test]
 fn promtool_finds_nothing_to_say() {
-    let (Some(()), Some(copies)) = (prometheus(), Copies::start()) else {
+    let Some(copies) = copies_for_prometheus() else {
         return;
     };
     let served = output(&["metrics", "--once"]).stdout;
@@ -427,7 +427,7 @@ impl Drop for Prometheus {
 
 #[test]
 fn a_real_prometheus_scrapes_what_the_dashboard_asks_for() {
-    let (Some(()), Some(copies)) = (prometheus(), Copies::start()) else {
+    let Some(copies) = copies_for_prometheus() else {
         return;
     };
     let mut server = Server::start();

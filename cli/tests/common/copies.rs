@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
@@ -45,7 +46,8 @@ impl Copies {
         let name = format!("copies{}x{number}", std::process::id());
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(&name);
-        std::fs::copy(compiled("copies", &[]), &program).unwrap();
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        std::fs::copy(PROGRAM.get_or_init(|| compiled("copies", &[])), &program).unwrap();
         let mut child = pagewise()
             .args([
                 "run",

@@ -199,7 +199,7 @@ fn bad_requests_are_refused_and_harm_nobody() {
     assert!(good.ends_with("# EOF\n"), "{good}");
 
     // More at a time than are served: some are sent away, and when they have gone it is as before.
-    let crowd: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
+    let crowd: Vec<TcpStream> = (0..80).map(|_| server.connect()).collect();
     let refused = answer(server.connect());
     assert!(refused.starts_with("HTTP/1.1 503 "), "{refused:?}");
     drop(crowd);

@@ -63,8 +63,9 @@ pub fn send_away(stream: &TcpStream) {
 fn read(stream: &mut impl Read) -> Result<Request, Refusal> {
     let mut bytes = Vec::new();
     let mut piece = [0; 2048];
-    while bytes.len() <= LONGEST {
-        match stream.read(&mut piece) {
+    while bytes.len() < LONGEST {
+        let room = piece.len().min(LONGEST - bytes.len());
+        match stream.read(&mut piece[..room]) {
             Ok(0) if bytes.is_empty() => return Err(Refusal::Gone),
             Ok(0) => return Err(Refusal::Malformed),
             Ok(length) => bytes.extend_from_slice(&piece[..length]),

@@ -20,7 +20,7 @@ use super::totals::Totals;
 use crate::launch::signals::is_ignored;
 use crate::top::processes::Observer;
 
-const MOST_CONNECTIONS: usize = 32;
+const MOST_CONNECTIONS: usize = 64;
 /// Younger figures are not asked for: many readers cost no more than four looks a second.
 const FRESH: Duration = Duration::from_millis(250);
 /// Answers that are under way at the end.

@@ -127,6 +127,11 @@ test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from 
 	@$(MAKE) --no-print-directory jvm
 	@scripts/test-java-21
 
+test-metrics: core ## pagewise metrics, scraped by Debian's prometheus (which make test skips where it is not installed)
+	@$(ENSURE) build metrics
+	@scripts/ensure-crates
+	@$(CARGO) test --quiet --locked --package pagewise-cli --test metrics
+
 test-pprof-consumers: ## profiles of traces in pprof, speedscope and what Pyroscope and Parca read them with
 	@scripts/test-pprof-consumers
 

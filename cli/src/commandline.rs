@@ -45,6 +45,14 @@ Ctrl-C ends it early and shows what the runs so far came to. Naming a configurat
 no difference as small as that is claimed. Ratios are to the first configuration.
 Standard input, if it is not a terminal, is read once and given to every run.";
 
+const METRICS_EXAMPLES: &str = "\
+Examples:
+  pagewise metrics
+  pagewise metrics --listen 10.0.0.5:19797
+  pagewise metrics --once
+
+A scrape of Prometheus: static_configs: [{targets: ['127.0.0.1:19797']}]";
+
 const TRACE_EXAMPLES: &str = "\
 Examples:
   pagewise trace record -o server.trace -- ./server
@@ -87,6 +95,9 @@ pub enum Action {
     Compare(CompareArguments),
     /// Show your processes under Pagewise, live: physical memory, saved, shared, warm, faults
     Top(TopArguments),
+    /// Serve figures of your processes under Pagewise to Prometheus (OpenMetrics)
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics(MetricsArguments),
     /// Does Pagewise work here? If not, why, and what to type
     Doctor(DoctorArguments),
     /// Record what a program allocates and frees, and look at it
@@ -480,6 +491,16 @@ pub struct TopArguments {
     /// Time between two looks
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     pub every_ms: u64,
+}
+
+#[derive(Args)]
+pub struct MetricsArguments {
+    /// The address and port to listen on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:19797")]
+    pub listen: String,
+    /// Print the figures once, in Prometheus's text form, and end
+    #[arg(long, conflicts_with = "listen")]
+    pub once: bool,
 }
 
 #[derive(Args)]

@@ -9,6 +9,7 @@ mod ksm;
 mod launch;
 mod load;
 mod measure;
+mod metrics;
 mod pages;
 mod policy;
 mod report;
@@ -74,6 +75,7 @@ fn act(line: &CommandLine) -> Result<Ending> {
         Action::Run(arguments) => run::run(arguments),
         Action::Compare(arguments) => compare::compare(arguments),
         Action::Top(arguments) => top::top(arguments),
+        Action::Metrics(arguments) => metrics::metrics(arguments),
         Action::Doctor(arguments) => doctor::doctor(arguments),
         Action::Trace { action } => trace::trace(action),
         Action::Pages(arguments) => pages::pages(arguments),

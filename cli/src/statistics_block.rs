@@ -1,7 +1,8 @@
 //! The statistics block that the library leaves for each process; its layout is in core/include/pagewise.h.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::ser::SerializeMap;
@@ -122,6 +123,22 @@ impl Block {
         value_of(&self.values, name)
     }
 
+    /// Of a regular file: others may have put anything in its place, and a pipe would be waited for.
+    pub fn read(path: &Path) -> Option<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.len() > LARGEST_FILE {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
+        Self::parse(&bytes).ok()
+    }
+
     /// Fields that a newer library has appended are ignored; those that an older one lacks are 0.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.get(..8).ok_or(Malformed::Truncated)? != MAGIC {
@@ -195,13 +212,7 @@ impl Statistics {
     }
 
     fn add_file(&mut self, path: &Path) {
-        let is_plausible = fs::symlink_metadata(path)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= LARGEST_FILE);
-        let block = is_plausible
-            .then(|| fs::read(path).ok())
-            .flatten()
-            .and_then(|bytes| Block::parse(&bytes).ok());
-        match block {
+        match Block::read(path) {
             Some(block) => self.add(&block),
             None => self.unreadable += 1,
         }
@@ -337,8 +348,10 @@ pub mod tests {
         fs::write(file("pagewise-2.stats"), "short").expect("file");
         fs::write(file("other.stats"), "ignored").expect("file");
         std::os::unix::fs::symlink("/dev/zero", file("pagewise-3.stats")).expect("link");
+        nix::unistd::mkfifo(&file("pagewise-4.stats"), nix::sys::stat::Mode::S_IRWXU)
+            .expect("pipe");
         let sum = Statistics::read_folder(folder.path()).expect("folder");
-        assert_eq!((sum.processes, sum.unreadable), (2, 2));
+        assert_eq!((sum.processes, sum.unreadable), (2, 3));
         assert_eq!(sum.get("publishes"), 3);
     }
 

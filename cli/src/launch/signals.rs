@@ -45,7 +45,7 @@ extern "C" fn look_early() {
     IGNORED_PIPES.store(is_ignored(Signal::SIGPIPE), Ordering::Relaxed);
 }
 
-fn is_ignored(signal: Signal) -> bool {
+pub fn is_ignored(signal: Signal) -> bool {
     // SAFETY: all zero bytes are a valid sigaction.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is changed, and `action` is a valid place for the answer.

@@ -2,7 +2,7 @@
 
 mod columns;
 mod order;
-mod processes;
+pub mod processes;
 mod view;
 
 use std::io::{self, IsTerminal};

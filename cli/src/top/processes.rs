@@ -22,6 +22,9 @@ const WORTH_A_WALK: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
     pub process: i32,
+    /// When it was started, in the kernel's ticks: numbers are used again.
+    #[serde(skip)]
+    pub started: u64,
     pub name: String,
     pub command: String,
     /// None, and 0 below, where there is no statistics block.
@@ -115,6 +118,7 @@ fn row(process: i32, block: &Source) -> Option<Row> {
     let stat = stat_of(process)?;
     let mut row = Row {
         process,
+        started: stat.starttime,
         name: process_status::name_of(process),
         command: command_of(process),
         physical_bytes: status.resident() - status.shmem_bytes,
@@ -138,8 +142,7 @@ fn command_of(process: i32) -> String {
 /// In a container the path is that of its own root.
 fn read_block(process: i32, path: &std::path::Path) -> Option<Block> {
     let inside = PathBuf::from(format!("/proc/{process}/root")).join(path.strip_prefix("/").ok()?);
-    let bytes = fs::read(inside).or_else(|_| fs::read(path)).ok()?;
-    Block::parse(&bytes).ok()
+    Block::read(&inside).or_else(|| Block::read(path))
 }
 
 fn fill(row: &mut Row, block: &Block) {
@@ -150,13 +153,13 @@ fn fill(row: &mut Row, block: &Block) {
     row.live_bytes = block.get("live_bytes");
     row.collections = block.get("collections_seen");
     row.collections_asked = block.get("collections_asked");
-    row.physical_bytes += row.snapshot_bytes;
+    row.physical_bytes = row.physical_bytes.saturating_add(row.snapshot_bytes);
     if block.get("forks_seen") == 0 {
         let written = match row.shared_bytes >= WORTH_A_WALK {
             true => written(row.process),
             false => 0,
         };
-        let kept = row.snapshot_bytes + written;
+        let kept = row.snapshot_bytes.saturating_add(written);
         row.saved_bytes = Some(row.shared_bytes.saturating_sub(kept));
     }
 }
@@ -202,5 +205,13 @@ mod tests {
         let forked = [values[0], ("forks_seen", 1)];
         fill(&mut child, &Block::parse(&bytes(&forked)).expect("block"));
         assert_eq!(child.saved_bytes, None);
+        // Whoever runs under the library may write anything into the block.
+        let mut hostile = Row {
+            physical_bytes: 1,
+            ..Row::default()
+        };
+        let most = [("shared_bytes", u64::MAX), ("snapshot_bytes", u64::MAX)];
+        fill(&mut hostile, &Block::parse(&bytes(&most)).expect("block"));
+        assert_eq!(hostile.saved_bytes, Some(0));
     }
 }

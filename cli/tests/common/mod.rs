@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod bench;
+pub mod copies;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -11,8 +11,8 @@
 #define LARGEST_THRESHOLD  ((size_t)1 << 30)
 #define DEFAULT_THRESHOLD  ((size_t)128 << 10)
 #define GENERAL_THRESHOLD  ((size_t)32 << 10) // smaller blocks come from segments
-#define GENERAL_SLACK      15u                // other allocators keep as much (experiments/general.md)
-#define HUGE_DECAY         10u                // seconds; large pages may be dear to get back
+#define GENERAL_SLACK      15u // other allocators keep as much (experiments/general.md)
+#define HUGE_DECAY         10u // seconds; large pages may be dear to get back
 #define LONGEST_ITEM       320
 #define LONGEST_PATH       sizeof((struct pw_options *)NULL)->statistics
 #define SMALLEST_LIMIT     ((size_t)1 << 20)

@@ -32,7 +32,7 @@ const FRAMES: usize = 4;
 /// Of a stack in the table.
 const STACK_WIDTH: usize = 96;
 /// Of lines on a terminal.
-const WIDTH: usize = 110;
+pub const WIDTH: usize = 110;
 const PLOT: (u32, u32) = (860, 260);
 
 /// What the recorder knows of the callers.
@@ -156,7 +156,7 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .iter()
         .zip(outcomes)
         .map(|(group, (grouped, random))| Row {
-            place: plain(&known.describe_place(group.site)),
+            place: place(group.site, known),
             live_objects: group.figures.live_objects,
             live_bytes: group.figures.live_bytes,
             pinned_bytes: group.figures.pinned_bytes,
@@ -168,24 +168,27 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .collect()
 }
 
-/// With stacks: who called whom, innermost first. Of several calls on one line, or in one function without lines, the offset
-/// tells which.
-fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
-    for (row, group) in rows.iter_mut().zip(groups) {
-        let site = known.get(group.site).unwrap_or_default();
-        for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
-            let (callee, caller) = (&pair[0], &pair[1]);
-            // Of neighbours in one file its name once is enough.
-            let is_plain = caller.line == 0
-                && !caller.symbol.is_empty()
-                && caller.module.path == callee.module.path;
-            let name = match is_plain {
-                true => caller.symbol.to_owned(),
-                false => caller.to_string(),
-            };
-            let _ = write!(row.place, " < {}", plain(&name));
-        }
+/// A place; with stacks: who called whom, innermost first.
+pub fn place(site: SiteId, known: &SiteTable) -> String {
+    let mut place = plain(&known.describe_place(site));
+    let site = known.get(site).unwrap_or_default();
+    for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
+        let (callee, caller) = (&pair[0], &pair[1]);
+        // Of neighbours in one file its name once is enough.
+        let is_plain = caller.line == 0
+            && !caller.symbol.is_empty()
+            && caller.module.path == callee.module.path;
+        let name = match is_plain {
+            true => caller.symbol.to_owned(),
+            false => caller.to_string(),
+        };
+        let _ = write!(place, " < {}", plain(&name));
     }
+    place
+}
+
+/// Of several calls on one line, or in one function without lines, the offset tells which.
+fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
     let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
     for ((row, group), name) in rows.iter_mut().zip(groups).zip(&names) {
@@ -392,7 +395,7 @@ fn text(report: &Report) -> String {
 }
 
 /// Of a stack its innermost callers, as many as fit.
-fn shortened(place: &str) -> String {
+pub fn shortened(place: &str) -> String {
     if !place.contains(" < ") {
         return stat::shortened(place);
     }

@@ -113,7 +113,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             text,
             "{:<10}{} at the peak, {} at the end",
             "live",
-            units::bytes(found.peak_bytes),
+            units::bytes(found.peak.live_bytes),
             units::bytes(found.curve.last().map_or(0.0, |point| point.live_bytes))
         );
     } else {
@@ -141,10 +141,10 @@ fn head(found: &Analysis, properties: &Properties) -> String {
 
 /// Live bytes over time, in braille.
 pub fn curve(found: &Analysis) -> String {
-    if !found.has_ends() || found.curve.len() < 3 || found.peak_bytes <= 0.0 {
+    if !found.has_ends() || found.curve.len() < 3 || found.peak.live_bytes <= 0.0 {
         return String::new();
     }
-    let unit = if found.peak_bytes < 1e6 {
+    let unit = if found.peak.live_bytes < 1e6 {
         (1e3, "kB")
     } else {
         (1e6, "MB")
@@ -166,7 +166,7 @@ pub fn curve(found: &Analysis) -> String {
         .last()
         .map_or(1.0, |point| point.0)
         .max(f32::MIN_POSITIVE);
-    let top = (found.peak_bytes / unit.0) as f32;
+    let top = (found.peak.live_bytes / unit.0) as f32;
     let shape = Shape::Steps(&points);
     let mut chart = Chart::new_with_y_range(PLOT_WIDTH, PLOT_HEIGHT, 0.0, end, 0.0, top);
     let chart = chart
@@ -415,7 +415,7 @@ fn report<'a>(
         threads: found.threads,
         seconds: found.seconds,
         double_frees: found.double_frees,
-        peak_live_bytes: found.has_ends().then_some(found.peak_bytes),
+        peak_live_bytes: found.has_ends().then_some(found.peak.live_bytes),
         at: arguments.at,
         moment: found.moment,
         pages: found.pages,

@@ -119,7 +119,8 @@ pub struct Analysis {
     pub seconds: f64,
     /// Frees of what had been freed before.
     pub double_frees: u64,
-    pub peak_bytes: f64,
+    /// When most bytes were live.
+    pub peak: Point,
     pub lifetimes: [f64; LIFETIME_CLASSES],
     pub sizes: Vec<(u64, f64)>,
     pub curve: Vec<Point>,
@@ -268,7 +269,9 @@ pub fn analyse<R: Read + Seek>(
                 live_bytes: heap.live_bytes,
                 held_bytes: heap.held_bytes(),
             };
-            found.peak_bytes = found.peak_bytes.max(heap.live_bytes);
+            if point.live_bytes > found.peak.live_bytes {
+                found.peak = point;
+            }
             let worth = match moment {
                 Moment::Peak => point.live_bytes,
                 Moment::Pinned => point.held_bytes - point.live_bytes,

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace_analysis::Stacks;
 use trace_analysis::analysis::Moment;
 use trace_analysis::diff::Measure;
+use trace_analysis::flame::Kind;
 
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
@@ -309,12 +310,15 @@ pub struct ReportArguments {
     /// Write a page of HTML to OUT instead of text to standard output
     #[arg(long, value_name = "OUT")]
     pub html: Option<PathBuf>,
+    /// Write all stacks and what they hold to standard output instead, as other flame graph tools read them
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["html", "top"])]
+    pub folded: Option<Kind>,
     /// Number of places to try
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub top: usize,
-    /// The moment that is looked at
-    #[arg(long, value_enum, value_name = "MOMENT", default_value_t = Moment::Pinned)]
-    pub at: Moment,
+    /// The moment that is looked at [default: pinned]
+    #[arg(long, value_enum, value_name = "MOMENT")]
+    pub at: Option<Moment>,
 }
 
 #[derive(Args)]
@@ -406,9 +410,9 @@ pub struct ConvertArguments {
     /// Only the first N events (binary)
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,
-    /// The moment for which live and pinned bytes are given (pprof and csv)
-    #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
-    pub at: Moment,
+    /// The moment for which live and pinned bytes are given [default: peak; of pprof, pinned ones at their worst]
+    #[arg(long, value_enum, value_name = "MOMENT")]
+    pub at: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

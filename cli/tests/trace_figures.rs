@@ -4,6 +4,8 @@
 mod common;
 
 use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
 
 use common::bench::Bench;
 use common::{errors, read_json, text};
@@ -214,4 +216,161 @@ fn a_diff_that_cannot_be_made_leaves_nothing() {
     );
     let same = text(&bench.run(&["diff", "a.trace", "a.trace"]));
     assert!(same.contains("the same in B as in A"), "{same}");
+}
+
+// --- for other tools ---------------------------------------------------------------
+
+/// One survivor on each of 100 pages, and everything else freed: at the peak nothing is pinned, later nearly all.
+fn sparse(bench: &Bench) {
+    let mut lines = String::from("pagewise-trace 1 addresses\n");
+    for object in 0..3200_u64 {
+        let (site, address) = (u64::from(object % 32 == 0), 0x10_0000 + object * 128);
+        let _ = writeln!(lines, "allocate {} {site} 128 0 {address:#x}", object + 1);
+    }
+    for object in (0..3200).filter(|object| object % 32 > 0) {
+        let _ = writeln!(lines, "free {}", object + 1);
+    }
+    for (site, symbol) in ["brief", "keep"].iter().enumerate() {
+        let _ = writeln!(
+            lines,
+            "site {site} type=- depth=- class=128\n\
+             frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-\n\
+             frame 0x20 symbol=main file=- line=0 module=/bin/x build=-"
+        );
+    }
+    bench.convert("sparse", &lines);
+}
+
+const PINNED: u64 = 100 * (4096 - 128);
+
+#[test]
+fn folded_stacks_add_up_to_what_the_report_says() {
+    let bench = Bench::new();
+    sparse(&bench);
+    let folded = |kind| text(&bench.run(&["report", "--folded", kind, "sparse.trace"]));
+    assert_eq!(folded("pinned"), format!("main;keep {PINNED}\n"));
+    assert_eq!(folded("live"), "main;keep 12800\n");
+    for kind in ["peak", "allocated"] {
+        assert_eq!(
+            folded(kind),
+            "main;brief 396800\nmain;keep 12800\n",
+            "{kind}"
+        );
+    }
+    let at_peak = bench.run(&["report", "--folded", "live", "--at", "peak", "sparse.trace"]);
+    assert_eq!(text(&at_peak), folded("peak"));
+    assert!(
+        text(&bench.run(&[
+            "report",
+            "--folded",
+            "pinned",
+            "--at",
+            "peak",
+            "sparse.trace"
+        ]))
+        .is_empty()
+    );
+}
+
+#[test]
+fn folded_stacks_are_refused_where_the_trace_has_none() {
+    let bench = Bench::new();
+    bench.trace_named("plain", "allocate 1 0 16 0\nallocate 2 0 50 0\nfree 1\n");
+    let folded = |kind| text(&bench.run(&["report", "--folded", kind, "plain.trace"]));
+    assert_eq!(folded("live"), "site 0 66\n");
+    assert_eq!(folded("allocated"), "site 0 66\n");
+    bench.refused(
+        &["report", "--folded", "pinned", "plain.trace"],
+        "it has no addresses",
+    );
+    bench.trace_named("collected", "allocate 1 0 16 0\nadd-root 1 0\n");
+    bench.refused(
+        &["report", "--folded", "peak", "collected.trace"],
+        "does not tell what was live",
+    );
+    let allocated = bench.run(&["report", "--folded", "allocated", "collected.trace"]);
+    assert_eq!(text(&allocated), "site 0 16\n");
+}
+
+/// The page's data, which its scripts draw.
+#[test]
+fn the_page_has_the_flame_graph_of_each_kind() {
+    let bench = Bench::new();
+    sparse(&bench);
+    for (at, kinds, values) in [
+        (
+            "pinned",
+            "pinned live peak allocated",
+            vec![PINNED, 12_800, 409_600, 409_600],
+        ),
+        ("peak", "pinned peak allocated", vec![0, 409_600, 409_600]),
+    ] {
+        let output = bench.run(&["report", "--html", "x.html", "--at", at, "sparse.trace"]);
+        assert!(output.status.success(), "{}", errors(&output));
+        let html = fs::read_to_string(bench.path("x.html")).unwrap();
+        let (_, rest) = html.split_once("id=\"data\">").unwrap();
+        let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+        let flame = &data["flame"];
+        let names: Vec<&str> = flame["kinds"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|kind| kind["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names.join(" "), kinds);
+        assert_eq!(flame["root"]["v"], serde_json::json!(values));
+        assert_eq!(flame["root"]["c"][0]["n"], "main");
+        for licence in [
+            "Permission is hereby granted",
+            "Mike Bostock",
+            "Apache License",
+        ] {
+            assert!(html.contains(licence), "{licence}");
+        }
+    }
+}
+
+/// The last value of each sample is what is pinned.
+fn profile(bench: &Bench, words: &[&str]) -> Vec<u8> {
+    let output = bench.run(&[&["convert", "sparse.trace", "-o", "x.pb.gz"], words].concat());
+    assert!(output.status.success(), "{}", errors(&output));
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(fs::File::open(bench.path("x.pb.gz")).unwrap())
+        .read_to_end(&mut bytes)
+        .unwrap();
+    bytes
+}
+
+/// As protocol buffers have a number.
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// Most is live before anything is freed, when no page is sparse: each figure is of the moment when it matters.
+#[test]
+fn a_profile_has_pinned_bytes_unless_another_moment_is_asked_for() {
+    let bench = Bench::new();
+    sparse(&bench);
+    let has = |bytes: &[u8], values: &[u64]| {
+        let packed: Vec<u8> = values.iter().flat_map(|&value| varint(value)).collect();
+        bytes.windows(packed.len()).any(|window| window == packed)
+    };
+    // Allocations, their bytes, what was live of them at the peak, and what is pinned by them at worst.
+    let kept = [100, 12_800, 100, 12_800, PINNED];
+    let freed = [3100, 396_800, 3100, 396_800, 0];
+    let bytes = profile(&bench, &[]);
+    assert!(has(&bytes, &kept) && has(&bytes, &freed));
+    let said = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(
+        said.contains("inuse: when most was live, after event 3200; pinned: when most of the held pages was free, after event 6300"),
+        "{said}"
+    );
+    let bytes = profile(&bench, &["--at", "peak"]);
+    assert!(has(&bytes, &[100, 12_800, 100, 12_800, 0]));
 }

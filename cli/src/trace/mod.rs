@@ -3,6 +3,7 @@
 mod chart;
 mod convert;
 mod diff;
+mod folded;
 mod group;
 mod input;
 mod jvm;

@@ -1,17 +1,19 @@
 //! `pagewise trace report`: which call sites pin my pages?
 
+mod page;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use plotters::prelude::*;
-use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, WithoutPages};
+use trace_analysis::analysis::{Analysis, Moment, PageFigures, WithoutPages};
+use trace_analysis::flame::Flame;
 use trace_analysis::pages::PAGE;
 use trace_analysis::what_if::Outcome;
 use trace_format::{Properties, SiteId, SiteTable};
 
-use super::chart::axes;
+use super::folded;
 use super::input;
 use super::losses::Losses;
 use super::output::Output;
@@ -33,7 +35,6 @@ const FRAMES: usize = 4;
 const STACK_WIDTH: usize = 96;
 /// Of lines on a terminal.
 pub const WIDTH: usize = 110;
-const PLOT: (u32, u32) = (860, 260);
 
 /// What the recorder knows of the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +82,21 @@ struct Report {
     rows: Vec<Row>,
     model_bytes: f64,
     found: Analysis,
+    at: Moment,
     /// How sites were told apart.
     stacks: Stacks,
     /// Commands for what this page does not say.
-    next: [String; 3],
+    next: [String; 4],
 }
 
 pub fn report(arguments: &ReportArguments) -> Result<Ending> {
+    if let Some(kind) = arguments.folded {
+        return folded::folded(arguments, kind);
+    }
+    let at = arguments.at.unwrap_or(Moment::Pinned);
     let out = arguments.html.as_deref().map(Output::open).transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    let found = reading::analyse(&mut trace, &arguments.file, arguments.at)?;
+    let found = reading::analyse(&mut trace, &arguments.file, at)?;
     let pages = found.pages.filter(|_| found.has_ends());
     let pages = pages.ok_or_else(|| {
         reading::without_pages(&arguments.file, WithoutPages::of(trace.properties()))
@@ -103,7 +109,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let outcome = reading::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
     let mut rows = rows(&groups, trace.sites(), &outcome);
     tell_apart(&mut rows, &groups, trace.sites());
-    let mut head = head(&found, &pages, trace.properties(), arguments.at);
+    let mut head = head(&found, &pages, trace.properties(), at);
     let held = units::bytes(outcome.ungrouped_bytes as f64);
     head.push((
         "model",
@@ -118,11 +124,18 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
         rows,
         model_bytes: outcome.ungrouped_bytes as f64,
         found,
+        at,
         stacks: Stacks::of(trace.properties()),
         next: next(&arguments.file),
     };
     if let Some(mut out) = out {
-        let written = out.write_all(html(&report)?.as_bytes());
+        let peak = reading::at_peak(&mut trace, &arguments.file, &report.found)?;
+        let flame = Flame {
+            found: &report.found,
+            peak: &peak,
+            sites: trace.sites(),
+        };
+        let written = out.write_all(page::html(&report, &flame)?.as_bytes());
         written.map_err(|error| out.blame(error.into()))?;
         out.finish()?;
     } else {
@@ -360,12 +373,13 @@ allocator with size classes (lowest free place first), against the same model wi
 allocations drawn by chance. helps: frees at least 2 % of the pages, 16 at least, and by as much more than chance.";
 
 /// Further questions, and who answers them.
-fn next(file: &Path) -> [String; 3] {
+fn next(file: &Path) -> [String; 4] {
     let file = file.display();
     [
         format!("all call sites grouped at once:  pagewise trace group {file}"),
         "(This page is of one moment, group averages over the run: a layout may help in one and not in the other.)".to_owned(),
         format!("the same in other allocators:    pagewise trace replay {file}"),
+        format!("for other flame graph tools:     pagewise trace report --folded pinned {file}"),
     ]
 }
 
@@ -420,84 +434,4 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-fn html(report: &Report) -> Result<String> {
-    let mut page = String::from(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Which call sites pin my pages?</title>\n\
-         <style>body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
-         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd;\
-         white-space:nowrap}pre{overflow-x:auto}td:last-child,th:last-child{text-align:left;white-space:normal;\
-         font-family:monospace;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:6em auto}dd{margin:0}\
-         p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n",
-    );
-    for sentence in answer(report) {
-        let _ = writeln!(page, "<p><strong>{}</strong></p>", escaped(&sentence));
-    }
-    page.push_str("<dl>\n");
-    for (name, value) in &report.head {
-        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
-    }
-    let _ = writeln!(page, "</dl>");
-    page.push_str(&plot(&report.found)?);
-    page.push_str("\n<table><tr>");
-    for column in COLUMNS {
-        let _ = write!(page, "<th>{column}</th>");
-    }
-    page.push_str("</tr>\n");
-    for row in &report.rows {
-        page.push_str("<tr>");
-        for cell in cells(row, report.model_bytes) {
-            let _ = write!(page, "<td>{}</td>", escaped(&cell));
-        }
-        page.push_str("</tr>\n");
-    }
-    let _ = writeln!(
-        page,
-        "</table>\n<p class=\"note\">{NOTE}</p>\n<pre>{}</pre>\n</body></html>",
-        escaped(&report.next.join("\n"))
-    );
-    Ok(page)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-/// Live bytes, and bytes of held pages where they are known, over time.
-fn plot(found: &Analysis) -> Result<String> {
-    let mut svg = String::new();
-    let points = &found.curve;
-    let has_time = found.seconds > 0.0;
-    let x = |point: &Point| {
-        if has_time {
-            point.seconds
-        } else {
-            point.event as f64
-        }
-    };
-    let end = points.last().map_or(1.0, x).max(1e-9);
-    let most = |value: f64, point: &Point| value.max(point.live_bytes).max(point.held_bytes);
-    let top = points.iter().fold(1.0, most) / 1e6 * 1.05;
-    {
-        let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
-        let across = if has_time { "seconds" } else { "events" };
-        let mut chart = axes(
-            &area,
-            (end, top),
-            (across, "MB: live (blue), held pages (red)"),
-        )?;
-        let live = points
-            .iter()
-            .map(|point| (x(point), point.live_bytes / 1e6));
-        chart.draw_series(LineSeries::new(live, &BLUE))?;
-        let held = points
-            .iter()
-            .map(|point| (x(point), point.held_bytes / 1e6));
-        chart.draw_series(LineSeries::new(held, &RED))?;
-        area.present()?;
-    }
-    Ok(svg)
 }

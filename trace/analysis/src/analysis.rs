@@ -134,6 +134,23 @@ impl Analysis {
     pub fn has_ends(&self) -> bool {
         self.total.frees > 0.0 || self.assigns + self.roots == 0
     }
+
+    /// With what was live when most was, in the place of what was live at the moment.
+    pub fn set_live(&mut self, peak: &[SiteFigures]) {
+        let set = |figures: &mut SiteFigures, objects: f64, bytes: f64| {
+            (figures.live_objects, figures.live_bytes) = (objects, bytes);
+        };
+        for (place, figures) in self.sites.iter_mut().enumerate() {
+            let (objects, bytes) = peak
+                .get(place)
+                .map_or((0.0, 0.0), |site| (site.live_objects, site.live_bytes));
+            set(figures, objects, bytes);
+        }
+        let sum = |of: fn(&SiteFigures) -> f64| peak.iter().map(of).sum();
+        let objects = sum(|site| site.live_objects);
+        let bytes = sum(|site| site.live_bytes);
+        set(&mut self.total, objects, bytes);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -305,7 +322,28 @@ pub fn heap_at<R: Read + Seek>(
     event: u64,
     progress: Progress,
 ) -> trace_format::Result<Heap> {
-    let mut heap = Heap::of(trace, true);
+    replayed(trace, event, true, progress)
+}
+
+/// Of each site what was live when most was; no other figures.
+pub fn at_peak<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
+    found: &Analysis,
+    progress: Progress,
+) -> trace_format::Result<Vec<SiteFigures>> {
+    let mut peak = Analysis::default();
+    let heap = replayed(trace, found.peak.event, false, progress)?;
+    peak.take(&heap);
+    Ok(peak.sites)
+}
+
+fn replayed<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
+    event: u64,
+    with_pages: bool,
+    progress: Progress,
+) -> trace_format::Result<Heap> {
+    let mut heap = Heap::of(trace, with_pages);
     each_event(
         trace,
         event,

@@ -135,7 +135,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
             peak: &peak,
             sites: trace.sites(),
         };
-        let written = out.write_all(page::html(&report, &flame)?.as_bytes());
+        let written = out.write_all(page::html(&page_of(&report), &flame)?.as_bytes());
         written.map_err(|error| out.blame(error.into()))?;
         out.finish()?;
     } else {
@@ -434,4 +434,21 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The same for a browser.
+fn page_of(report: &Report) -> page::Page<'_> {
+    let rows = report.rows.iter();
+    page::Page {
+        answer: answer(report),
+        head: &report.head,
+        columns: &COLUMNS,
+        rows: rows
+            .map(|row| cells(row, report.model_bytes).to_vec())
+            .collect(),
+        note: NOTE,
+        next: &report.next,
+        at: report.at,
+        found: &report.found,
+    }
 }

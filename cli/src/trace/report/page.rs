@@ -2,15 +2,26 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use trace_analysis::analysis::{Moment, Point};
+use trace_analysis::analysis::{Analysis, Moment, Point};
 use trace_analysis::flame::{Flame, Kind, Node};
 
-use super::{COLUMNS, NOTE, Report, answer, cells};
 use crate::report::page::document::{Document, FLAME, PLOT, escaped, push};
 use crate::report::page::{Chart, Line, push_chart};
 
 const TITLE: &str = "Which call sites pin my pages?";
 const KINDS: [Kind; 4] = [Kind::Pinned, Kind::Live, Kind::Peak, Kind::Allocated];
+
+/// What the text of the report says, and what is drawn.
+pub struct Page<'a> {
+    pub answer: Vec<String>,
+    pub head: &'a [(&'static str, String)],
+    pub columns: &'a [&'static str],
+    pub rows: Vec<Vec<String>>,
+    pub note: &'a str,
+    pub next: &'a [String],
+    pub at: Moment,
+    pub found: &'a Analysis,
+}
 
 #[derive(Serialize)]
 struct Data<'a> {
@@ -31,10 +42,10 @@ struct KindData {
     title: String,
 }
 
-pub fn html(report: &Report, flame: &Flame) -> Result<String> {
-    let has_time = report.found.seconds > 0.0;
-    let lines = lines(report, has_time);
-    let kinds = kinds(report.at);
+pub fn html(page: &Page, flame: &Flame) -> Result<String> {
+    let has_time = page.found.seconds > 0.0;
+    let lines = lines(page, has_time);
+    let kinds = kinds(page.at);
     let data = Data {
         chart: Chart {
             lines: &lines,
@@ -43,21 +54,18 @@ pub fn html(report: &Report, flame: &Flame) -> Result<String> {
         },
         flame: FlameData {
             root: flame.tree(&kinds),
-            kinds: kinds
-                .iter()
-                .map(|&kind| described(kind, report.at))
-                .collect(),
+            kinds: kinds.iter().map(|&kind| described(kind, page.at)).collect(),
         },
     };
     let mut body = String::new();
-    for sentence in answer(report) {
+    for sentence in &page.answer {
         push(
             &mut body,
-            format_args!("<p><strong>{}</strong></p>\n", escaped(&sentence)),
+            format_args!("<p><strong>{}</strong></p>\n", escaped(sentence)),
         );
     }
     body.push_str("<dl>\n");
-    for (name, value) in &report.head {
+    for (name, value) in page.head {
         push(
             &mut body,
             format_args!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)),
@@ -70,10 +78,10 @@ pub fn html(report: &Report, flame: &Flame) -> Result<String> {
         "Memory over time",
         "Live bytes, and bytes of the pages that they hold, over time.",
     );
-    push_table(&mut body, report);
+    push_table(&mut body, page);
     push(
         &mut body,
-        format_args!("<pre>{}</pre>\n", escaped(&report.next.join("\n"))),
+        format_args!("<pre>{}</pre>\n", escaped(&page.next.join("\n"))),
     );
     let document = Document {
         title: TITLE,
@@ -107,8 +115,8 @@ fn described(kind: Kind, at: Moment) -> KindData {
 }
 
 /// Live bytes over time, and bytes of held pages where they were followed.
-fn lines(report: &Report, has_time: bool) -> Vec<Line> {
-    let points = &report.found.curve;
+fn lines(page: &Page, has_time: bool) -> Vec<Line> {
+    let points = &page.found.curve;
     let through = |name, value: fn(&Point) -> f64| {
         let corners: Vec<(f64, u64)> = points
             .iter()
@@ -120,7 +128,7 @@ fn lines(report: &Report, has_time: bool) -> Vec<Line> {
         Line::through(name, 1, true, &corners)
     };
     let mut lines = vec![through("live", |point| point.live_bytes)];
-    if report.at == Moment::Pinned {
+    if page.at == Moment::Pinned {
         lines.push(through("held pages", |point| point.held_bytes));
     }
     lines
@@ -140,19 +148,19 @@ fn push_flame(body: &mut String) {
     );
 }
 
-fn push_table(body: &mut String, report: &Report) {
+fn push_table(body: &mut String, page: &Page) {
     body.push_str(
         "<section aria-labelledby=\"places\"><h2 id=\"places\">Places</h2>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of places\"><table class=\"places\">\n<thead><tr>",
     );
-    for column in COLUMNS {
+    for column in page.columns {
         push(body, format_args!("<th scope=\"col\">{column}</th>"));
     }
     body.push_str("</tr></thead>\n<tbody>\n");
-    for row in &report.rows {
+    for row in &page.rows {
         body.push_str("<tr>");
-        for cell in cells(row, report.model_bytes) {
-            push(body, format_args!("<td>{}</td>", escaped(&cell)));
+        for cell in row {
+            push(body, format_args!("<td>{}</td>", escaped(cell)));
         }
         body.push_str("</tr>\n");
     }
@@ -160,7 +168,7 @@ fn push_table(body: &mut String, report: &Report) {
         body,
         format_args!(
             "</tbody></table></div>\n<p class=\"quiet\">{}</p>\n</section>\n",
-            escaped(NOTE)
+            escaped(page.note)
         ),
     );
 }

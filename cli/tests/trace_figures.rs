@@ -374,3 +374,32 @@ fn a_profile_has_pinned_bytes_unless_another_moment_is_asked_for() {
     let bytes = profile(&bench, &["--at", "peak"]);
     assert!(has(&bytes, &[100, 12_800, 100, 12_800, 0]));
 }
+
+/// Temporary: freed by its own thread, which allocated nothing since. Neither what another thread frees nor a realloc is.
+#[test]
+fn temporary_allocations_are_told_by_place() {
+    let bench = Bench::new();
+    let events = "allocate 1 0 16 0\nfree 1\nallocate 2 0 16 0\nallocate 3 1 16 1\nthread 0\nfree 2\n\
+                  allocate 4 1 16 0\nthread 1\nfree 4\nallocate 5 0 16 0\nallocate 6 0 16 0\nthread 0\nfree 5\n";
+    let stat = |head: &str| {
+        bench.convert("t", &format!("pagewise-trace 1\n{head}{events}"));
+        let output = bench.run(&["stat", "--json", "t.json", "t.trace"]);
+        assert!(output.status.success(), "{}", errors(&output));
+        (text(&output), read_json(&bench.path("t.json")))
+    };
+    let (shown, figures) = stat("property frees by-thread\n");
+    assert!(
+        shown.contains("temporary 33 % of allocations are freed before their thread makes another"),
+        "{shown}"
+    );
+    assert_eq!(figures["temporary_allocations"], 2.0);
+    let sites = figures["sites"].as_array().unwrap();
+    let of = |number: u64| sites.iter().find(|site| site["site"] == number).unwrap();
+    assert_eq!(of(0)["temporary_allocations"], 2.0);
+    assert_eq!(of(1)["temporary_allocations"], 0.0);
+    for head in ["", "property frees by-thread\nproperty sample-bytes 1000\n"] {
+        let (shown, figures) = stat(head);
+        assert!(!shown.contains("temporary"), "{shown}");
+        assert_eq!(figures["temporary_allocations"], Value::Null);
+    }
+}

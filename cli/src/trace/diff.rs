@@ -236,7 +236,7 @@ impl Comparison<'_> {
             .map(|side| self.by.of(&side.found.total));
         let title = self.title(self.by);
         let mut answer = match is - was {
-            change if change == 0.0 => {
+            0.0 => {
                 format!("{title}: the same in B as in A, {}.", self.amount(is))
             }
             change => format!(

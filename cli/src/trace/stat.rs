@@ -7,7 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
-use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, SiteFigures};
+use trace_analysis::analysis::{
+    Analysis, Moment, PageFigures, Point, SiteFigures, knows_temporary,
+};
 use trace_format::{FrameId, Properties, SiteId, SiteTable};
 
 use super::{input, reading};
@@ -32,7 +34,7 @@ pub fn stat(arguments: &StatArguments) -> Result<Ending> {
     let mut text = head(&found, trace.properties());
     text.push_str(&curve(&found));
     text.push_str(&histograms(&found));
-    text.push_str(&sites(&found, trace.sites(), arguments));
+    text.push_str(&sites(&found, trace.properties(), trace.sites(), arguments));
     let figures = report(&found, trace.properties(), trace.sites(), arguments);
     publish(&text, destination, &figures)?;
     Ok(Ending::Exit(0))
@@ -121,6 +123,14 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             text,
             "{:<10}not known: the collector's work is not in a trace",
             "live"
+        );
+    }
+    if knows_temporary(properties) {
+        let _ = writeln!(
+            text,
+            "{:<10}{} of allocations are freed before their thread makes another",
+            "temporary",
+            percent(found.total.temporary, found.total.allocations)
         );
     }
     if let Some(pages) = &found.pages
@@ -285,7 +295,17 @@ fn describe(group: &Group, known: &SiteTable, is_split: bool) -> String {
     }
 }
 
-fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> String {
+fn percent(part: f64, whole: f64) -> String {
+    format!("{:.0} %", 100.0 * part / whole.max(1.0))
+}
+
+fn sites(
+    found: &Analysis,
+    properties: &Properties,
+    known: &SiteTable,
+    arguments: &StatArguments,
+) -> String {
+    let knows_temporary = knows_temporary(properties);
     let groups = groups(found, known, arguments.split);
     let has_ends = found.has_ends();
     let mut header = vec!["allocated", "", "allocations", "mean"];
@@ -296,6 +316,9 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
     };
     if has_ends {
         header.extend([at, "pins", "lives"]);
+    }
+    if knows_temporary {
+        header.push("temporary");
     }
     header.push("site");
     let mut rows = Vec::new();
@@ -316,6 +339,9 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
             } else {
                 "-".into()
             });
+        }
+        if knows_temporary {
+            row.push(percent(figures.temporary, figures.allocations));
         }
         row.push(shortened(&plain(&describe(group, known, arguments.split))));
         rows.push(row);
@@ -370,6 +396,8 @@ struct Report<'a> {
     allocations: f64,
     allocated_bytes: f64,
     frees: f64,
+    /// Null where it is not known.
+    temporary_allocations: Option<f64>,
     assigns: u64,
     root_changes: u64,
     jumps: u64,
@@ -391,6 +419,8 @@ struct SiteReport {
     site: SiteId,
     sites: usize,
     description: String,
+    /// Null where it is not known.
+    temporary_allocations: Option<f64>,
     #[serde(flatten)]
     figures: SiteFigures,
 }
@@ -409,6 +439,7 @@ fn report<'a>(
         allocations: found.total.allocations,
         allocated_bytes: found.total.allocated_bytes,
         frees: found.total.frees,
+        temporary_allocations: knows_temporary(properties).then_some(found.total.temporary),
         assigns: found.assigns,
         root_changes: found.roots,
         jumps: found.jumps,
@@ -426,6 +457,8 @@ fn report<'a>(
                 site: group.site,
                 sites: group.sites,
                 description: describe(&group, known, arguments.split),
+                temporary_allocations: knows_temporary(properties)
+                    .then_some(group.figures.temporary),
                 figures: group.figures,
             })
             .collect(),

@@ -94,7 +94,7 @@ for (const file of ["run.html", "compare.html"]) {
     `${await width("cache")} of ${await width("all")}, reply ${await width("reply")}`);
 
   await page.hover('g.frame[name="cache"]');
-  check("trace.html: hovering reads a call", /^cache: 397 kB, 100\.0 % of all pinned$/.test(await read()), await read());
+  check("trace.html: hovering reads a call", /^cache: 397 kB, 100\.0 % of 397 kB$/.test(await read()), await read());
   await page.check('input[value="allocated"]');
   await page.waitForTimeout(500);
   check("trace.html: another kind has other widths", await width("reply") > 20 * await width("cache"),

@@ -20,7 +20,7 @@
   // The library asks for the values of calls and of the nodes that it makes of them.
   const valueOf = (node) => (node.v ?? node.data.v)[kind];
   const share = (value) => `${(100 * value / (root.v[kind] || 1)).toFixed(1)} %`;
-  const inWords = (node) => `${node.data.n}: ${bytes(valueOf(node))}, ${share(valueOf(node))} of all ${kinds[kind].name}`;
+  const inWords = (node) => `${node.data.n}: ${bytes(valueOf(node))}, ${share(valueOf(node))} of ${bytes(root.v[kind])}`;
   const hue = (name) => {
     let hash = 0;
     for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) % 65521;

@@ -7,6 +7,8 @@ use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace_analysis::Stacks;
 use trace_analysis::analysis::Moment;
+use trace_analysis::diff::Measure;
+use trace_analysis::flame::Kind;
 
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
@@ -57,6 +59,7 @@ const TRACE_EXAMPLES: &str = "\
 Examples:
   pagewise trace record -o server.trace -- ./server
   pagewise trace stat server.trace
+  pagewise trace diff yesterday.trace server.trace
   pagewise trace show --from 1000000 --count 20 server.trace
   pagewise trace convert server.trace -o server.pb.gz
   go tool pprof -http :8080 server.pb.gz
@@ -130,6 +133,8 @@ pub enum TraceAction {
     Convert(ConvertArguments),
     /// Which call sites pin my pages? Pages held by few survivors, by site, and what grouping would free
     Report(ReportArguments),
+    /// What does each place hold more or less than in another recording?
+    Diff(DiffArguments),
     /// Would groups of call sites on pages of their own need fewer pages? Learned groups beside their controls
     Group(GroupArguments),
     /// Make a trace's allocations again in real memory, under several allocators, and compare
@@ -150,6 +155,7 @@ impl TraceAction {
             Self::Stat(given) => (vec![&given.file], some(&[&given.json])),
             Self::Convert(given) => (vec![&given.file], vec![&given.output]),
             Self::Report(given) => (vec![&given.file], some(&[&given.html])),
+            Self::Diff(given) => (vec![&given.before, &given.after], some(&[&given.json])),
             Self::Group(given) => {
                 let mut read = some(&[&given.train]);
                 read.push(&given.file);
@@ -164,6 +170,28 @@ impl TraceAction {
             Self::Record(_) | Self::Show(_) => (Vec::new(), Vec::new()),
         }
     }
+}
+
+#[derive(Args)]
+pub struct DiffArguments {
+    /// The trace that is compared with
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+    /// The trace of which is told what it has more or less
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+    /// What places are sorted by [default: live, or allocated where a collector frees]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub by: Option<Measure>,
+    /// Number of places to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// The moment for which live and pinned bytes are given
+    #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
+    pub at: Moment,
+    /// Write the figures to FILE as JSON (- for standard output, instead of the text)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -294,12 +322,15 @@ pub struct ReportArguments {
     /// Write a page of HTML to OUT instead of text to standard output
     #[arg(long, value_name = "OUT")]
     pub html: Option<PathBuf>,
+    /// Write all stacks and what they hold to standard output instead, as other flame graph tools read them
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["html", "top"])]
+    pub folded: Option<Kind>,
     /// Number of places to try
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub top: usize,
-    /// The moment that is looked at
-    #[arg(long, value_enum, value_name = "MOMENT", default_value_t = Moment::Pinned)]
-    pub at: Moment,
+    /// The moment that is looked at [default: pinned]
+    #[arg(long, value_enum, value_name = "MOMENT")]
+    pub at: Option<Moment>,
 }
 
 #[derive(Args)]
@@ -391,9 +422,9 @@ pub struct ConvertArguments {
     /// Only the first N events (binary)
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,
-    /// The moment for which live and pinned bytes are given (pprof and csv)
-    #[arg(long, value_enum, value_name = "MOMENT", default_value_t)]
-    pub at: Moment,
+    /// The moment for which live and pinned bytes are given [default: peak; of pprof, pinned ones at their worst]
+    #[arg(long, value_enum, value_name = "MOMENT")]
+    pub at: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1083,7 +1083,11 @@ fn the_report_says_who_pins_and_what_grouping_frees() {
     let output = bench.run(&["report", "--html", "x.html", "sparse.trace"]);
     assert!(output.status.success() && output.stdout.is_empty());
     let html = fs::read_to_string(bench.path("x.html")).unwrap();
-    assert!(html.contains("<svg") && html.contains("survivor (x)") && html.ends_with("</html>\n"));
+    assert!(
+        html.contains("id=\"chart\"")
+            && html.contains("survivor (x)")
+            && html.ends_with("</html>\n")
+    );
 }
 
 /// One block in 32 survives, of whatever site: no site is to blame.

@@ -1,4 +1,4 @@
-// Opens pages of --report: browser.mjs BROWSER FOLDER. Every check fails on what a person at the browser could see.
+// Opens pages of --report and of `trace report --html`: browser.mjs BROWSER FOLDER. Every check fails on what a person at the browser could see.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -81,6 +81,62 @@ for (const file of ["run.html", "compare.html"]) {
   writeFileSync(file.replace(".html", "-dark.png"), await page.screenshot({ fullPage: true }));
   await context.close();
 }
+// The flame graph of `trace report --html`: by mouse and by keyboard alone.
+{
+  const { page, context, complaints } = await open("trace.html");
+  const width = (name) => page.evaluate((one) =>
+    document.querySelector(`g.frame[name="${one}"] rect`)?.getBoundingClientRect().width ?? 0, name);
+  const read = () => page.locator("#flame-read").textContent();
+  await page.waitForTimeout(100);
+  check("trace.html: no error, no warning, no network", complaints.length === 0, complaints.join("; "));
+  check("trace.html: a name in a trace is no script", !(await page.evaluate(() => "hostile" in window)));
+  check("trace.html: what pins is as wide as all", Math.abs(await width("cache") - await width("all")) < 2 && await width("reply") === 0,
+    `${await width("cache")} of ${await width("all")}, reply ${await width("reply")}`);
+
+  await page.hover('g.frame[name="cache"]');
+  check("trace.html: hovering reads a call", /^cache: 397 kB, 100\.0 % of 397 kB$/.test(await read()), await read());
+  await page.check('input[value="allocated"]');
+  await page.waitForTimeout(500);
+  check("trace.html: another kind has other widths", await width("reply") > 20 * await width("cache"),
+    `reply ${await width("reply")}, cache ${await width("cache")}`);
+  const wrong = await violations(page);
+  check("trace.html: accessible in the light", wrong === "", wrong);
+  writeFileSync("trace-light.png", await page.screenshot({ fullPage: true }));
+
+  await page.fill("#flame-search", "CACHE");
+  const found = await page.locator("#flame-found").textContent();
+  check("trace.html: search says what it found", found === "1 call found, 12.8 kB, 3.1 %", found);
+  check("trace.html: and marks it", (await page.locator("g.frame.found").getAttribute("name")) === "cache");
+  await page.fill("#flame-search", "");
+
+  await page.locator("#flame-reset").focus();
+  await page.keyboard.press("Tab");
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+  const name = () => page.evaluate(() => document.activeElement.getAttribute("name"));
+  check("trace.html: arrows go from call to call", await name() === "cache" && (await read()).startsWith("cache: 12.8 kB"), `${await name()}: ${await read()}`);
+  await page.keyboard.press("Enter");
+  await page.waitForTimeout(100);
+  check("trace.html: Enter enlarges it", await width("cache") > 500 && await name() === "cache", `${await width("cache")}`);
+  await page.keyboard.press("Escape");
+  await page.waitForTimeout(100);
+  check("trace.html: Escape returns", await width("cache") < 100 && await name() === "all", `${await width("cache")}, ${await name()}`);
+
+  await page.emulateMedia({ media: "print" });
+  await page.setViewportSize({ width: 650, height: 900 });
+  const right = await page.evaluate(() => document.querySelector("#flame svg").getBoundingClientRect().right);
+  check("trace.html: fits on paper, without what paper cannot do", right <= 650 && !(await page.locator("#flame-search").isVisible()), `${right}`);
+  await context.close();
+}
+{
+  const { page, context, complaints } = await open("trace.html", { colorScheme: "dark", viewport: { width: 360, height: 700 } });
+  await page.waitForTimeout(100);
+  const wrong = await violations(page);
+  check("trace.html: accessible in the dark", wrong === "" && complaints.length === 0, wrong + complaints.join("; "));
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  check("trace.html: fits a narrow screen", width <= 360, `${width} pixels`);
+  writeFileSync("trace-dark.png", await page.screenshot({ fullPage: true }));
+  await context.close();
+}
 await browser.close();
-console.log(`${passed + 2} passed, ${failed} failed`);
+console.log(`${passed + 3} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use trace_analysis::analysis::Analysis;
+use trace_analysis::analysis::{Analysis, Moment};
 use trace_analysis::pprof;
 use trace_format::{Error, Event, Options, Site, SiteId, TraceReader, TraceWriter, text};
 
@@ -86,15 +86,33 @@ fn write_as(
             copy(trace, arguments.events.unwrap_or(u64::MAX), out).map_err(unreadable)?;
         }
         TraceForm::Pprof => {
-            let found = reading::analyse(trace, file, arguments.at)?;
-            pprof::write(&found, arguments.at, trace.properties(), trace.sites(), out)?;
+            let (found, at) = for_profile(trace, arguments)?;
+            pprof::write(&found, at, trace.properties(), trace.sites(), out)?;
         }
         TraceForm::Csv => {
-            let found = reading::analyse(trace, file, arguments.at)?;
+            let at = arguments.at.unwrap_or_default();
+            let found = reading::analyse(trace, file, at)?;
             write_csv(&found, trace, out)?;
         }
     }
     Ok(())
+}
+
+/// For the moment that was asked for. Else each figure is of the moment when it matters: when most is live hardly anything
+/// is pinned.
+fn for_profile(
+    trace: &mut TraceReader<File>,
+    arguments: &ConvertArguments,
+) -> Result<(Analysis, Option<Moment>)> {
+    let file = &arguments.file;
+    if arguments.at.is_some() || !reading::has_pages(trace) {
+        let at = arguments.at.unwrap_or_default();
+        return Ok((reading::analyse(trace, file, at)?, Some(at)));
+    }
+    let mut found = reading::analyse(trace, file, Moment::Pinned)?;
+    let peak = reading::at_peak(trace, file, &found)?;
+    found.set_live(&peak);
+    Ok((found, None))
 }
 
 /// By the name, as people name such files.

@@ -1,6 +1,7 @@
 //! `pagewise trace group`: would groups of call sites on pages of their own need fewer pages? Learned from one part of
 //! a trace, or from another trace, and printed beside random groups.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use crate::tell::tell;
 /// Events to learn from are held in memory, at 24 bytes each.
 const MOST_TRAINING: u64 = 100_000_000;
 const PAGE: f64 = 4096.0;
-/// Less than this is no difference to random groups.
+/// Above this part of what random groups need, a difference to them is not worth a change.
 const BETTER_THAN_RANDOM: f64 = 0.95;
 const COLUMNS: [&str; 6] = [
     "grouping",
@@ -186,7 +187,7 @@ fn text(outcome: &Outcome, arguments: &GroupArguments) -> String {
             units::bytes(arm.ratio * pages),
             units::ratio(arm.ratio),
             random(arm),
-            verdict(arm).to_owned(),
+            Verdict::of(arm).words().to_owned(),
         ]
     }));
     let learned_from = match &arguments.train {
@@ -223,30 +224,86 @@ fn random(arm: &Arm) -> String {
     }
 }
 
-fn verdict(arm: &Arm) -> &'static str {
-    match arm.random {
-        _ if arm.ratio >= 1.0 => "more pages than without",
-        Some(random) if arm.ratio > BETTER_THAN_RANDOM * random.low => "no better than chance",
-        _ => "fewer pages",
+/// What a row of the table comes to. The last sentence says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fewer,
+    HardlyBetter,
+    Chance,
+    Same,
+    More,
+}
+
+impl Verdict {
+    /// Of the ratios as they are shown: nobody sees more.
+    fn of(arm: &Arm) -> Self {
+        let shown = |ratio: f64| (ratio * 100.0).round();
+        match arm.random {
+            _ if shown(arm.ratio) > 100.0 => Self::More,
+            _ if shown(arm.ratio) == 100.0 => Self::Same,
+            Some(random) if shown(arm.ratio) >= shown(random.low) => Self::Chance,
+            Some(random) if arm.ratio > BETTER_THAN_RANDOM * random.low => Self::HardlyBetter,
+            _ => Self::Fewer,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Fewer => "fewer pages",
+            Self::HardlyBetter => "hardly better than chance",
+            Self::Chance => "no better than chance",
+            Self::Same => "as many pages as without",
+            Self::More => "more pages than without",
+        }
     }
 }
 
 fn conclusion(outcome: &Outcome) -> String {
-    let (Some((grouping, predicted)), Some(arm)) = (outcome.chosen, outcome.arms.first()) else {
-        return "The profile predicts no gain: which site a block comes from does not tell here when it will be freed. \
-                An allocator should leave these blocks where they are."
-            .into();
+    let rows = outcome.arms.get(1..).unwrap_or_default();
+    let best = rows
+        .iter()
+        .filter(|arm| Verdict::of(arm) == Verdict::Fewer)
+        .min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let name = |arm: &Arm| arm.grouping.map_or("chosen", Grouping::name);
+    let Some((grouping, predicted)) = outcome.chosen else {
+        return match best {
+            None => "The profile predicts no gain, and there is none: which site a block comes from does not tell here when \
+                     it will be freed. An allocator should leave these blocks where they are."
+                .into(),
+            Some(best) => format!(
+                "The profile predicts no gain; tested, groups by {} need {} of the pages all the same. What one part of a \
+                 run taught did not hold for the other: a longer recording, or --train with another one, would tell.",
+                name(best),
+                units::ratio(best.ratio)
+            ),
+        };
+    };
+    // It is in the table under its own name.
+    let tested = rows.iter().find(|arm| arm.grouping == Some(grouping));
+    let Some(arm) = tested.or(outcome.arms.first()) else {
+        return String::new();
     };
     let control = match &arm.random {
         Some(random) => format!("and random groups {}", units::ratio(random.mean)),
         None => "and there is nothing to shuffle: every site is a group of its own".into(),
     };
-    format!(
-        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, {control}.",
+    let mut said = format!(
+        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, {control}: {}.",
         grouping.name(),
         units::ratio(predicted),
         units::ratio(arm.ratio),
-    )
+        Verdict::of(arm).words()
+    );
+    if let Some(best) = best.filter(|best| best.grouping != arm.grouping && best.ratio < arm.ratio)
+    {
+        let _ = write!(
+            said,
+            " Groups by {} need {}, which the profile did not foresee.",
+            name(best),
+            units::ratio(best.ratio)
+        );
+    }
+    said
 }
 
 const NOTE: &str = "\
@@ -254,3 +311,87 @@ A model: spans of 64 KB with blocks of one size class and one group, lowest free
 allocations and frees. sites: every call site for itself. lifetimes: sites whose blocks live about as long.
 deaths: sites whose blocks are freed at the same times. Random groups have as many sites each;\n-: every site is a group of its own, and shuffling changes nothing. Averages: `pagewise trace report` looks at one moment
 instead, the worst, and at one place at a time; what helps there need not help over the run, nor the reverse.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intervals::Interval;
+
+    fn arm(grouping: Option<Grouping>, ratio: f64, random: Option<f64>) -> Arm {
+        let interval = |mean| Interval {
+            mean,
+            low: mean - 0.01,
+            high: mean + 0.01,
+        };
+        Arm {
+            grouping,
+            groups: 3,
+            ratio,
+            random: random.map(interval),
+        }
+    }
+
+    fn outcome(rows: &[Arm], chosen: Option<Grouping>) -> Outcome {
+        let own = rows.iter().find(|row| row.grouping == chosen);
+        let own = own.map_or(arm(None, 1.0, None), |row| Arm {
+            grouping: None,
+            ..row.clone()
+        });
+        Outcome {
+            ungrouped: Default::default(),
+            arms: std::iter::once(own).chain(rows.iter().cloned()).collect(),
+            chosen: chosen.map(|grouping| (grouping, 0.8)),
+        }
+    }
+
+    /// All kinds of tables: what is said of a row is what its figures show, and what is said at the end is what rows say.
+    #[test]
+    fn the_conclusion_says_what_the_table_says() {
+        let ratios = [0.5, 0.9, 0.975, 0.994, 0.996, 1.0, 1.004, 1.006, 1.3];
+        let randoms = [None, Some(0.52), Some(0.95), Some(1.0), Some(1.2)];
+        let groupings = [Grouping::Lifetimes, Grouping::Deaths, Grouping::Sites];
+        for (one, &first) in ratios.iter().enumerate() {
+            for (&second, &random) in ratios.iter().zip(randoms.iter().cycle().skip(one)) {
+                let rows = [
+                    arm(Some(groupings[0]), first, random),
+                    arm(Some(groupings[1]), second, randoms[one % randoms.len()]),
+                    arm(Some(groupings[2]), 1.0, None),
+                ];
+                let chosen = [None].into_iter().chain(groupings.map(Some));
+                for chosen in chosen {
+                    check(&rows, &outcome(&rows, chosen), chosen);
+                }
+            }
+        }
+    }
+
+    fn check(rows: &[Arm], outcome: &Outcome, chosen: Option<Grouping>) {
+        let said = conclusion(outcome);
+        let number = |text: String| -> f64 { text.parse().expect("a number") };
+        for row in rows {
+            let (ratio, verdict) = (number(units::ratio(row.ratio)), Verdict::of(row));
+            let control = row.random.map(|random| number(units::ratio(random.low)));
+            match verdict {
+                Verdict::More => assert!(ratio > 1.0, "{row:?}"),
+                Verdict::Same => assert!(ratio == 1.0, "{row:?}"),
+                Verdict::Chance => assert!(ratio < 1.0 && control.is_some_and(|low| ratio >= low)),
+                _ => assert!(
+                    ratio < 1.0 && control.is_none_or(|low| ratio < low),
+                    "{row:?}"
+                ),
+            }
+            if verdict == Verdict::Fewer {
+                assert!(!said.contains("leave these blocks"), "{row:?}: {said}");
+            }
+            if row.grouping == chosen {
+                let ends = format!("{}.", verdict.words());
+                assert!(said.contains(&ends), "{row:?}: {said}");
+                assert!(said.contains(&format!("they need {}", units::ratio(row.ratio))));
+            }
+        }
+        let is_none_better = rows.iter().all(|row| Verdict::of(row) != Verdict::Fewer);
+        if chosen.is_none() && is_none_better {
+            assert!(said.contains("leave these blocks"), "{said}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use trace_format::Properties;
 use crate::failure::Failure;
 
 /// How a trace tells its sites apart, in words for users.
-fn manner(properties: &Properties) -> &'static str {
+pub fn manner(properties: &Properties) -> &'static str {
     let site = properties.get("site").unwrap_or_default();
     match properties.get("runtime") {
         Some("jvm") => "the objects of a JVM",
@@ -17,12 +17,17 @@ fn manner(properties: &Properties) -> &'static str {
     }
 }
 
+/// Are the sites of both told apart in the same way?
+pub fn are_alike(one: &Properties, other: &Properties) -> bool {
+    manner(one) == manner(other)
+}
+
 /// Of traces whose sites cannot be the same.
 pub fn check(training: (&Path, &Properties), testing: (&Path, &Properties)) -> Result<(), Failure> {
-    let (one, other) = (manner(training.1), manner(testing.1));
-    if one == other {
+    if are_alike(training.1, testing.1) {
         return Ok(());
     }
+    let (one, other) = (manner(training.1), manner(testing.1));
     let (train, test) = (training.0.display(), testing.0.display());
     Err(Failure::new(
         format!("what {train} teaches cannot be said of {test}: the first is {one}, the second {other}"),

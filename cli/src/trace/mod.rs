@@ -2,6 +2,8 @@
 
 mod chart;
 mod convert;
+mod diff;
+mod folded;
 mod group;
 mod input;
 mod jvm;
@@ -65,6 +67,7 @@ pub fn trace(action: &TraceAction) -> Result<Ending> {
         TraceAction::Show(arguments) => show::show(arguments),
         TraceAction::Convert(arguments) => convert::convert(arguments),
         TraceAction::Report(arguments) => report::report(arguments),
+        TraceAction::Diff(arguments) => diff::diff(arguments),
         TraceAction::Group(arguments) => group::group(arguments),
         TraceAction::Replay(arguments) => replay::replay(arguments),
         TraceAction::Simulate(arguments) => simulate::simulate(arguments),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use trace_analysis::analysis::{self, Analysis, Error, Moment, WithoutPages};
+use trace_analysis::analysis::{self, Analysis, Error, Moment, SiteFigures, WithoutPages};
 use trace_analysis::what_if::{self, Outcome};
 use trace_format::{SiteId, TraceReader};
 
@@ -24,6 +24,24 @@ pub fn analyse(
     )?;
     bar.finish_and_clear();
     Ok(found)
+}
+
+/// Does the trace tell which pages its blocks hold?
+pub fn has_pages(trace: &TraceReader<File>) -> bool {
+    trace.has_addresses() && trace.properties().number("sample-bytes").unwrap_or(0) == 0
+}
+
+/// Of each site what was live when most was.
+pub fn at_peak(
+    trace: &mut TraceReader<File>,
+    path: &Path,
+    found: &Analysis,
+) -> Result<Vec<SiteFigures>, Failure> {
+    let bar = progress::bar("reading", found.peak.event);
+    let peak = analysis::at_peak(trace, found, &mut |events| bar.inc(events))
+        .map_err(|error| input::unreadable(path, &error))?;
+    bar.finish_and_clear();
+    Ok(peak)
 }
 
 pub fn what_if(

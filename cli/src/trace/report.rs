@@ -1,17 +1,19 @@
 //! `pagewise trace report`: which call sites pin my pages?
 
+mod page;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use plotters::prelude::*;
-use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, WithoutPages};
+use trace_analysis::analysis::{Analysis, Moment, PageFigures, WithoutPages};
+use trace_analysis::flame::Flame;
 use trace_analysis::pages::PAGE;
 use trace_analysis::what_if::Outcome;
 use trace_format::{Properties, SiteId, SiteTable};
 
-use super::chart::axes;
+use super::folded;
 use super::input;
 use super::losses::Losses;
 use super::output::Output;
@@ -32,8 +34,7 @@ const FRAMES: usize = 4;
 /// Of a stack in the table.
 const STACK_WIDTH: usize = 96;
 /// Of lines on a terminal.
-const WIDTH: usize = 110;
-const PLOT: (u32, u32) = (860, 260);
+pub const WIDTH: usize = 110;
 
 /// What the recorder knows of the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +82,21 @@ struct Report {
     rows: Vec<Row>,
     model_bytes: f64,
     found: Analysis,
+    at: Moment,
     /// How sites were told apart.
     stacks: Stacks,
     /// Commands for what this page does not say.
-    next: [String; 3],
+    next: [String; 4],
 }
 
 pub fn report(arguments: &ReportArguments) -> Result<Ending> {
+    if let Some(kind) = arguments.folded {
+        return folded::folded(arguments, kind);
+    }
+    let at = arguments.at.unwrap_or(Moment::Pinned);
     let out = arguments.html.as_deref().map(Output::open).transpose()?;
     let mut trace = input::open(&arguments.file)?;
-    let found = reading::analyse(&mut trace, &arguments.file, arguments.at)?;
+    let found = reading::analyse(&mut trace, &arguments.file, at)?;
     let pages = found.pages.filter(|_| found.has_ends());
     let pages = pages.ok_or_else(|| {
         reading::without_pages(&arguments.file, WithoutPages::of(trace.properties()))
@@ -103,7 +109,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let outcome = reading::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
     let mut rows = rows(&groups, trace.sites(), &outcome);
     tell_apart(&mut rows, &groups, trace.sites());
-    let mut head = head(&found, &pages, trace.properties(), arguments.at);
+    let mut head = head(&found, &pages, trace.properties(), at);
     let held = units::bytes(outcome.ungrouped_bytes as f64);
     head.push((
         "model",
@@ -118,11 +124,18 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
         rows,
         model_bytes: outcome.ungrouped_bytes as f64,
         found,
+        at,
         stacks: Stacks::of(trace.properties()),
         next: next(&arguments.file),
     };
     if let Some(mut out) = out {
-        let written = out.write_all(html(&report)?.as_bytes());
+        let peak = reading::at_peak(&mut trace, &arguments.file, &report.found)?;
+        let flame = Flame {
+            found: &report.found,
+            peak: &peak,
+            sites: trace.sites(),
+        };
+        let written = out.write_all(page::html(&page_of(&report), &flame)?.as_bytes());
         written.map_err(|error| out.blame(error.into()))?;
         out.finish()?;
     } else {
@@ -156,7 +169,7 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .iter()
         .zip(outcomes)
         .map(|(group, (grouped, random))| Row {
-            place: plain(&known.describe_place(group.site)),
+            place: place(group.site, known),
             live_objects: group.figures.live_objects,
             live_bytes: group.figures.live_bytes,
             pinned_bytes: group.figures.pinned_bytes,
@@ -168,24 +181,27 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
         .collect()
 }
 
-/// With stacks: who called whom, innermost first. Of several calls on one line, or in one function without lines, the offset
-/// tells which.
-fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
-    for (row, group) in rows.iter_mut().zip(groups) {
-        let site = known.get(group.site).unwrap_or_default();
-        for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
-            let (callee, caller) = (&pair[0], &pair[1]);
-            // Of neighbours in one file its name once is enough.
-            let is_plain = caller.line == 0
-                && !caller.symbol.is_empty()
-                && caller.module.path == callee.module.path;
-            let name = match is_plain {
-                true => caller.symbol.to_owned(),
-                false => caller.to_string(),
-            };
-            let _ = write!(row.place, " < {}", plain(&name));
-        }
+/// A place; with stacks: who called whom, innermost first.
+pub fn place(site: SiteId, known: &SiteTable) -> String {
+    let mut place = plain(&known.describe_place(site));
+    let site = known.get(site).unwrap_or_default();
+    for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
+        let (callee, caller) = (&pair[0], &pair[1]);
+        // Of neighbours in one file its name once is enough.
+        let is_plain = caller.line == 0
+            && !caller.symbol.is_empty()
+            && caller.module.path == callee.module.path;
+        let name = match is_plain {
+            true => caller.symbol.to_owned(),
+            false => caller.to_string(),
+        };
+        let _ = write!(place, " < {}", plain(&name));
     }
+    place
+}
+
+/// Of several calls on one line, or in one function without lines, the offset tells which.
+fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
     let names: Vec<String> = rows.iter().map(|row| row.place.clone()).collect();
     let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
     for ((row, group), name) in rows.iter_mut().zip(groups).zip(&names) {
@@ -357,12 +373,13 @@ allocator with size classes (lowest free place first), against the same model wi
 allocations drawn by chance. helps: frees at least 2 % of the pages, 16 at least, and by as much more than chance.";
 
 /// Further questions, and who answers them.
-fn next(file: &Path) -> [String; 3] {
+fn next(file: &Path) -> [String; 4] {
     let file = file.display();
     [
         format!("all call sites grouped at once:  pagewise trace group {file}"),
         "(This page is of one moment, group averages over the run: a layout may help in one and not in the other.)".to_owned(),
         format!("the same in other allocators:    pagewise trace replay {file}"),
+        format!("for other flame graph tools:     pagewise trace report --folded pinned {file}"),
     ]
 }
 
@@ -392,7 +409,7 @@ fn text(report: &Report) -> String {
 }
 
 /// Of a stack its innermost callers, as many as fit.
-fn shortened(place: &str) -> String {
+pub fn shortened(place: &str) -> String {
     if !place.contains(" < ") {
         return stat::shortened(place);
     }
@@ -419,82 +436,19 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn html(report: &Report) -> Result<String> {
-    let mut page = String::from(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Which call sites pin my pages?</title>\n\
-         <style>body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
-         td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd;\
-         white-space:nowrap}pre{overflow-x:auto}td:last-child,th:last-child{text-align:left;white-space:normal;\
-         font-family:monospace;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:6em auto}dd{margin:0}\
-         p.note{color:#555;font-size:13px}</style></head><body>\n<h1>Which call sites pin my pages?</h1>\n",
-    );
-    for sentence in answer(report) {
-        let _ = writeln!(page, "<p><strong>{}</strong></p>", escaped(&sentence));
+/// The same for a browser.
+fn page_of(report: &Report) -> page::Page<'_> {
+    let rows = report.rows.iter();
+    page::Page {
+        answer: answer(report),
+        head: &report.head,
+        columns: &COLUMNS,
+        rows: rows
+            .map(|row| cells(row, report.model_bytes).to_vec())
+            .collect(),
+        note: NOTE,
+        next: &report.next,
+        at: report.at,
+        found: &report.found,
     }
-    page.push_str("<dl>\n");
-    for (name, value) in &report.head {
-        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
-    }
-    let _ = writeln!(page, "</dl>");
-    page.push_str(&plot(&report.found)?);
-    page.push_str("\n<table><tr>");
-    for column in COLUMNS {
-        let _ = write!(page, "<th>{column}</th>");
-    }
-    page.push_str("</tr>\n");
-    for row in &report.rows {
-        page.push_str("<tr>");
-        for cell in cells(row, report.model_bytes) {
-            let _ = write!(page, "<td>{}</td>", escaped(&cell));
-        }
-        page.push_str("</tr>\n");
-    }
-    let _ = writeln!(
-        page,
-        "</table>\n<p class=\"note\">{NOTE}</p>\n<pre>{}</pre>\n</body></html>",
-        escaped(&report.next.join("\n"))
-    );
-    Ok(page)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-/// Live bytes, and bytes of held pages where they are known, over time.
-fn plot(found: &Analysis) -> Result<String> {
-    let mut svg = String::new();
-    let points = &found.curve;
-    let has_time = found.seconds > 0.0;
-    let x = |point: &Point| {
-        if has_time {
-            point.seconds
-        } else {
-            point.event as f64
-        }
-    };
-    let end = points.last().map_or(1.0, x).max(1e-9);
-    let most = |value: f64, point: &Point| value.max(point.live_bytes).max(point.held_bytes);
-    let top = points.iter().fold(1.0, most) / 1e6 * 1.05;
-    {
-        let area = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
-        let across = if has_time { "seconds" } else { "events" };
-        let mut chart = axes(
-            &area,
-            (end, top),
-            (across, "MB: live (blue), held pages (red)"),
-        )?;
-        let live = points
-            .iter()
-            .map(|point| (x(point), point.live_bytes / 1e6));
-        chart.draw_series(LineSeries::new(live, &BLUE))?;
-        let held = points
-            .iter()
-            .map(|point| (x(point), point.held_bytes / 1e6));
-        chart.draw_series(LineSeries::new(held, &RED))?;
-        area.present()?;
-    }
-    Ok(svg)
 }

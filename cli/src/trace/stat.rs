@@ -7,7 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use textplots::{AxisBuilder, Chart, LabelBuilder, LabelFormat, Plot, Shape};
-use trace_analysis::analysis::{Analysis, Moment, PageFigures, Point, SiteFigures};
+use trace_analysis::analysis::{
+    Analysis, Moment, PageFigures, Point, SiteFigures, knows_temporary,
+};
 use trace_format::{FrameId, Properties, SiteId, SiteTable};
 
 use super::{input, reading};
@@ -32,7 +34,7 @@ pub fn stat(arguments: &StatArguments) -> Result<Ending> {
     let mut text = head(&found, trace.properties());
     text.push_str(&curve(&found));
     text.push_str(&histograms(&found));
-    text.push_str(&sites(&found, trace.sites(), arguments));
+    text.push_str(&sites(&found, trace.properties(), trace.sites(), arguments));
     let figures = report(&found, trace.properties(), trace.sites(), arguments);
     publish(&text, destination, &figures)?;
     Ok(Ending::Exit(0))
@@ -113,7 +115,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             text,
             "{:<10}{} at the peak, {} at the end",
             "live",
-            units::bytes(found.peak_bytes),
+            units::bytes(found.peak.live_bytes),
             units::bytes(found.curve.last().map_or(0.0, |point| point.live_bytes))
         );
     } else {
@@ -121,6 +123,14 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             text,
             "{:<10}not known: the collector's work is not in a trace",
             "live"
+        );
+    }
+    if knows_temporary(properties) {
+        let _ = writeln!(
+            text,
+            "{:<10}{} of allocations are freed before their thread makes another",
+            "temporary",
+            percent(found.total.temporary, found.total.allocations)
         );
     }
     if let Some(pages) = &found.pages
@@ -141,10 +151,10 @@ fn head(found: &Analysis, properties: &Properties) -> String {
 
 /// Live bytes over time, in braille.
 pub fn curve(found: &Analysis) -> String {
-    if !found.has_ends() || found.curve.len() < 3 || found.peak_bytes <= 0.0 {
+    if !found.has_ends() || found.curve.len() < 3 || found.peak.live_bytes <= 0.0 {
         return String::new();
     }
-    let unit = if found.peak_bytes < 1e6 {
+    let unit = if found.peak.live_bytes < 1e6 {
         (1e3, "kB")
     } else {
         (1e6, "MB")
@@ -166,7 +176,7 @@ pub fn curve(found: &Analysis) -> String {
         .last()
         .map_or(1.0, |point| point.0)
         .max(f32::MIN_POSITIVE);
-    let top = (found.peak_bytes / unit.0) as f32;
+    let top = (found.peak.live_bytes / unit.0) as f32;
     let shape = Shape::Steps(&points);
     let mut chart = Chart::new_with_y_range(PLOT_WIDTH, PLOT_HEIGHT, 0.0, end, 0.0, top);
     let chart = chart
@@ -285,7 +295,17 @@ fn describe(group: &Group, known: &SiteTable, is_split: bool) -> String {
     }
 }
 
-fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> String {
+fn percent(part: f64, whole: f64) -> String {
+    format!("{:.0} %", 100.0 * part / whole.max(1.0))
+}
+
+fn sites(
+    found: &Analysis,
+    properties: &Properties,
+    known: &SiteTable,
+    arguments: &StatArguments,
+) -> String {
+    let knows_temporary = knows_temporary(properties);
     let groups = groups(found, known, arguments.split);
     let has_ends = found.has_ends();
     let mut header = vec!["allocated", "", "allocations", "mean"];
@@ -296,6 +316,9 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
     };
     if has_ends {
         header.extend([at, "pins", "lives"]);
+    }
+    if knows_temporary {
+        header.push("temporary");
     }
     header.push("site");
     let mut rows = Vec::new();
@@ -316,6 +339,9 @@ fn sites(found: &Analysis, known: &SiteTable, arguments: &StatArguments) -> Stri
             } else {
                 "-".into()
             });
+        }
+        if knows_temporary {
+            row.push(percent(figures.temporary, figures.allocations));
         }
         row.push(shortened(&plain(&describe(group, known, arguments.split))));
         rows.push(row);
@@ -370,6 +396,8 @@ struct Report<'a> {
     allocations: f64,
     allocated_bytes: f64,
     frees: f64,
+    /// Null where it is not known.
+    temporary_allocations: Option<f64>,
     assigns: u64,
     root_changes: u64,
     jumps: u64,
@@ -391,6 +419,8 @@ struct SiteReport {
     site: SiteId,
     sites: usize,
     description: String,
+    /// Null where it is not known.
+    temporary_allocations: Option<f64>,
     #[serde(flatten)]
     figures: SiteFigures,
 }
@@ -409,13 +439,14 @@ fn report<'a>(
         allocations: found.total.allocations,
         allocated_bytes: found.total.allocated_bytes,
         frees: found.total.frees,
+        temporary_allocations: knows_temporary(properties).then_some(found.total.temporary),
         assigns: found.assigns,
         root_changes: found.roots,
         jumps: found.jumps,
         threads: found.threads,
         seconds: found.seconds,
         double_frees: found.double_frees,
-        peak_live_bytes: found.has_ends().then_some(found.peak_bytes),
+        peak_live_bytes: found.has_ends().then_some(found.peak.live_bytes),
         at: arguments.at,
         moment: found.moment,
         pages: found.pages,
@@ -426,6 +457,8 @@ fn report<'a>(
                 site: group.site,
                 sites: group.sites,
                 description: describe(&group, known, arguments.split),
+                temporary_allocations: knows_temporary(properties)
+                    .then_some(group.figures.temporary),
                 figures: group.figures,
             })
             .collect(),

@@ -98,7 +98,7 @@ pub fn recorder() -> &'static Path {
             "os/file.c",
             "os/memory.c",
             "os/process.c",
-            "os/maps.c",
+            "os/mapping.c",
             "os/mapped_file.c",
             "os/system_call.c",
         ]

@@ -5,7 +5,9 @@ use std::io::{Read, Seek};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use thiserror::Error;
-use trace_format::{Batch, Event, ObjectId, Properties, SiteId, TraceReader};
+use trace_format::{
+    Batch, Event, Manner, ObjectId, Occurrence, Properties, SiteId, ThreadId, TraceReader,
+};
 
 use super::pages::{PAGE, PageTable, pages_of};
 
@@ -73,6 +75,9 @@ pub struct SiteFigures {
     /// Bytes that the program allocated while the freed objects lived, summed over them.
     #[serde(skip)]
     pub lifetimes: f64,
+    /// Allocations that the same thread freed before it allocated anything else. Of a sample none are known.
+    #[serde(skip)]
+    pub temporary: f64,
     pub live_objects: f64,
     pub live_bytes: f64,
     /// Free bytes of sparse pages, shared out among the sites whose blocks hold them.
@@ -85,6 +90,7 @@ impl SiteFigures {
         self.allocated_bytes += other.allocated_bytes;
         self.frees += other.frees;
         self.lifetimes += other.lifetimes;
+        self.temporary += other.temporary;
         self.live_objects += other.live_objects;
         self.live_bytes += other.live_bytes;
         self.pinned_bytes += other.pinned_bytes;
@@ -119,7 +125,8 @@ pub struct Analysis {
     pub seconds: f64,
     /// Frees of what had been freed before.
     pub double_frees: u64,
-    pub peak_bytes: f64,
+    /// When most bytes were live.
+    pub peak: Point,
     pub lifetimes: [f64; LIFETIME_CLASSES],
     pub sizes: Vec<(u64, f64)>,
     pub curve: Vec<Point>,
@@ -132,6 +139,23 @@ impl Analysis {
     /// Do objects' ends stand in the trace? With a collector they do not.
     pub fn has_ends(&self) -> bool {
         self.total.frees > 0.0 || self.assigns + self.roots == 0
+    }
+
+    /// With what was live when most was, in the place of what was live at the moment.
+    pub fn set_live(&mut self, peak: &[SiteFigures]) {
+        let set = |figures: &mut SiteFigures, objects: f64, bytes: f64| {
+            (figures.live_objects, figures.live_bytes) = (objects, bytes);
+        };
+        for (place, figures) in self.sites.iter_mut().enumerate() {
+            let (objects, bytes) = peak
+                .get(place)
+                .map_or((0.0, 0.0), |site| (site.live_objects, site.live_bytes));
+            set(figures, objects, bytes);
+        }
+        let sum = |of: fn(&SiteFigures) -> f64| peak.iter().map(of).sum();
+        let objects = sum(|site| site.live_objects);
+        let bytes = sum(|site| site.live_bytes);
+        set(&mut self.total, objects, bytes);
     }
 }
 
@@ -210,12 +234,12 @@ impl Heap {
     }
 }
 
-/// Goes through events one by one with their addresses, until `limit` events have been seen.
+/// Goes through events one by one, until `limit` events have been seen.
 pub fn each_event<R: Read + Seek>(
     trace: &mut TraceReader<R>,
     limit: u64,
     progress: Progress,
-    mut visit: impl FnMut(u64, &Event, u64, f64),
+    mut visit: impl FnMut(u64, &Occurrence),
 ) -> trace_format::Result<()> {
     trace.rewind();
     while let Some(batch) = trace.next_batch()? {
@@ -228,15 +252,9 @@ pub fn each_event<R: Read + Seek>(
     Ok(())
 }
 
-fn each_of_batch(batch: &Batch, limit: u64, visit: &mut impl FnMut(u64, &Event, u64, f64)) {
+fn each_of_batch(batch: &Batch, limit: u64, visit: &mut impl FnMut(u64, &Occurrence)) {
     for (number, occurrence) in (batch.first_event..limit).zip(batch.iter()) {
-        let address = occurrence.address.unwrap_or(0);
-        visit(
-            number,
-            occurrence.event,
-            address,
-            occurrence.time as f64 / 1e9,
-        );
+        visit(number, &occurrence);
     }
 }
 
@@ -255,33 +273,32 @@ pub fn analyse<R: Read + Seek>(
     let step = (trace.event_count() / CURVE_POINTS).max(1);
     let mut sizes: FxHashMap<u64, f64> = FxHashMap::default();
     let mut best = (f64::MIN, Point::default());
-    each_event(
-        trace,
-        u64::MAX,
-        progress,
-        |number, event, address, seconds| {
-            found.count(&mut heap, event, address, &mut sizes);
-            found.seconds = seconds;
-            let point = Point {
-                event: number + 1,
-                seconds,
-                live_bytes: heap.live_bytes,
-                held_bytes: heap.held_bytes(),
-            };
-            found.peak_bytes = found.peak_bytes.max(heap.live_bytes);
-            let worth = match moment {
-                Moment::Peak => point.live_bytes,
-                Moment::Pinned => point.held_bytes - point.live_bytes,
-                Moment::End => number as f64,
-            };
-            if worth > best.0 {
-                best = (worth, point);
-            }
-            if number.is_multiple_of(step) {
-                found.curve.push(point);
-            }
-        },
-    )?;
+    let mut latest = Latest::of(trace.properties());
+    each_event(trace, u64::MAX, progress, |number, occurrence| {
+        found.count(&mut heap, occurrence, &mut sizes, &mut latest);
+        let seconds = occurrence.time as f64 / 1e9;
+        found.seconds = seconds;
+        let point = Point {
+            event: number + 1,
+            seconds,
+            live_bytes: heap.live_bytes,
+            held_bytes: heap.held_bytes(),
+        };
+        if point.live_bytes > found.peak.live_bytes {
+            found.peak = point;
+        }
+        let worth = match moment {
+            Moment::Peak => point.live_bytes,
+            Moment::Pinned => point.held_bytes - point.live_bytes,
+            Moment::End => number as f64,
+        };
+        if worth > best.0 {
+            best = (worth, point);
+        }
+        if number.is_multiple_of(step) {
+            found.curve.push(point);
+        }
+    })?;
     found.curve.push(Point {
         event: found.events,
         seconds: found.seconds,
@@ -302,19 +319,37 @@ pub fn heap_at<R: Read + Seek>(
     event: u64,
     progress: Progress,
 ) -> trace_format::Result<Heap> {
-    let mut heap = Heap::of(trace, true);
-    each_event(
-        trace,
-        event,
-        progress,
-        |_, event, address, _| match *event {
+    replayed(trace, event, true, progress)
+}
+
+/// Of each site what was live when most was; no other figures.
+pub fn at_peak<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
+    found: &Analysis,
+    progress: Progress,
+) -> trace_format::Result<Vec<SiteFigures>> {
+    let mut peak = Analysis::default();
+    let heap = replayed(trace, found.peak.event, false, progress)?;
+    peak.take(&heap);
+    Ok(peak.sites)
+}
+
+fn replayed<R: Read + Seek>(
+    trace: &mut TraceReader<R>,
+    event: u64,
+    with_pages: bool,
+    progress: Progress,
+) -> trace_format::Result<Heap> {
+    let mut heap = Heap::of(trace, with_pages);
+    each_event(trace, event, progress, |_, occurrence| {
+        match *occurrence.event {
             Event::Allocate {
                 object, site, size, ..
-            } => heap.allocate(object, site, size, address),
+            } => heap.allocate(object, site, size, occurrence.address.unwrap_or(0)),
             Event::Free { object } => drop(heap.free(object)),
             _ => {}
-        },
-    )?;
+        }
+    })?;
     Ok(heap)
 }
 
@@ -322,12 +357,12 @@ impl Analysis {
     fn count(
         &mut self,
         heap: &mut Heap,
-        event: &Event,
-        address: u64,
+        occurrence: &Occurrence,
         sizes: &mut FxHashMap<u64, f64>,
+        latest: &mut Latest,
     ) {
         self.events += 1;
-        match *event {
+        match *occurrence.event {
             Event::Allocate {
                 object,
                 site,
@@ -335,7 +370,8 @@ impl Analysis {
                 thread,
             } => {
                 let weight = heap.weight(size);
-                heap.allocate(object, site, size, address);
+                heap.allocate(object, site, size, occurrence.address.unwrap_or(0));
+                latest.set(thread, object);
                 self.threads = self.threads.max(thread.saturating_add(1));
                 *sizes.entry(size.next_power_of_two_or_max()).or_insert(0.0) += weight;
                 for figures in [&mut self.total, site_figures(&mut self.sites, site)] {
@@ -351,9 +387,11 @@ impl Analysis {
                 let weight = heap.weight(block.size);
                 let lifetime = heap.allocated - block.born;
                 self.lifetimes[lifetime_class(lifetime)] += weight;
+                let temporary = f64::from(u8::from(latest.is_freed_by(occurrence, object)));
                 for figures in [&mut self.total, site_figures(&mut self.sites, block.site)] {
                     figures.frees += weight;
                     figures.lifetimes += lifetime * weight;
+                    figures.temporary += temporary;
                 }
             }
             Event::Assign { .. } => self.assigns += 1,
@@ -398,6 +436,43 @@ impl Analysis {
         }
         self.pages = Some(figures);
     }
+}
+
+/// Of each thread its latest allocation.
+struct Latest {
+    /// None where it is not known who frees, or what was allocated meanwhile.
+    objects: Option<Vec<Option<ObjectId>>>,
+}
+
+impl Latest {
+    fn of(properties: &Properties) -> Self {
+        Self {
+            objects: knows_temporary(properties).then(Vec::new),
+        }
+    }
+
+    fn set(&mut self, thread: ThreadId, object: ObjectId) {
+        if let Some(objects) = &mut self.objects {
+            let thread = thread as usize;
+            if thread >= objects.len() {
+                objects.resize(thread + 1, None);
+            }
+            objects[thread] = Some(object);
+        }
+    }
+
+    /// A realloc is no free.
+    fn is_freed_by(&self, occurrence: &Occurrence, object: ObjectId) -> bool {
+        let objects = self.objects.as_deref().unwrap_or_default();
+        let latest = objects.get(occurrence.thread as usize).copied().flatten();
+        latest == Some(object) && occurrence.manner != Some(Manner::Resized)
+    }
+}
+
+/// Does the trace tell which allocations are temporary?
+pub fn knows_temporary(properties: &Properties) -> bool {
+    let is_sample = properties.number("sample-bytes").unwrap_or(0) > 0;
+    !is_sample && properties.get("frees") == Some("by-thread")
 }
 
 fn site_figures(sites: &mut Vec<SiteFigures>, site: SiteId) -> &mut SiteFigures {

@@ -1,12 +1,15 @@
 //! From what a recorder leaves behind to a trace (`spool`, `symbols`, `assemble`, and `jvm` for the agent in a JVM), and
 //! from a trace to figures: what each call site allocated, holds and pins (`analysis`, `pages`), what groups of sites on
-//! pages of their own would hold (`what_if`), all of it as a profile (`pprof`).
+//! pages of their own would hold (`what_if`), what that is more or less than in another trace (`diff`), all of it as a
+//! tree of calls (`flame`) and as a profile (`pprof`).
 //!
 //! Nothing here prints or asks: whoever calls is told of progress, and has the errors to put into words.
 
 pub mod analysis;
 pub mod assemble;
 mod clock;
+pub mod diff;
+pub mod flame;
 pub mod jvm;
 pub mod pages;
 pub mod pprof;

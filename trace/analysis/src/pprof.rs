@@ -123,10 +123,11 @@ fn start_of(mapping: u64) -> u64 {
     mapping.saturating_mul(MODULE_ROOM)
 }
 
-/// Writes the profile, compressed as its readers expect it.
+/// Writes the profile, compressed as its readers expect it. Without a moment `found` has what was live when most was, and
+/// what was pinned when most of the held pages was free.
 pub fn write(
     found: &Analysis,
-    moment: Moment,
+    moment: Option<Moment>,
     properties: &Properties,
     sites: &SiteTable,
     out: impl Write,
@@ -136,6 +137,14 @@ pub fn write(
     encoder.write_all(&profile.encode_to_vec())?;
     encoder.finish()?;
     Ok(())
+}
+
+fn in_words(moment: Moment) -> &'static str {
+    match moment {
+        Moment::Peak => "when most was live",
+        Moment::Pinned => "when most of the held pages was free",
+        Moment::End => "at the end",
+    }
 }
 
 struct Builder {
@@ -150,7 +159,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(found: &Analysis, moment: Moment, properties: &Properties) -> Self {
+    fn new(found: &Analysis, moment: Option<Moment>, properties: &Properties) -> Self {
         let mut builder = Self {
             profile: Profile::default(),
             strings: FxHashMap::default(),
@@ -167,7 +176,7 @@ impl Builder {
         builder
     }
 
-    fn describe(&mut self, found: &Analysis, moment: Moment, properties: &Properties) {
+    fn describe(&mut self, found: &Analysis, moment: Option<Moment>, properties: &Properties) {
         let mut types = vec![("alloc_objects", "count"), ("alloc_space", "bytes")];
         if self.has_ends {
             types.extend([("inuse_objects", "count"), ("inuse_space", "bytes")]);
@@ -196,12 +205,20 @@ impl Builder {
         let sample = properties.number("sample-bytes").unwrap_or(0);
         self.profile.period = i64::try_from(sample.max(1)).unwrap_or(1);
         self.profile.duration_nanos = (found.seconds * 1e9) as i64;
-        let at = match moment {
-            Moment::Peak => "when most was live",
-            Moment::Pinned => "when most of the held pages was free",
-            Moment::End => "at the end",
+        let comment = match moment {
+            Some(moment) => format!(
+                "inuse and pinned: {}, after event {}",
+                in_words(moment),
+                found.moment.event
+            ),
+            None => format!(
+                "inuse: {}, after event {}; pinned: {}, after event {}",
+                in_words(Moment::Peak),
+                found.peak.event,
+                in_words(Moment::Pinned),
+                found.moment.event
+            ),
         };
-        let comment = format!("inuse and pinned: {at}, after event {}", found.moment.event);
         let comment = self.string(&comment);
         self.profile.comment.push(comment);
         // Readers take the first module for the program.

@@ -69,41 +69,43 @@ pub fn what_if<R: Read + Seek>(
     let mut grouped: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
     let mut random: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
     let mut live: FxHashMap<ObjectId, Placed> = FxHashMap::default();
-    each_event(trace, limit, progress, |_, event, _, _| match *event {
-        Event::Allocate {
-            object, site, size, ..
-        } => {
-            let own = member.get(&site).copied();
-            let place = |heaps: &mut [SizeClassHeap], is_inside: &dyn Fn(usize) -> bool| {
-                let heaps = heaps.iter_mut().enumerate();
-                heaps
-                    .map(|(group, heap)| heap.allocate(part(is_inside(group)), size))
-                    .collect()
-            };
-            let placed = Placed {
-                size,
-                base: base.allocate(OUTSIDE, size),
-                grouped: place(&mut grouped, &|group| own == Some(group)),
-                random: place(&mut random, &|group| {
-                    scatter(object, group) < groups[group].1
-                }),
-            };
-            live.insert(object, placed);
-        }
-        Event::Free { object } => {
-            let Some(placed) = live.remove(&object) else {
-                return;
-            };
-            let size = placed.size;
-            base.free(placed.base, size);
-            for (heap, place) in grouped.iter_mut().zip(&placed.grouped) {
-                heap.free(*place, size);
+    each_event(trace, limit, progress, |_, occurrence| {
+        match *occurrence.event {
+            Event::Allocate {
+                object, site, size, ..
+            } => {
+                let own = member.get(&site).copied();
+                let place = |heaps: &mut [SizeClassHeap], is_inside: &dyn Fn(usize) -> bool| {
+                    let heaps = heaps.iter_mut().enumerate();
+                    heaps
+                        .map(|(group, heap)| heap.allocate(part(is_inside(group)), size))
+                        .collect()
+                };
+                let placed = Placed {
+                    size,
+                    base: base.allocate(OUTSIDE, size),
+                    grouped: place(&mut grouped, &|group| own == Some(group)),
+                    random: place(&mut random, &|group| {
+                        scatter(object, group) < groups[group].1
+                    }),
+                };
+                live.insert(object, placed);
             }
-            for (heap, place) in random.iter_mut().zip(&placed.random) {
-                heap.free(*place, size);
+            Event::Free { object } => {
+                let Some(placed) = live.remove(&object) else {
+                    return;
+                };
+                let size = placed.size;
+                base.free(placed.base, size);
+                for (heap, place) in grouped.iter_mut().zip(&placed.grouped) {
+                    heap.free(*place, size);
+                }
+                for (heap, place) in random.iter_mut().zip(&placed.random) {
+                    heap.free(*place, size);
+                }
             }
+            _ => {}
         }
-        _ => {}
     })?;
     Ok(Outcome {
         ungrouped_bytes: base.resident_bytes(),

@@ -1,20 +1,14 @@
 //! The page of `--report`: one HTML file that needs nothing else, no network either. What it says is in the page itself;
 //! its script draws the chart alone, by uPlot.
 
+pub mod document;
 mod machine;
-
-use std::fmt::Write;
 
 use serde::Serialize;
 
+use self::document::{Document, PLOT, escaped, push};
 use super::units;
 use crate::measure::curve::Curve;
-
-const CHART_LIBRARY: &str = include_str!("uplot/uPlot.iife.min.js");
-const CHART_STYLE: &str = include_str!("uplot/uPlot.min.css");
-const CHART_LICENCE: &str = include_str!("uplot/LICENSE");
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
 
 /// Corners of a line; more are no wider than a pixel.
 const MOST_POINTS: usize = 2000;
@@ -48,14 +42,40 @@ pub struct Saving {
     pub bytes: u64,
 }
 
+/// What the chart is drawn from.
 #[derive(Serialize)]
-struct Data<'a> {
-    lines: &'a [Line],
+pub struct Chart<'a> {
+    pub lines: &'a [Line],
+    /// What the lines go over: `seconds` or `events`.
+    pub across: &'a str,
+    /// What a line's name says, in the head of the CSV file.
+    pub named: &'a str,
+}
+
+/// The chart's place in a page; its script looks for it there.
+pub fn push_chart(page: &mut String, title: &str, label: &str) {
+    let hint = "Point at the chart to read it; drag to enlarge, double-click to return.";
+    let (title, label) = (escaped(title), escaped(label));
+    push(
+        page,
+        format_args!(
+            "<section aria-labelledby=\"over-time\"><h2 id=\"over-time\">{title}</h2>\n\
+             <div id=\"chart\" role=\"img\" aria-label=\"{label}\"></div>\n\
+             <output id=\"readout\" data-hint=\"{hint}\">{hint}</output>\n\
+             <fieldset id=\"legend\"><legend class=\"quiet\">Shown:</legend></fieldset>\n\
+             <button type=\"button\" id=\"download\">Download as CSV</button>\n</section>\n"
+        ),
+    );
 }
 
 impl Line {
     pub fn of(name: &str, run: usize, is_main: bool, curve: &Curve) -> Self {
-        let corners = thinned(&curve.corners());
+        Self::through(name, run, is_main, &curve.corners())
+    }
+
+    /// Through points of time (or another number) and bytes.
+    pub fn through(name: &str, run: usize, is_main: bool, corners: &[(f64, u64)]) -> Self {
+        let corners = thinned(corners);
         Self {
             name: name.into(),
             run,
@@ -88,50 +108,29 @@ fn thinned(corners: &[(f64, u64)]) -> Vec<(f64, u64)> {
 
 impl Page {
     pub fn html(&self) -> Result<String, serde_json::Error> {
-        let data = in_script(&serde_json::to_string(&Data { lines: &self.lines })?);
-        let title = escaped(&self.title);
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
-             <style>{CHART_STYLE}</style>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-        );
+        let chart = Chart {
+            lines: &self.lines,
+            across: "seconds",
+            named: "configuration",
+        };
+        let mut body = String::new();
         for paragraph in &self.answer {
-            push(&mut page, format_args!("<p>{}</p>\n", escaped(paragraph)));
+            push(&mut body, format_args!("<p>{}</p>\n", escaped(paragraph)));
         }
-        self.push_chart(&mut page);
-        self.push_table(&mut page);
-        self.push_savings(&mut page);
-        self.push_machine(&mut page);
-        push(
-            &mut page,
-            format_args!(
-                "</main>\n<footer class=\"quiet\"><details><summary>Licence of the charting library</summary>\
-                 <pre>{}</pre></details></footer>\n\
-                 <script type=\"application/json\" id=\"data\">{data}</script>\n\
-                 <script>{CHART_LIBRARY}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-                escaped(CHART_LICENCE)
-            ),
-        );
-        Ok(page)
-    }
-
-    fn push_chart(&self, page: &mut String) {
-        let hint = "Point at the chart to read it; drag to enlarge, double-click to return.";
-        let label = escaped(&format!(
+        let label = format!(
             "Physical memory over time. The table below has the figures. {}",
             self.answer.first().map_or("", String::as_str)
-        ));
-        push(
-            page,
-            format_args!(
-                "<section aria-labelledby=\"over-time\"><h2 id=\"over-time\">Physical memory over time</h2>\n\
-                 <div id=\"chart\" role=\"img\" aria-label=\"{label}\"></div>\n\
-                 <output id=\"readout\" data-hint=\"{hint}\">{hint}</output>\n\
-                 <fieldset id=\"legend\"><legend class=\"quiet\">Shown:</legend></fieldset>\n\
-                 <button type=\"button\" id=\"download\">Download as CSV</button>\n</section>\n"
-            ),
         );
+        push_chart(&mut body, "Physical memory over time", &label);
+        self.push_table(&mut body);
+        self.push_savings(&mut body);
+        self.push_machine(&mut body);
+        Document {
+            title: &self.title,
+            body,
+            parts: &[PLOT],
+        }
+        .html(&chart)
     }
 
     fn push_table(&self, page: &mut String) {
@@ -203,26 +202,6 @@ impl Page {
         }
         page.push_str("</dl>\n</section>\n");
     }
-}
-
-fn push(page: &mut String, text: std::fmt::Arguments) {
-    // Writing to a string cannot fail.
-    let _ = page.write_fmt(text);
-}
-
-/// For text and for values of attributes, in double quotes.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
-/// JSON in which no end tag, comment or start tag of a script can stand.
-fn in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
 }
 
 #[cfg(test)]

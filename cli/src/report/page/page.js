@@ -33,7 +33,8 @@
     const seconds = chart.posToVal(left, "x");
     const main = data.lines.filter((line) => line.is_main && shown.has(line.name));
     const parts = main.map((line) => [line.name, at(line, seconds)]).filter(([, value]) => value != null);
-    readout.textContent = `at ${seconds.toFixed(2)} s: ` + parts.map(([name, value]) => `${name} ${bytes(value)}`).join(", ");
+    const where = data.across === "seconds" ? `at ${seconds.toFixed(2)} s` : `at event ${Math.round(seconds)}`;
+    readout.textContent = `${where}: ` + parts.map(([name, value]) => `${name} ${bytes(value)}`).join(", ");
   };
 
   const axis = (more) => ({
@@ -49,7 +50,7 @@
     cursor: { drag: { x: true, y: false } },
     scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.05] } },
     axes: [
-      axis({ label: "seconds" }),
+      axis({ label: data.across }),
       axis({ size: 76, values: (_, ticks) => ticks.map(bytes) }),
     ],
     series: [{}, ...data.lines.map((line) => ({
@@ -96,7 +97,7 @@
     const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
     const rows = data.lines.flatMap((line) => line.seconds.map((seconds, index) =>
       [quoted(line.name), line.run, seconds, line.bytes[index]].join(",")));
-    const file = new Blob([["configuration,run,seconds,bytes", ...rows].join("\n") + "\n"], { type: "text/csv" });
+    const file = new Blob([[`${data.named},run,${data.across},bytes`, ...rows].join("\n") + "\n"], { type: "text/csv" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(file);
     link.download = "memory.csv";

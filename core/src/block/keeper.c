@@ -107,9 +107,12 @@ static void look_inside(struct pw_process *process, bool pressed) {
 }
 
 // By the thread itself or by the one that made it, whichever comes first: both know that it exists.
-// Until it is counted it is nobody's, and copies are made in full.
-static void count_once(struct pw_process *process) {
-    if (!__atomic_exchange_n(&process->keeper_counted, true, __ATOMIC_SEQ_CST)) {
+// Until it is counted it is nobody's, and copies are made in full. Who made an earlier one and
+// comes so late that a later one is begun counts nothing.
+static void count_once(struct pw_process *process, uint32_t number) {
+    uint32_t before = number - 1;
+    if (__atomic_compare_exchange_n(&process->keepers_counted, &before, number, false,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
         pw_quiet_count(&process->quiet.own, 1);
     }
 }
@@ -117,7 +120,7 @@ static void count_once(struct pw_process *process) {
 static void *keep(void *context) {
     struct pw_process *process = context;
     bool more = true, behind = false;
-    count_once(process);
+    count_once(process, process->keepers);
     pw_process_enter();
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
@@ -164,10 +167,12 @@ static bool start_thread(struct pw_process *process) {
     // The program's signals are the program's threads' business.
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    __atomic_store_n(&process->keeper_counted, false, __ATOMIC_SEQ_CST);
+    uint32_t number = ++process->keepers; // there is one at a time
     bool started = pthread_create(&thread, &attributes, keep, process) == 0;
     if (started) {
-        count_once(process);
+        count_once(process, number);
+    } else {
+        process->keepers--;
     }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attributes);

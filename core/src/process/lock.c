@@ -27,6 +27,7 @@ static void notice_fork(void) {
     }
     pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
     pw_process.keeper_thread = 0;
+    pw_process.keepers_counted = pw_process.keepers; // one that was begun meanwhile is not here
     pw_os_close(&pw_process.keeper_pressure);
     pw_quiet_after_fork();
     pw_stats_after_fork(&pw_process.stats);

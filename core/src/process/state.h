@@ -72,7 +72,8 @@ struct pw_process {
     struct pw_quiet quiet;    // who else could write to blocks
     bool keeper_runs;         // the thread that returns idle pages
     bool locks_all;           // mlockall: what is mapped from now on is locked in memory
-    bool keeper_counted;      // among the threads that are ours
+    uint32_t keepers;         // so many were started
+    uint32_t keepers_counted; // the last of them that was counted among the threads that are ours
     bool keeper_failed;       // it could not be started: not tried again
     bool keeper_stops;        // it is to end now
     int keeper_thread;        // its number, after its end as well; 0: not known yet

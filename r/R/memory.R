@@ -26,8 +26,8 @@ vector_cost <- function(x) {
   name <- deparse1(substitute(x))
   # NULL is no longer atomic since R 4.4.
   if (!is.null(x) && !is.atomic(x) && !is.list(x) && !isS4(x)) {
-    stop("`x` must be a vector, matrix, factor, data frame or a list of these: what functions, ",
-      "environments and calls refer to is not counted", call. = FALSE)
+    fail("`x` must be a vector, matrix, factor, data frame or a list of these: what functions, ",
+      "environments and calls refer to is not counted", class = "pagewise_argument_error")
   }
   found <- .Call(pagewise_cost, x)
   cost <- as.list(found[[1]])
@@ -151,7 +151,7 @@ physical_memory <- function(statistics) {
 #' @export
 memory_report <- function(n = 10) {
   if (!is.numeric(n) || length(n) != 1 || is.na(n) || n < 0) {
-    fail("`n` must be a number of variables, not ", deparse1(n))
+    fail("`n` must be a number of variables, not ", deparse1(n), class = "pagewise_argument_error")
   }
   statistics <- .Call(pagewise_statistics)
   report <- physical_memory(statistics)
@@ -236,24 +236,6 @@ format.memory_report <- function(x, ...) {
 #' @export
 print.memory_report <- function(x, ...) {
   cat(format(x), sep = "\n")
-  invisible(x)
-}
-
-#' @export
-plot.memory_report <- function(x, ...) {
-  v <- x$vectors
-  if (nrow(v) == 0) {
-    fail("there are no variables to plot")
-  }
-  v <- v[rev(seq_len(nrow(v))), ]
-  parts <- rbind(own = v$own, shared = v$shared, absent = v$absent) / 1e6
-  parts[is.na(parts)] <- 0
-  old <- graphics::par(mar = c(4, 8, 2, 1))
-  on.exit(graphics::par(old))
-  colours <- c("#3b6ea5", "#9dc3e6", "#e8e8e8")
-  graphics::barplot(parts, names.arg = v$name, horiz = TRUE, las = 1, col = colours, border = NA,
-    xlab = "MB", main = "What the largest variables cost", ...)
-  graphics::legend("bottomright", rownames(parts), fill = colours, border = NA, bty = "n")
   invisible(x)
 }
 

@@ -26,12 +26,13 @@
 #' @export
 memory_profile <- function(expr, interval = 0.01) {
   if (!is.numeric(interval) || length(interval) != 1 || is.na(interval) || interval < 0.001 || interval > 60) {
-    fail("`interval` must be a number of seconds from 0.001 to 60, not ", deparse1(interval))
+    fail("`interval` must be a number of seconds from 0.001 to 60, not ", deparse1(interval),
+      class = "pagewise_argument_error")
   }
   label <- deparse1(substitute(expr), collapse = " ")
   handle <- .Call(pagewise_profile_start, as.double(interval), most_samples)
   if (is.null(handle)) {
-    fail("/proc/self/status cannot be read here, or no thread can be started: no profile")
+    fail("/proc/self/status cannot be read here, or no thread can be started: no profile", class = "pagewise_unavailable")
   }
   on.exit(.Call(pagewise_profile_stop, handle))
   value <- withVisible(expr)$value

@@ -27,11 +27,14 @@ tell_once <- function(what, ...) {
   }
 }
 
-fail <- function(...) stop(..., call. = FALSE)
+# An error of the class `pagewise_error`, and of a class that says more.
+fail <- function(..., class = NULL) {
+  stop(structure(class = c(class, "pagewise_error", "error", "condition"), list(message = paste0(...), call = NULL)))
+}
 
 check_flag <- function(x, name) {
   if (!is.logical(x) || length(x) != 1 || is.na(x)) {
-    fail("`", name, "` must be TRUE or FALSE, not ", deparse1(x, width.cutoff = 60L))
+    fail("`", name, "` must be TRUE or FALSE, not ", deparse1(x, width.cutoff = 60L), class = "pagewise_argument_error")
   }
   x
 }
@@ -39,7 +42,7 @@ check_flag <- function(x, name) {
 check_policy <- function(policy, from = "`policy`") {
   if (!is.character(policy) || length(policy) != 1 || is.na(policy)) {
     fail(from, " must be one of ", paste0('"', policies, '"', collapse = ", "), ", not ",
-      deparse1(policy, width.cutoff = 60L))
+      deparse1(policy, width.cutoff = 60L), class = "pagewise_argument_error")
   }
   if (policy == "plain") {
     fail('policy "plain" is Pagewise switched off. Call pagewise_off() instead.')
@@ -50,7 +53,7 @@ check_policy <- function(policy, from = "`policy`") {
   }
   if (!policy %in% policies) {
     fail('there is no policy "', policy, '". Policies are ',
-      paste0('"', policies, '"', collapse = ", "), ".")
+      paste0('"', policies, '"', collapse = ", "), ".", class = "pagewise_argument_error")
   }
   policy
 }
@@ -68,14 +71,14 @@ option_words <- function(options) {
   unknown <- setdiff(names(options), option_names)
   if (length(unknown)) {
     fail("Pagewise has no option `", unknown[[1]], "`. There are: ",
-      paste(option_names, collapse = ", "))
+      paste(option_names, collapse = ", "), class = "pagewise_argument_error")
   }
   vapply(options, option_word, "")
 }
 
 option_word <- function(value) {
   if (length(value) != 1 || is.na(value) || !(is.logical(value) || is.numeric(value) || is.character(value))) {
-    fail("the value of an option of Pagewise must be one word or one number")
+    fail("the value of an option of Pagewise must be one word or one number", class = "pagewise_argument_error")
   }
   word <- if (is.logical(value)) {
     if (value) "on" else "off"
@@ -127,7 +130,8 @@ switch_on <- function(words) {
   text <- paste(names(words), words, sep = "=", collapse = ",")
   reason <- .Call(pagewise_switch_on, text)
   if (!is.null(reason)) {
-    fail("Pagewise cannot be switched on: ", reason, "\nNothing was changed. ", what_to_do(reason))
+    fail("Pagewise cannot be switched on: ", reason, "\nNothing was changed. ", what_to_do(reason),
+      class = if (grepl("not understood", reason, fixed = TRUE)) "pagewise_argument_error" else "pagewise_unavailable")
   }
   session$options <- words
 }
@@ -157,6 +161,9 @@ switch_on <- function(words) {
 #' * `pagewise.policy`: the default for `policy`.
 #' * `pagewise.options`: a list of options that `pagewise_on()` starts from.
 #' * `pagewise.autoload`: `TRUE` switches on when the package is loaded.
+#' @section Conditions:
+#' Errors of these functions have the class `pagewise_error`, and `pagewise_argument_error` where an argument is wrong or
+#' `pagewise_unavailable` where the machine does not allow what was asked for; warnings have `pagewise_warning`.
 #' @seealso [vector_cost()] and [memory_report()] to see what it saves, [ISM()] for large pages alone, [share()] for
 #'   several processes.
 #' @references

@@ -67,9 +67,9 @@ warn_of_private_library <- function() {
   }
   session$library_checked <- TRUE
   if (is.null(getOption("pagewise.handles")) && !found_by_new_r()) {
-    warning("a new R process would not find pagewise, which is in ", session$library, ": shared vectors are sent to ",
-      "workers by value. So that they get handles, before starting them: Sys.setenv(R_LIBS = \"", session$library, "\")",
-      call. = FALSE)
+    text <- paste0("a new R process would not find pagewise, which is in ", session$library, ": shared vectors are sent ",
+      "to workers by value. So that they get handles, before starting them: Sys.setenv(R_LIBS = \"", session$library, "\")")
+    warning(structure(class = c("pagewise_warning", "warning", "condition"), list(message = text, call = NULL)))
   }
 }
 
@@ -144,6 +144,18 @@ shared_info <- function(x) {
     object = column("object", ""), maker = column("maker", 0L), processes = column("processes", 0L)
   )
   structure(info, class = c("shared_info", "data.frame"))
+}
+
+#' @rdname share
+#' @return For `is_shared()`, `TRUE` where a vector of `x` is shared, wherever it is in `x`.
+#' @export
+is_shared <- function(x) {
+  if (!is.null(.Call(pagewise_shared_leaf, x))) {
+    return(TRUE)
+  }
+  inside <- c(if (is.list(x)) unclass(x), attributes(x))
+  inside <- inside[vapply(inside, function(value) is.atomic(value) || is.list(value), NA)]
+  any(vapply(inside, is_shared, NA))
 }
 
 # The shared vectors of an object, as a list of rows. `known`: processes of objects seen before.

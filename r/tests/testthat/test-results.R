@@ -1,0 +1,106 @@
+test_that("bytes print, sort and add up", {
+  sizes <- as_bytes(c(b = 2e6, a = 1234, c = NA))
+  expect_identical(trimws(format(sizes)), c(b = "2.00 MB", a = "1.23 kB", c = "?"))
+  expect_output(print(sizes), "2.00 MB")
+  expect_identical(names(sort(sizes)), c("a", "b"))
+  expect_identical(as.character(sum(sizes, na.rm = TRUE)), "2.00 MB")
+  expect_s3_class(max(sizes, na.rm = TRUE), "pagewise_bytes")
+  expect_s3_class(sizes[["b"]] * 2 + as_bytes(1), "pagewise_bytes")
+  expect_identical(as.numeric(2 * sizes["b"] - sizes["b"]), 2e6)
+  expect_identical(unname(sizes["b"] / sizes["a"]), 2e6 / 1234)
+  expect_true(unname(sizes["b"] > sizes["a"]))
+  expect_identical(as.numeric(c(sizes["a"], as_bytes(5))), c(1234, 5))
+  expect_output(print(as_bytes(numeric())), "[0]", fixed = TRUE)
+  frame <- data.frame(size = sizes, name = letters[1:3])
+  expect_output(print(frame[order(frame$size), ]), "1.23 kB.*2.00 MB")
+  expect_error(as_bytes("2 MB"), "numbers of bytes", class = "pagewise_argument_error")
+})
+
+test_that("every result is a data frame where one is wanted", {
+  local_pagewise("share")
+  x <- runif(1e6)
+  cost <- as.data.frame(vector_cost(x))
+  expect_identical(dim(cost)[[1]], 1L)
+  expect_identical(as.numeric(cost$bytes), 8e6)
+  expect_s3_class(cost$own, "pagewise_bytes")
+  report <- memory_report(3)
+  expect_identical(as.data.frame(report)$name, report$vectors$name)
+  profile <- memory_profile(sum(runif(1e5)), interval = 0.001)
+  expect_identical(as.numeric(as.data.frame(profile)$physical), profile$samples$physical)
+  status <- as.data.frame(pagewise_status())
+  expect_true("copies_seen" %in% status$statistic && is.numeric(status$value))
+  shared <- as.data.frame(shared_info(share(data.frame(a = x))))
+  expect_identical(class(shared), "data.frame")
+  expect_s3_class(shared$bytes, "pagewise_bytes")
+})
+
+test_that("every result can be plotted", {
+  skip_without_page_table()
+  local_pagewise("share")
+  file <- tempfile(fileext = ".pdf")
+  grDevices::pdf(file)
+  on.exit({
+    grDevices::dev.off()
+    unlink(file)
+  }, add = TRUE)
+  assign("pw_plotted", runif(1e5), globalenv())
+  on.exit(rm("pw_plotted", envir = globalenv()), add = TRUE)
+  x <- share(list(a = runif(1e5), b = 1:1e5))
+  before <- graphics::par("mar")
+  for (result in list(vector_cost(x), memory_report(5), pagewise_status(), shared_info(x))) {
+    expect_invisible(plot(result))
+    expect_identical(graphics::par("mar"), before)
+  }
+  expect_error(plot(shared_info(1)), "nothing is shared", class = "pagewise_error")
+})
+
+test_that("is_shared() looks everywhere in an object", {
+  x <- runif(1e5)
+  expect_false(is_shared(x))
+  expect_false(is_shared(NULL))
+  expect_false(is_shared(list(1, "a", sum)))
+  shared <- share(list(deep = list(x)))
+  expect_true(is_shared(shared))
+  expect_true(is_shared(shared$deep[[1]]))
+  expect_true(is_shared(structure(1, hidden = shared$deep[[1]])))
+  expect_true(is_shared(data.frame(a = shared$deep[[1]])))
+})
+
+test_that("errors and warnings can be told apart by their class", {
+  expect_error(pagewise_on("no such"), class = "pagewise_argument_error")
+  expect_error(pagewise_on(threshold = "x"), class = "pagewise_argument_error")
+  expect_error(pagewise_on(no_such = 1), class = "pagewise_argument_error")
+  expect_error(vector_cost(sum), class = "pagewise_argument_error")
+  expect_error(memory_report(NA), class = "pagewise_argument_error")
+  expect_error(memory_profile(1, interval = -1), class = "pagewise_argument_error")
+  caught <- tryCatch(pagewise_on("plain"), pagewise_error = conditionMessage)
+  expect_match(caught, "pagewise_off()", fixed = TRUE)
+})
+
+test_that("results are tables in documents", {
+  skip_if_not_installed("knitr")
+  skip_without_page_table()
+  x <- share(runif(1e5))
+  expect_match(knitr::knit_print(vector_cost(x)), "What `x` costs.*800 kB")
+  expect_match(knitr::knit_print(shared_info(x)), "\\|x +\\|double")
+  expect_match(knitr::knit_print(memory_report(3)), "Physical memory of this R process: ")
+})
+
+test_that("packages with functions of the same names are told of, whichever comes first", {
+  folder <- tempfile("library")
+  on.exit(unlink(folder, recursive = TRUE))
+  source <- file.path(folder, "src", "mori")
+  dir.create(file.path(source, "R"), recursive = TRUE)
+  writeLines(c("Package: mori", "Version: 0.0.1", "Title: Stand-In", "Description: None.", "License: MIT",
+    "Author: A", "Maintainer: A <a@b.c>"), file.path(source, "DESCRIPTION"))
+  writeLines("export(share)", file.path(source, "NAMESPACE"))
+  writeLines("share <- function(x) x", file.path(source, "R", "share.R"))
+  system2(file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-docs", "-l", shQuote(folder), shQuote(source)),
+    stdout = FALSE, stderr = FALSE)
+  skip_if_not(dir.exists(file.path(folder, "mori")), "the stand-in could not be installed")
+  here <- sprintf(".libPaths(c(%s, .libPaths()))", deparse1(folder))
+  for (order in list(c("mori", "pagewise"), c("pagewise", "mori"))) {
+    said <- fresh_r(c(here, sprintf("library(%s)", order)))
+    expect_match(paste(said, collapse = " "), "pagewise and mori both have share()", fixed = TRUE)
+  }
+})

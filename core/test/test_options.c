@@ -70,7 +70,7 @@ static void policies_set_what_they_mean(void **state) {
     assert_int_equal(huge.decay_seconds, 10);
     struct pw_options general = read_options("policy=general");
     assert_int_equal(general.threshold, 32 << 10);
-    assert_int_equal(general.slack_percent, 4);
+    assert_int_equal(general.slack_percent, 15);
     assert_int_equal(general.decay_seconds, 1);
     assert_int_equal(read_options("policy=huge,decay=7").decay_seconds, 7);
     static const char *const names[] = {"plain", "direct", "ksm", "ksm-aggressive",

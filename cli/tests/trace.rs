@@ -700,6 +700,11 @@ fn sparse_trace(bench: &Bench) {
 }
 
 fn sparse_trace_of(bench: &Bench, pages: u64) {
+    sparse_trace_with(bench, pages, 128);
+}
+
+/// Survivors may be smaller than the places that they are at.
+fn sparse_trace_with(bench: &Bench, pages: u64, survivor: u64) {
     let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
     let mut object = 0;
     for page in 0..pages {
@@ -707,7 +712,8 @@ fn sparse_trace_of(bench: &Bench, pages: u64) {
             object += 1;
             let site = u64::from(place == 0);
             let address = 0x10_0000 + page * 4096 + place * 128;
-            lines.push(format!("allocate {object} {site} 128 0 {address:#x}"));
+            let size = if site == 1 { survivor } else { 128 };
+            lines.push(format!("allocate {object} {site} {size} 0 {address:#x}"));
         }
         lines.push(format!("time {}", (page + 1) * 1_000_000));
     }
@@ -1088,6 +1094,46 @@ fn the_report_says_who_pins_and_what_grouping_frees() {
             && html.contains("survivor (x)")
             && html.ends_with("</html>\n")
     );
+}
+
+/// Survivors of a size of their own lie beside each other in an allocator with size classes.
+#[test]
+fn the_report_says_that_another_allocator_is_the_answer() {
+    let bench = new_bench();
+    let told = |survivor| {
+        sparse_trace_with(&bench, 100, survivor);
+        text(&bench.run(&["report", "sparse.trace"]))
+    };
+    let shown = told(48);
+    let second = shown
+        .lines()
+        .find(|line| line.contains("An allocator with size classes"));
+    let second = second.unwrap_or_else(|| panic!("{shown}"));
+    assert!(
+        second.contains("where the program's holds 410 kB: try another one"),
+        "{shown}"
+    );
+    let shown = told(128);
+    assert!(!shown.contains("try another one"), "{shown}");
+}
+
+/// A leak is not what is allocated most.
+#[test]
+fn what_is_live_at_the_end_comes_first_where_that_is_asked_for() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    let first = |words: &[&str]| {
+        let shown = text(&bench.run(words));
+        let rows = shown
+            .lines()
+            .skip_while(|line| !line.contains("allocations"));
+        rows.skip(1)
+            .find(|line| line.contains("(x)"))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(first(&["stat", "sparse.trace"]).contains("brief"));
+    assert!(first(&["stat", "--at", "end", "sparse.trace"]).contains("survivor"));
 }
 
 /// One block in 32 survives, of whatever site: no site is to blame.

@@ -50,7 +50,7 @@ pub fn top(arguments: &TopArguments) -> Result<Ending> {
 
 fn text(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return "no process of yours runs under Pagewise\n".into();
+        return "no process of yours runs under Pagewise; start one by: pagewise run -- Rscript my.R\n".into();
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

@@ -29,6 +29,8 @@ use crate::report::units;
 const WORTHWHILE: f64 = 0.02;
 /// Where little is held, chance moves more than a share of it.
 const WORTHWHILE_PAGES: f64 = 16.0;
+/// Where another allocator would hold less than this part of the pages, no layout in this one is the answer.
+const OTHER_ALLOCATOR: f64 = 0.5;
 /// Of a stack's frames so many are shown.
 const FRAMES: usize = 4;
 /// Of a stack in the table.
@@ -263,7 +265,7 @@ fn head(
     ]
 }
 
-/// The answer in three sentences at most: who pins, whether grouping helps, what to type next.
+/// The answer in four sentences at most: who pins, whether another allocator or grouping helps, what to type next.
 fn answer(report: &Report) -> Vec<String> {
     let Some(worst) = report.rows.first() else {
         return vec![
@@ -278,6 +280,7 @@ fn answer(report: &Report) -> Vec<String> {
         units::bytes(worst.pinned_bytes),
         100.0 * worst.pinned_bytes / pinned
     )];
+    sentences.extend(other_allocator(report));
     sentences.push(match helpful(report).first() {
         None => format!(
             "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages \
@@ -297,6 +300,23 @@ fn answer(report: &Report) -> Vec<String> {
     });
     sentences.extend(hint(&worst.place, report.stacks));
     sentences
+}
+
+/// The program's own allocator may mix sizes that others keep apart.
+fn other_allocator(report: &Report) -> Option<String> {
+    let held = report
+        .found
+        .pages
+        .map_or(0.0, |pages| pages.held_bytes as f64);
+    let gain = held - report.model_bytes;
+    (report.model_bytes < OTHER_ALLOCATOR * held && gain > WORTHWHILE_PAGES * PAGE as f64).then(|| {
+        format!(
+            "An allocator with size classes would hold {} where the program's holds {}: try another one (pagewise trace \
+             replay), or pagewise run --policy general.",
+            units::bytes(report.model_bytes),
+            units::bytes(held)
+        )
+    })
 }
 
 /// A name that is not the answer one hoped for: what to do about it.

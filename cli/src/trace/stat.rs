@@ -306,8 +306,12 @@ fn sites(
     arguments: &StatArguments,
 ) -> String {
     let knows_temporary = knows_temporary(properties);
-    let groups = groups(found, known, arguments.split);
+    let mut groups = groups(found, known, arguments.split);
     let has_ends = found.has_ends();
+    if has_ends && arguments.at == Moment::End {
+        // What is live at the end was asked for: a leak may be a small part of what was allocated.
+        groups.sort_by(|a, b| b.figures.live_bytes.total_cmp(&a.figures.live_bytes));
+    }
     let mut header = vec!["allocated", "", "allocations", "mean"];
     let at = match arguments.at {
         Moment::Peak => "live at peak",

@@ -531,6 +531,7 @@ bool pw_arena_has_behind(struct pw_arena *arena, const struct pw_extent *extent,
            (is_last && grow(arena, pages - there) && find_behind(arena, extent).pages >= pages);
 }
 
+// What is cut off again has a table entry: that of what was absorbed.
 uint32_t pw_arena_extend(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages) {
     struct behind behind = find_behind(arena, extent);
     uint32_t wanted = extent->pages + pages, warm = 0;

@@ -218,9 +218,8 @@ void pw_arena_each(struct pw_arena *arena, pw_arena_visit *visit, void *context)
 bool pw_arena_gather(struct pw_arena *arena, struct pw_extent *extent);
 
 // Are `pages` free pages behind a block, warm ones first, or can the arena be made longer there? If
-// so, pw_arena_extend makes them the block's, which pw_arena_use then has to make known; it returns
-// how many of them are warm. Without a table entry for what is left behind them the block gets that
-// too.
+// so, pw_arena_extend makes exactly so many the block's, which pw_arena_use then has to make known;
+// it returns how many of them are warm, the first ones.
 bool pw_arena_has_behind(struct pw_arena *arena, const struct pw_extent *extent, uint32_t pages);
 uint32_t pw_arena_extend(struct pw_arena *arena, struct pw_extent *extent, uint32_t pages);
 

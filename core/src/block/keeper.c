@@ -294,14 +294,24 @@ void pw_keeper_end(struct pw_process *process) {
     }
 }
 
-void pw_keeper_before_exit(struct pw_process *process) {
-    // Of this process: children that share our memory end by themselves.
-    if (!process->arena.base || process->sealed || pw_os_thread_id() != process->pid) {
-        return;
-    }
+static void end_for_ever(struct pw_process *process) {
     if (pw_process_enter()) {
         process->keeper_failed = true;
         pw_process_leave();
     }
     pw_keeper_end(process);
+}
+
+void pw_keeper_before_exit(struct pw_process *process) {
+    // Of this process: children that share our memory end by themselves.
+    if (process->arena.base && !process->sealed && pw_os_thread_id() == process->pid) {
+        end_for_ever(process);
+    }
+}
+
+void pw_keeper_before_cancel(struct pw_process *process, pthread_t thread) {
+    bool is_another = process->knows_first_thread && !pthread_equal(thread, process->first_thread);
+    if (process->arena.base && !process->sealed && !is_another) {
+        end_for_ever(process);
+    }
 }

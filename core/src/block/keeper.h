@@ -34,4 +34,7 @@ void pw_keeper_end(struct pw_process *process);
 // stack.
 PW_API void pw_keeper_before_exit(struct pw_process *process);
 
+// The same of a thread that is about to be cancelled: it may be the first one.
+PW_API void pw_keeper_before_cancel(struct pw_process *process, pthread_t thread);
+
 #endif

@@ -38,11 +38,13 @@ FAMILY_API int FAMILY(setns)(int fd, int type) {
 static struct {
     void (*pthread_exit)(void *);
     void (*thrd_exit)(int);
+    int (*pthread_cancel)(pthread_t);
 } next_exit;
 
 static void find_exit_calls(void) {
     next_exit.pthread_exit = (void (*)(void *))FIND_CALL("pthread_exit");
     next_exit.thrd_exit = (void (*)(int))FIND_CALL("thrd_exit");
+    next_exit.pthread_cancel = (int (*)(pthread_t))FIND_CALL("pthread_cancel");
 }
 
 FAMILY_API void FAMILY(pthread_exit)(void *result) {
@@ -61,4 +63,12 @@ FAMILY_API void FAMILY(thrd_exit)(int result) {
     }
     next_exit.thrd_exit(result);
     abort();
+}
+
+FAMILY_API int FAMILY(pthread_cancel)(pthread_t thread) {
+    pw_keeper_before_cancel(&pw_process, thread);
+    if (!next_exit.pthread_cancel) {
+        find_exit_calls();
+    }
+    return next_exit.pthread_cancel(thread);
 }

@@ -87,6 +87,7 @@ static struct pw_got_function functions[] = {
     NEEDED_FOR(setns),
     NEEDED_FOR(pthread_exit),
     NEEDED_FOR(thrd_exit),
+    NEEDED_FOR(pthread_cancel),
     // R and Python load packages by absolute path. Other callers' search paths would depend on the
     // caller.
     {.name = "dlopen", .replacement = (void *)hooked_dlopen, .of_loader = true},

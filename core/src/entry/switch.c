@@ -129,7 +129,7 @@ static bool start(const char *text) {
         pw_os_warn("statistics stay in the process: cannot create a file in ", options->statistics);
     }
     PW_COUNT(&pw_process.stats, bookkeeping_bytes, sizeof pw_process.predictor);
-    pw_process.pid = pw_os_pid();
+    pw_process_note_identity();
     if (pw_behind.is_other && !pw_gate.serves_all) {
         // The program's own choice, whose other functions would not know blocks of ours.
         PW_COUNT(&pw_process.stats, fallback_allocator, 1);

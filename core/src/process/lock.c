@@ -23,7 +23,7 @@ static void notice_fork(void) {
         __atomic_store_n(pw_process.fork_marker, 1, __ATOMIC_RELAXED);
     }
     if (!pw_process.sealed) {
-        pw_process.pid = pw_os_pid();
+        pw_process_note_identity();
     }
     pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
     pw_process.keeper_thread = 0;
@@ -61,13 +61,19 @@ static uint32_t fork_of_now(void) {
     return __atomic_load_n(&pw_process.fork_epoch, __ATOMIC_RELAXED);
 }
 
+// By a clock that nobody can set, where the C library has it (2.30).
+extern int pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *)
+    __attribute__((weak));
+
 static bool wait_for_lock(unsigned milliseconds) {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(pthread_mutex_clocklock ? CLOCK_MONOTONIC : CLOCK_REALTIME, &until);
     long nanoseconds = until.tv_nsec + (long)milliseconds * 1000000;
     until.tv_sec += nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    return pthread_mutex_timedlock(&pw_process.lock, &until) == 0;
+    return (pthread_mutex_clocklock
+                ? pthread_mutex_clocklock(&pw_process.lock, CLOCK_MONOTONIC, &until)
+                : pthread_mutex_timedlock(&pw_process.lock, &until)) == 0;
 }
 
 // A handler that was registered before ours runs after it, and may wait for a thread that waits for

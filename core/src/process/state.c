@@ -14,6 +14,12 @@ bool pw_is_on(void) {
     return pw_gate.threshold != SIZE_MAX && !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
 }
 
+void pw_process_note_identity(void) {
+    pw_process.pid = pw_os_pid();
+    pw_process.knows_first_thread = pw_os_thread_id() == pw_process.pid;
+    pw_process.first_thread = pthread_self();
+}
+
 bool pw_process_is_new(void) {
     return pw_process.fork_marker ? *pw_process.fork_marker == 0 : pw_process.pid != pw_os_pid();
 }

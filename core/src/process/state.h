@@ -29,15 +29,17 @@ struct pw_address_range {
 
 struct pw_process {
     pthread_mutex_t lock;
-    struct pw_gate *gate;  // what is looked at without the lock
-    bool started;          // options were read; never undone
-    bool watches_forks;    // handlers are registered
-    uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet
-    bool orphaned;         // the lock is held by a thread that this process does not have
-    uint32_t fork_epoch;   // odd while a fork holds the lock
-    uint32_t fork_stalled; // the one that somebody waited for too long: nobody waits any more
-    bool stalled;          // somebody waited in vain, and nobody has had the lock since
-    int pid;               // used where the kernel has no such marker
+    struct pw_gate *gate;   // what is looked at without the lock
+    bool started;           // options were read; never undone
+    bool watches_forks;     // handlers are registered
+    uint32_t *fork_marker;  // reads zero in a fork's child that has not noticed yet
+    bool orphaned;          // the lock is held by a thread that this process does not have
+    uint32_t fork_epoch;    // odd while a fork holds the lock
+    uint32_t fork_stalled;  // the one that somebody waited for too long: nobody waits any more
+    bool stalled;           // somebody waited in vain, and nobody has had the lock since
+    int pid;                // used where the kernel has no such marker
+    pthread_t first_thread; // of this process, where it is known
+    bool knows_first_thread;
     void *put_off[PW_MOST_PUT_OFF]; // blocks to release when the lock can be had
     bool some_put_off;
 
@@ -106,6 +108,9 @@ PW_API extern struct pw_gate pw_gate;
 
 // What was learnt of collections is of another process, or of other options.
 void pw_process_forget_collections(void);
+
+// The process and its first thread are the ones that run this. Not in a sandbox.
+void pw_process_note_identity(void);
 
 // A child of a fork in which pw_process_enter has not been called yet.
 bool pw_process_is_new(void);

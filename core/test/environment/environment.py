@@ -681,7 +681,7 @@ def kernel_writes(bench):
 def thread_ends(bench):
     bench.work("exit-in-thread", counters=BESIDE)
     bench.work("pthread-exit", counters=BESIDE)
-    for case in ("exit-alone", "exit-by-number"):
+    for case in ("exit-alone", "exit-by-number", "cancelled"):
         bench.work(case, counters=["blocks_freed"], every_options=(ALWAYS, LAZY))
     bench.work("small-stack", counters=BESIDE, every_options=(ALWAYS, PAPERS))
 
@@ -1160,7 +1160,7 @@ def general(bench):
             raise Failure(f"{wrong}: status {status}, {output}, {error}")
     for case in (["work"], ["lock-everything"], ["lock-limit"], ["spawn"], ["signals"], ["small-signal-stack"],
                  ["fork-in-handler"], ["jump-out"], ["threads"], ["at-once"], ["fork-in-threads"], ["exit-in-thread"],
-                 ["pthread-exit"], ["exit-alone"], ["exit-by-number"], ["small-stack"], ["close-all"]):
+                 ["pthread-exit"], ["exit-alone"], ["exit-by-number"], ["cancelled"], ["small-stack"], ["close-all"]):
         bench.work(*case, counters=SEGMENTS, every_options=GENERAL)
     bench.same([bench.program, "dlclose", bench.library], SEGMENTS, every_options=GENERAL)
     bench.same([bench.program.replace("_program", "_joined")], SEGMENTS, every_options=GENERAL)

@@ -144,6 +144,29 @@ static int case_exit_alone(char **arguments) {
     pthread_exit(NULL);
 }
 
+static void *cancel_main(void *main_thread) {
+    CHECK(pthread_cancel(*(pthread_t *)main_thread) == 0);
+    CHECK(pthread_join(*(pthread_t *)main_thread, NULL) == 0);
+    return NULL;
+}
+
+// The last thread is the one that cancels the first, and not one that the program did not start.
+static int case_cancelled(char **arguments) {
+    (void)arguments;
+    static pthread_t self;
+    pthread_t thread;
+    self = pthread_self();
+    atexit(say_end);
+    unsigned char *block = malloc(64 * MEGABYTE);
+    fill(block, 64 * MEGABYTE, 1);
+    free(block);
+    free(malloc(100));
+    CHECK(pthread_create(&thread, NULL, cancel_main, &self) == 0);
+    for (;;) {
+        pause();
+    }
+}
+
 static int case_exit_by_number(char **arguments) {
     (void)arguments;
     unsigned char *block = malloc(64 * MEGABYTE);
@@ -424,6 +447,7 @@ const struct program_case thread_cases[] = {
     {"pthread-exit", case_pthread_exit},
     {"exit-alone", case_exit_alone},
     {"exit-by-number", case_exit_by_number},
+    {"cancelled", case_cancelled},
     {"small-stack", case_small_stack},
     {"stopped", case_stopped},
     {"modules", case_modules},

@@ -535,6 +535,32 @@ static void medium_blocks_come_and_go_without_the_lock(void **state) {
     pthread_mutex_unlock(&pw_process.lock);
 }
 
+static void set_stripes(bool taken) {
+    for (unsigned i = 0; i < PW_SHELF_STRIPES; i++) {
+        pw_process.general.shelves[i].taken = taken;
+    }
+}
+
+// The thread that is at work in a stripe may have been stopped there.
+static void nobody_waits_for_a_stripe(void **state) {
+    (void)state;
+    char *block = memset(allocate(500 * KB), 1, 500 * KB);
+    char *kept = memset(allocate(500 * KB), 2, 500 * KB);
+    pw_general_free(&pw_process, &pw_gate, kept);
+    set_stripes(true);
+    alarm(20);
+    pw_general_free(&pw_process, &pw_gate, block);
+    char *other = allocate(500 * KB);
+    assert_ptr_not_equal(other, kept);
+    pw_trim();
+    assert_true(in_memory(kept));
+    set_stripes(false);
+    alarm(0);
+    assert_ptr_equal(allocate(500 * KB), kept);
+    pw_general_free(&pw_process, &pw_gate, kept);
+    pw_general_free(&pw_process, &pw_gate, other);
+}
+
 static void medium_blocks_that_nobody_wants_go_back(void **state) {
     (void)state;
     char *used = memset(allocate(100 * KB), 1, 100 * KB);
@@ -1043,6 +1069,66 @@ static void a_thread_leaves_nothing_behind(void **state) {
     assert_int_equal(statistics().bookkeeping_bytes, tables);
 }
 
+#define LINE ((uintptr_t)64)
+
+static bool share_a_line(const void *one, const void *other) {
+    return (uintptr_t)one / LINE == (uintptr_t)other / LINE;
+}
+
+struct handed {
+    size_t size;
+    void *given; // to the thread, which releases it
+    void *got;
+};
+
+static void *release_and_ask(void *own) {
+    struct handed *handed = own;
+    pw_general_free(&pw_process, &pw_gate, handed->given);
+    handed->got = allocate(handed->size);
+    return NULL;
+}
+
+// Two threads that write to one line of the processor's cache wait for each other all the time.
+static void first_blocks_of_threads_share_no_line(void **state) {
+    (void)state;
+    for (size_t size = 8; size <= 48; size += 8) {
+        pthread_t threads[2];
+        struct handed handed[2] = {{.size = size}, {.size = size}};
+        void *own = allocate(size);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(pthread_create(&threads[i], NULL, release_and_ask, &handed[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            assert_false(share_a_line(own, handed[i].got));
+        }
+        for (int i = 0; i < 2; i++) {
+            pw_general_free(&pw_process, &pw_gate, handed[i].got);
+        }
+        pw_general_free(&pw_process, &pw_gate, own);
+    }
+}
+
+static void a_thread_does_not_write_where_its_block_came_from(void **state) {
+    (void)state;
+    enum { COUNT = 4 };
+    for (size_t size = 8; size <= 48; size += 8) {
+        void *own[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            own[i] = allocate(size);
+        }
+        for (int i = 1; i < COUNT; i++) {
+            pthread_t thread;
+            struct handed handed = {.size = size, .given = own[i]};
+            assert_int_equal(pthread_create(&thread, NULL, release_and_ask, &handed), 0);
+            pthread_join(thread, NULL);
+            assert_false(share_a_line(own[0], handed.got));
+            pw_general_free(&pw_process, &pw_gate, handed.got);
+        }
+        pw_general_free(&pw_process, &pw_gate, own[0]);
+    }
+}
+
 static pthread_key_t late_key;
 
 static void late_destructor(void *block) {
@@ -1259,6 +1345,17 @@ static void release_large_twice(void *unused) {
     pw_general_free(&pw_process, &pw_gate, block);
 }
 
+static void *stay(void *unused) {
+    pause();
+    return unused;
+}
+
+static void release_large_twice_beside_a_thread(void *unused) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, stay, NULL);
+    release_large_twice(unused);
+}
+
 static void release_inside_medium(void *unused) {
     (void)unused;
     quiet_abort();
@@ -1277,9 +1374,13 @@ static void resize_released_medium(void *unused) {
 
 static void misuse_ends_the_program(void **state) {
     (void)state;
-    void (*const misuses[])(void *) = {
-        release_twice,       release_inside,        release_after_all_is_gone,
-        release_large_twice, release_inside_medium, resize_released_medium};
+    void (*const misuses[])(void *) = {release_twice,
+                                       release_inside,
+                                       release_after_all_is_gone,
+                                       release_large_twice,
+                                       release_inside_medium,
+                                       resize_released_medium,
+                                       release_large_twice_beside_a_thread};
     for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
         int status = run_in_child(misuses[i], NULL);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -1289,6 +1390,9 @@ static void misuse_ends_the_program(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, nothing_is_left)
     const struct CMUnitTest tests[] = {
+        // Twice: as long as this program has had one thread, nothing is taken by atomic operations.
+        TEST(misuse_ends_the_program),
+        TEST(nobody_waits_for_a_stripe),
         TEST(every_size_has_the_smallest_class_that_holds_it),
         TEST(a_segment_wastes_little_and_divides_right),
         TEST(blocks_are_aligned_and_as_large_as_asked),
@@ -1312,6 +1416,7 @@ int main(void) {
         TEST(blocks_that_are_given_back_are_no_longer_in_the_cache),
         TEST(every_medium_size_has_the_smallest_class_that_holds_it),
         TEST(medium_blocks_come_and_go_without_the_lock),
+        TEST(nobody_waits_for_a_stripe),
         TEST(medium_blocks_that_nobody_wants_go_back),
         TEST(the_keeper_takes_medium_blocks_from_the_shelf),
         TEST(what_the_program_altered_is_not_kept),
@@ -1334,6 +1439,8 @@ int main(void) {
         TEST(tables_take_address_space_as_they_are_needed),
         TEST(blocks_may_be_released_by_other_threads),
         TEST(a_thread_leaves_nothing_behind),
+        TEST(first_blocks_of_threads_share_no_line),
+        TEST(a_thread_does_not_write_where_its_block_came_from),
         TEST(destructors_that_run_late_may_use_the_heap),
         TEST(forks_beside_busy_threads_work),
         TEST(a_child_without_handlers_goes_on_with_the_c_library),

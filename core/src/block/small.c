@@ -159,16 +159,14 @@ static bool is_time_to_ask(struct pw_general *general) {
 }
 
 // Who frees medium blocks alone comes by here: looks are made, and the keeper is called for what
-// lies on the shelf when the program does nothing more.
+// lies on the shelf when the program does nothing more. Little is not worth reading the clock.
 static bool note_shelved(struct pw_process *process) {
     struct pw_general *general = &process->general;
-    if (!is_time_to_ask(general)) {
+    if (pw_shelf_pages(general) < LEAST_SHELVED / 4 || !is_time_to_ask(general)) {
         return true;
     }
     pw_general_look_when_due(general);
-    if (pw_shelf_pages(general) >= LEAST_SHELVED / 4) {
-        __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
-    }
+    __atomic_store_n(&general->keeper_wanted, true, __ATOMIC_RELAXED);
     return false;
 }
 

@@ -18,7 +18,7 @@ static void reset(const struct pw_general *general, struct pw_cache *cache) {
     for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
         void **bottom = bottom_of(general, cache, i);
         *bottom = NULL;
-        cache->stacks[i] = (struct pw_stack){bottom, bottom + general->info[i].cache_least};
+        cache->stacks[i] = (struct pw_stack){bottom, bottom}; // no room yet
         cache->busy[i] = 0;
     }
     cache->operations = 0;
@@ -133,16 +133,19 @@ static void tick(struct pw_general *general, struct pw_cache *cache) {
     }
 }
 
-// A stack that runs empty or full again and again is given more room, every second time.
+// A stack that runs empty or full again and again is given more room, every second time. So what a
+// thread releases first, without having asked for such blocks, it does not keep: another thread has
+// handed it over, and writes to the rest of its cache line.
 static void grow(const struct pw_general *general, struct pw_cache *cache, unsigned class_number) {
     void **bottom = bottom_of(general, cache, class_number);
     struct pw_stack *stack = &cache->stacks[class_number];
     unsigned room = (unsigned)(stack->limit - bottom);
-    unsigned most = general->info[class_number].cache_most;
+    const struct pw_class_info *info = &general->info[class_number];
+    unsigned more = room ? room * 2 : info->cache_least;
     uint8_t *busy = &cache->busy[class_number];
     *busy = (uint8_t)(*busy < UINT8_MAX ? *busy + 1 : 1);
     if (*busy % 2 == 0) {
-        stack->limit = bottom + (room * 2 < most ? room * 2 : most);
+        stack->limit = bottom + (more < info->cache_most ? more : info->cache_most);
     }
 }
 
@@ -158,8 +161,14 @@ static void reverse(void **blocks, unsigned count) {
 static void *refill(struct pw_general *general, struct pw_cache *cache, unsigned class_number) {
     void **bottom = bottom_of(general, cache, class_number);
     struct pw_stack *stack = &cache->stacks[class_number];
-    grow(general, cache, class_number);
-    unsigned count = (unsigned)(stack->limit - bottom + 1) / 2;
+    const struct pw_class_info *info = &general->info[class_number];
+    if (stack->limit == bottom) {
+        stack->limit = bottom + info->cache_least;
+    } else {
+        grow(general, cache, class_number);
+    }
+    unsigned half = (unsigned)(stack->limit - bottom + 1) / 2;
+    unsigned count = (half + info->group - 1) / info->group * info->group; // whole lines
     unsigned got = pw_bin_take(general, class_number, bottom + 1, count);
     reverse(bottom + 1, got);
     if (got == 0) {
@@ -191,6 +200,10 @@ static void flush(struct pw_general *general, struct pw_cache *cache, unsigned c
     struct pw_stack *stack = &cache->stacks[class_number];
     if (stack->top == stack->limit) {
         grow(general, cache, class_number);
+    }
+    if (stack->limit == bottom) {
+        pw_bin_give(general, class_number, &block, 1);
+        return;
     }
     if (stack->top == stack->limit) {
         give_oldest(general, cache, class_number, (unsigned)(stack->top - bottom + 1) / 2);

@@ -9,11 +9,10 @@ void pw_shelf_clear(struct pw_general *general) {
     for (unsigned stripe = 0; stripe < PW_SHELF_STRIPES; stripe++) {
         struct pw_shelf *shelf = &general->shelves[stripe];
         for (unsigned i = 0; i < PW_MEDIUM_CLASSES; i++) {
-            for (unsigned j = 0; j < PW_SHELF_PLACES; j++) {
-                __atomic_store_n(&shelf->places[i][j], 0, __ATOMIC_RELAXED);
-            }
+            __atomic_store_n(&shelf->counts[i], 0, __ATOMIC_RELAXED);
         }
         __atomic_store_n(&shelf->pages, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&shelf->taken, false, __ATOMIC_RELEASE);
     }
 }
 
@@ -37,24 +36,4 @@ void pw_general_notice_fork(struct pw_general *general) {
     if (!free) {
         __atomic_store_n(&general->orphaned, true, __ATOMIC_RELAXED);
     }
-}
-
-bool pw_general_enter(struct pw_general *general) {
-    if (pw_general_thread.inside) {
-        return false;
-    }
-    pw_general_thread.inside = true;
-    if (general->fork_marker && !pw_general_thread.holds_all &&
-        __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
-        pw_general_notice_fork(general);
-    }
-    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
-        pw_general_thread.inside = false;
-        return false;
-    }
-    return true;
-}
-
-void pw_general_leave(void) {
-    pw_general_thread.inside = false;
 }

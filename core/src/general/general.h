@@ -43,6 +43,7 @@ struct pw_class_info {
     uint16_t blocks;                  // of a segment
     uint16_t pages;                   // of a segment
     uint32_t quarter;                 // 4 * 65536 / blocks: blocks in use to list
+    uint16_t group;                   // blocks of a thread's first lines: 4, 2 or 1
     uint16_t cache_least, cache_most; // blocks in a thread's cache
     uint32_t slots_at;                // in a cache's slots
 };
@@ -94,8 +95,11 @@ PW_API extern __thread struct pw_general_thread pw_general_thread
 #define PW_SHELF_PLACES  16u   // of one class in one stripe
 #define PW_CLASS_SHELVED 0x80u // in the table of classes
 
+// A stripe is one thread's at a time, and nobody waits for it: who finds it taken goes elsewhere.
 struct pw_shelf {
-    _Alignas(64) int64_t pages; // in its places
+    _Alignas(64) bool taken;
+    uint8_t counts[PW_MEDIUM_CLASSES]; // of places in use, the first ones
+    int64_t pages;                     // of the blocks in them
     uintptr_t places[PW_MEDIUM_CLASSES][PW_SHELF_PLACES];
 };
 
@@ -312,7 +316,24 @@ void pw_general_notice_fork(struct pw_general *general);
 
 // Begin and end work of ours in this thread. False: it is in the middle of some already, or the
 // locks of this process are lost.
-bool pw_general_enter(struct pw_general *general);
-void pw_general_leave(void);
+static inline bool pw_general_enter(struct pw_general *general) {
+    if (pw_general_thread.inside) {
+        return false;
+    }
+    pw_general_thread.inside = true;
+    if (general->fork_marker && !pw_general_thread.holds_all &&
+        __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
+        pw_general_notice_fork(general);
+    }
+    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
+        pw_general_thread.inside = false;
+        return false;
+    }
+    return true;
+}
+
+static inline void pw_general_leave(void) {
+    pw_general_thread.inside = false;
+}
 
 #endif

@@ -12,6 +12,7 @@
 #define KEEP_EMPTY_OF 4u                 // of so many segments, an empty one may stay
 #define CACHE_BYTES   ((size_t)32 << 10) // of one class in one cache, at most
 #define CACHE_LEAST   4u
+#define LINE          ((size_t)64)
 
 // --- locks -----------------------------------------------------------------------------
 
@@ -77,6 +78,11 @@ static unsigned cache_most_of(size_t size) {
     return (unsigned)(most > PW_CACHE_MOST_BLOCKS ? PW_CACHE_MOST_BLOCKS : most < 2 ? 2 : most);
 }
 
+// How many blocks fill whole lines of the processor's cache; 1: they are no smaller than one.
+static unsigned group_of(size_t size) {
+    return size >= LINE ? 1 : size % (LINE / 2) == 0 ? 2 : 4;
+}
+
 static void describe_class(struct pw_class_info *info, size_t size) {
     unsigned pages = pages_of(size);
     unsigned blocks = (unsigned)(pages * PW_PAGE / size);
@@ -87,6 +93,7 @@ static void describe_class(struct pw_class_info *info, size_t size) {
         .blocks = (uint16_t)blocks,
         .pages = (uint16_t)pw_pages_for(blocks * size),
         .quarter = (4u << 16) / blocks,
+        .group = (uint16_t)group_of(size),
         .cache_least = (uint16_t)(most < CACHE_LEAST ? most : CACHE_LEAST),
         .cache_most = (uint16_t)most,
     };
@@ -255,15 +262,27 @@ static void find_blocks(const struct pw_class_info *info, uint32_t pages, uint64
     }
 }
 
-// The lowest free blocks that do not lie on these pages.
+// Of these free blocks, those that share the lines they lie on with no others.
+static uint64_t alone_on_lines(uint64_t free, unsigned group) {
+    if (group == 2) {
+        free &= free >> 1 & 0x5555555555555555u;
+    } else if (group == 4) {
+        free &= free >> 1;
+        free &= free >> 2 & 0x1111111111111111u;
+    }
+    return free * ((1u << group) - 1);
+}
+
+// The lowest free blocks that do not lie on these pages; of lines that are free as a whole, where
+// `group` says how many blocks such have.
 static unsigned take_beside(const struct pw_class_info *info, struct pw_segment *segment,
-                            uint32_t avoided, void **blocks, unsigned count) {
+                            uint32_t avoided, unsigned group, void **blocks, unsigned count) {
     uint64_t hidden[PW_SEGMENT_MOST_BLOCKS / 64];
     find_blocks(info, avoided, hidden);
     uint32_t used = 0;
     unsigned got = 0;
     for (unsigned word = 0; got < count && word * 64 < segment->blocks; word++) {
-        uint64_t bits = segment->map[word] & ~hidden[word], taken = bits;
+        uint64_t bits = alone_on_lines(segment->map[word] & ~hidden[word], group), taken = bits;
         for (; bits && got < count; bits &= bits - 1) {
             unsigned block = word * 64 + (unsigned)__builtin_ctzll(bits);
             blocks[got++] = segment->start + (size_t)block * info->size;
@@ -278,14 +297,20 @@ static unsigned take_beside(const struct pw_class_info *info, struct pw_segment 
 }
 
 // Blocks on pages that hold others come first, so that pages that do not can go; then those on
-// pages that still have memory.
+// pages that still have memory. On a page lines come first that no other thread writes to.
 static unsigned take_blocks(const struct pw_class_info *info, struct pw_segment *segment,
                             void **blocks, unsigned count) {
     const uint32_t avoided[] = {segment->absent | segment->idle, segment->absent, 0};
     unsigned got = 0;
     for (unsigned i = 0; got < count && i < 3; i++) {
-        if (i == 2 || avoided[i] != avoided[i + 1]) {
-            got += take_beside(info, segment, avoided[i], blocks + got, count - got);
+        if (i < 2 && avoided[i] == avoided[i + 1]) {
+            continue;
+        }
+        if (info->group > 1) {
+            got += take_beside(info, segment, avoided[i], info->group, blocks + got, count - got);
+        }
+        if (got < count) {
+            got += take_beside(info, segment, avoided[i], 1, blocks + got, count - got);
         }
     }
     return got;
@@ -338,19 +363,36 @@ unsigned pw_bin_take(struct pw_general *general, unsigned class_number, void **b
     return got;
 }
 
-// The segment of a block and which of its blocks it is. NULL: it is none.
+// The segment of a block of this class; NULL: it is none.
 static struct pw_segment *segment_of(struct pw_general *general, unsigned class_number,
-                                     const void *block, unsigned *index) {
-    const struct pw_class_info *info = &general->info[class_number];
+                                     const void *block) {
     uintptr_t offset = (uintptr_t)block - (uintptr_t)general->arena->base;
-    if (pw_general_class_at(general->classes, offset) != class_number + 1) {
-        return NULL;
-    }
-    struct pw_segment *segment =
-        pw_arena_extent_of_page(general->arena, (uint32_t)(offset >> PW_PAGE_SHIFT))->segment;
+    return pw_general_class_at(general->classes, offset) == class_number + 1
+               ? pw_arena_extent_of_page(general->arena, (uint32_t)(offset >> PW_PAGE_SHIFT))
+                     ->segment
+               : NULL;
+}
+
+// Blocks that are given together often are of one segment.
+static bool is_inside(const struct pw_class_info *info, const struct pw_segment *segment,
+                      const void *block) {
+    return segment &&
+           (uintptr_t)block - (uintptr_t)segment->start < (uintptr_t)segment->blocks * info->size;
+}
+
+// False: it was no block, or is free already.
+static bool mark_free(const struct pw_class_info *info, struct pw_segment *segment,
+                      const void *block) {
     uint32_t inside = (uint32_t)((const char *)block - segment->start);
-    *index = (unsigned)((uint64_t)inside * info->reciprocal >> 32);
-    return *index * info->size == inside && *index < segment->blocks ? segment : NULL;
+    unsigned index = (unsigned)((uint64_t)inside * info->reciprocal >> 32);
+    uint64_t bit = (uint64_t)1 << (index % 64);
+    if (index >= segment->blocks || index * info->size != inside ||
+        segment->map[index / 64] & bit) {
+        return false;
+    }
+    segment->map[index / 64] |= bit;
+    segment->free++;
+    return true;
 }
 
 // Of several empty segments one stays, so that a program does not take and release one in turn.
@@ -358,40 +400,50 @@ static bool may_stay_empty(const struct pw_bin *bin) {
     return bin->empties == 0 && bin->segments >= KEEP_EMPTY_OF;
 }
 
-// False: it was no block, or is free already.
-static bool give_block(struct pw_general *general, struct pw_bin *bin, unsigned class_number,
-                       void *block, struct pw_segment **emptied) {
-    const struct pw_class_info *info = &general->info[class_number];
-    unsigned index = 0;
-    struct pw_segment *segment = segment_of(general, class_number, block, &index);
-    uint64_t bit = (uint64_t)1 << (index % 64);
-    if (!segment || segment->map[index / 64] & bit) {
-        return false;
-    }
-    segment->map[index / 64] |= bit;
-    segment->free++;
-    count_free(bin, 1);
+// Is the segment, which got a block back, the bin's no more?
+static bool leaves_bin(struct pw_bin *bin, const struct pw_class_info *info,
+                       struct pw_segment *segment) {
     if (segment->free < segment->blocks || may_stay_empty(bin)) {
         bin->empties += segment->free == segment->blocks;
         pw_segment_list(bin, segment, list_for(info, segment));
-    } else {
-        pw_bin_remove(bin, segment);
-        segment->next = *emptied;
-        *emptied = segment;
+        return false;
     }
+    pw_bin_remove(bin, segment);
     return true;
+}
+
+// How many were blocks in use: all of them, or those before one that was not. `emptied`: the
+// segments to release.
+static unsigned give_blocks(struct pw_general *general, unsigned class_number, void **blocks,
+                            unsigned count, struct pw_segment **emptied) {
+    const struct pw_class_info *info = &general->info[class_number];
+    struct pw_bin *bin = &general->bins[class_number];
+    struct pw_segment *segment = NULL;
+    unsigned given = 0;
+    for (; given < count; given++) {
+        if (!is_inside(info, segment, blocks[given])) {
+            segment = segment_of(general, class_number, blocks[given]);
+        }
+        if (!segment || !mark_free(info, segment, blocks[given])) {
+            break;
+        }
+        if (leaves_bin(bin, info, segment)) {
+            segment->next = *emptied;
+            *emptied = segment;
+            segment = NULL;
+        }
+    }
+    return given;
 }
 
 void pw_bin_give(struct pw_general *general, unsigned class_number, void **blocks, unsigned count) {
     struct pw_bin *bin = &general->bins[class_number];
     struct pw_segment *emptied = NULL;
-    bool good = true;
     pw_bin_enter(bin);
-    for (unsigned i = 0; good && i < count; i++) {
-        good = give_block(general, bin, class_number, blocks[i], &emptied);
-    }
+    count_free(bin, count); // before a segment leaves, or the lowest number would be too low
+    unsigned given = give_blocks(general, class_number, blocks, count, &emptied);
     pw_bin_leave(bin);
-    if (!good) {
+    if (given < count) {
         general->host.misuse(general->host.context);
     }
     while (emptied) {

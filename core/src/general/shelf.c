@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// Blocks of 33 KB to 4 MB that were released, and wait for the next request of their class. Each
-// place is one word, taken and filled by one atomic exchange: no lock, no system call, and whoever
-// looks for idle memory can take what a sleeping thread has put there.
+// Blocks of 33 KB to 4 MB that were released, and wait for the next request of their class: a few
+// stacks of them for each of a few stripes. A stripe is taken by one atomic exchange, and by none
+// in a process of one thread; there is no system call, and whoever looks for idle memory can take
+// what a sleeping thread has put there.
 #include "general/general.h"
 
 // Blocks begin at a page. This bit of a place says that its block lay there at the last look.
 #define WAS_SEEN ((uintptr_t)1)
 
-// --- places ------------------------------------------------------------------------------
+// Of the C library since 2.32: there has been one thread so far, or again. Its own malloc does
+// without atomic operations then.
+extern char __libc_single_threaded __attribute__((weak));
+
+static bool is_alone(void) {
+    return &__libc_single_threaded && __libc_single_threaded;
+}
+
+// --- stripes -----------------------------------------------------------------------------
 
 // Stacks of threads, and so what is theirs alone, are some pages apart.
 static unsigned own_stripe(void) {
@@ -28,31 +37,48 @@ static uintptr_t *places_of(struct pw_shelf *shelf, unsigned class_number) {
     return shelf->places[class_number - PW_GENERAL_CLASSES];
 }
 
-// NULL: there is none. The newest lie at the front, where they were put while it was empty.
-static void *take_from(struct pw_shelf *shelf, unsigned class_number) {
-    uintptr_t *places = places_of(shelf, class_number);
-    for (unsigned i = PW_SHELF_PLACES; i-- > 0;) {
-        uintptr_t found = __atomic_load_n(&places[i], __ATOMIC_RELAXED);
-        found = found ? __atomic_exchange_n(&places[i], 0, __ATOMIC_ACQUIRE) : 0;
-        if (found) {
-            __atomic_sub_fetch(&shelf->pages, pages_of(class_number), __ATOMIC_RELAXED);
-            return (void *)(found & ~WAS_SEEN);
-        }
+// False: another thread is at work there.
+static bool enter_stripe(struct pw_shelf *shelf) {
+    if (__atomic_load_n(&shelf->taken, __ATOMIC_RELAXED)) {
+        return false;
     }
-    return NULL;
+    if (is_alone()) {
+        __atomic_store_n(&shelf->taken, true, __ATOMIC_RELAXED);
+        return true;
+    }
+    return !__atomic_exchange_n(&shelf->taken, true, __ATOMIC_ACQUIRE);
 }
 
-static bool put_into(struct pw_shelf *shelf, unsigned class_number, void *block) {
-    uintptr_t *places = places_of(shelf, class_number);
-    for (unsigned i = 0; i < PW_SHELF_PLACES; i++) {
-        uintptr_t none = 0;
-        if (!__atomic_load_n(&places[i], __ATOMIC_RELAXED) &&
-            __atomic_compare_exchange_n(&places[i], &none, (uintptr_t)block, false,
-                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-            return true;
-        }
+static void leave_stripe(struct pw_shelf *shelf) {
+    __atomic_store_n(&shelf->taken, false, __ATOMIC_RELEASE);
+}
+
+// Whoever is in the stripe may write these; others read them for a hint.
+static uint8_t *count_of(struct pw_shelf *shelf, unsigned class_number) {
+    return &shelf->counts[class_number - PW_GENERAL_CLASSES];
+}
+
+static void recount(struct pw_shelf *shelf, unsigned class_number, unsigned count) {
+    uint8_t *counted = count_of(shelf, class_number);
+    int64_t pages = ((int64_t)count - *counted) * pages_of(class_number);
+    __atomic_store_n(counted, (uint8_t)count, __ATOMIC_RELAXED);
+    __atomic_store_n(&shelf->pages, shelf->pages + pages, __ATOMIC_RELAXED);
+}
+
+// NULL: there is none. The newest comes first.
+static void *take_from(struct pw_shelf *shelf, unsigned class_number) {
+    if (__atomic_load_n(count_of(shelf, class_number), __ATOMIC_RELAXED) == 0 ||
+        !enter_stripe(shelf)) {
+        return NULL;
     }
-    return false;
+    void *block = NULL;
+    unsigned count = *count_of(shelf, class_number);
+    if (count > 0) {
+        block = (void *)(places_of(shelf, class_number)[count - 1] & ~WAS_SEEN);
+        recount(shelf, class_number, count - 1);
+    }
+    leave_stripe(shelf);
+    return block;
 }
 
 // --- names -------------------------------------------------------------------------------
@@ -85,30 +111,34 @@ void *pw_shelf_take(struct pw_general *general, unsigned class_number) {
     return block;
 }
 
-static bool has_room(struct pw_general *general, const struct pw_shelf *shelf, int64_t pages) {
-    return __atomic_load_n(&shelf->pages, __ATOMIC_RELAXED) + pages <=
-           __atomic_load_n(&general->shelf_most, __ATOMIC_RELAXED);
-}
-
 static bool put(struct pw_general *general, unsigned class_number, void *block) {
     struct pw_shelf *shelf = &general->shelves[own_stripe()];
-    if (!has_room(general, shelf, pages_of(class_number))) {
+    if (!enter_stripe(shelf)) {
         return false;
     }
-    // Counted first: who takes it at once counts it off.
-    __atomic_add_fetch(&shelf->pages, pages_of(class_number), __ATOMIC_RELAXED);
-    if (put_into(shelf, class_number, block)) {
-        return true;
+    unsigned count = *count_of(shelf, class_number);
+    bool fits =
+        count < PW_SHELF_PLACES && shelf->pages + pages_of(class_number) <=
+                                       __atomic_load_n(&general->shelf_most, __ATOMIC_RELAXED);
+    if (fits) {
+        places_of(shelf, class_number)[count] = (uintptr_t)block;
+        recount(shelf, class_number, count + 1);
     }
-    __atomic_sub_fetch(&shelf->pages, pages_of(class_number), __ATOMIC_RELAXED);
-    return false;
+    leave_stripe(shelf);
+    return fits;
 }
 
 // The name says that the block lies here before it does: a second release is found out.
 static bool mark(struct pw_general *general, unsigned class_number, void *block) {
-    uint8_t live = (uint8_t)(class_number + 1);
-    return __atomic_compare_exchange_n(name_of(general, block), &live, live | PW_CLASS_SHELVED,
-                                       false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    uint8_t live = (uint8_t)(class_number + 1), shelved = live | PW_CLASS_SHELVED;
+    uint8_t *name = name_of(general, block);
+    if (is_alone()) {
+        bool is_live = __atomic_load_n(name, __ATOMIC_RELAXED) == live;
+        __atomic_store_n(name, is_live ? shelved : *name, __ATOMIC_RELAXED);
+        return is_live;
+    }
+    return __atomic_compare_exchange_n(name, &live, shelved, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
 }
 
 bool pw_shelf_put(struct pw_general *general, unsigned class_number, void *block) {
@@ -149,43 +179,50 @@ uint64_t pw_shelf_pages(const struct pw_general *general) {
 size_t pw_shelf_blocks(const struct pw_general *general) {
     size_t blocks = 0;
     for (unsigned i = 0; i < PW_SHELF_STRIPES; i++) {
-        const uintptr_t *places = general->shelves[i].places[0];
-        for (unsigned j = 0; j < PW_MEDIUM_CLASSES * PW_SHELF_PLACES; j++) {
-            blocks += __atomic_load_n(&places[j], __ATOMIC_RELAXED) != 0;
+        for (unsigned j = 0; j < PW_MEDIUM_CLASSES; j++) {
+            blocks += __atomic_load_n(&general->shelves[i].counts[j], __ATOMIC_RELAXED);
         }
     }
     return blocks;
 }
 
-static void drop(struct pw_general *general, unsigned class_number, struct pw_shelf *shelf,
-                 uintptr_t found) {
-    __atomic_sub_fetch(&shelf->pages, pages_of(class_number), __ATOMIC_RELAXED);
-    general->host.drop(general->host.context, (void *)(found & ~WAS_SEEN));
+// Moves what goes to `gone`, and returns how many that are. The caller is in the stripe.
+static unsigned sort_out(struct pw_shelf *shelf, unsigned class_number, bool all, uintptr_t *gone) {
+    uintptr_t *places = places_of(shelf, class_number);
+    unsigned count = *count_of(shelf, class_number), stay = 0, went = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (all || (places[i] & WAS_SEEN)) {
+            gone[went++] = places[i] & ~WAS_SEEN;
+        } else {
+            places[stay++] = places[i] | WAS_SEEN;
+        }
+    }
+    recount(shelf, class_number, stay);
+    return went;
 }
 
-// What has lain there since the last look goes; `all`: everything.
+// What has lain there since the last look goes; `all`: everything. A stripe that is taken is in
+// use, and can wait for the next look.
 static void look_at(struct pw_general *general, struct pw_shelf *shelf, unsigned class_number,
                     bool all) {
-    uintptr_t *places = places_of(shelf, class_number);
-    for (unsigned i = 0; i < PW_SHELF_PLACES; i++) {
-        uintptr_t found = __atomic_load_n(&places[i], __ATOMIC_RELAXED);
-        bool goes = found && (all || (found & WAS_SEEN));
-        uintptr_t next = goes ? 0 : found | WAS_SEEN;
-        if (found &&
-            __atomic_compare_exchange_n(&places[i], &found, next, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED) &&
-            goes) {
-            drop(general, class_number, shelf, found);
-        }
+    uintptr_t gone[PW_SHELF_PLACES];
+    if (!enter_stripe(shelf)) {
+        return;
+    }
+    unsigned went = sort_out(shelf, class_number, all, gone);
+    leave_stripe(shelf);
+    for (unsigned i = 0; i < went; i++) {
+        general->host.drop(general->host.context, (void *)gone[i]);
     }
 }
 
 void pw_shelf_look(struct pw_general *general, bool all) {
     for (unsigned stripe = 0; general->shelf_open && stripe < PW_SHELF_STRIPES; stripe++) {
         struct pw_shelf *shelf = &general->shelves[stripe];
-        for (unsigned i = PW_GENERAL_CLASSES;
-             __atomic_load_n(&shelf->pages, __ATOMIC_RELAXED) > 0 && i < PW_ALL_CLASSES; i++) {
-            look_at(general, shelf, i, all);
+        for (unsigned i = PW_GENERAL_CLASSES; i < PW_ALL_CLASSES; i++) {
+            if (__atomic_load_n(count_of(shelf, i), __ATOMIC_RELAXED) > 0) {
+                look_at(general, shelf, i, all);
+            }
         }
     }
 }

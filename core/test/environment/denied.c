@@ -85,7 +85,7 @@ static int case_denied_here(char **arguments) {
 
 // --- filters that kill --------------------------------------------------------
 
-#define SMALL_BLOCKS 600
+#define SMALL_BLOCKS 200
 
 // The filter ends the process for one call; by the C library's prctl or by its syscall.
 static void kill_for(long number, bool by_syscall) {

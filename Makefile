@@ -237,6 +237,11 @@ bench-rails: ## Rails on puma under six allocators, into docs/results/rails.md (
 	@$(MAKE) --no-print-directory build
 	@bench/rails/run --runs $(RUNS) $(if $(REQUESTS),--requests $(REQUESTS))
 
+bench-rails-cluster: ## a preloaded cluster of Rails under eight allocators, into docs/results/rails-cluster.md (resumable)
+	@$(ENSURE) build bench-rails
+	@$(MAKE) --no-print-directory build
+	@bench/rails/cluster --rounds $(ROUNDS) $(if $(REQUESTS),--requests $(REQUESTS))
+
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test
 	@$(MAKE) --no-print-directory build

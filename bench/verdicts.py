@@ -63,6 +63,12 @@ def of_rails(page: Tables) -> Iterable[str | None]:
     yield tally(page, TARGETS)
 
 
+def of_rails_cluster(page: Tables) -> Iterable[str | None]:
+    yield say("Under policy `general` four workers and the process that forked them take {} of glibc's memory after their requests.", percent_of,
+              page.number("general", "to glibc", "Memory, MB"))
+    yield tally(page, TARGETS)
+
+
 def of_replay(page: Tables) -> Iterable[str | None]:
     groups = [cells for where, head, cells in page.rows if where.startswith("Groups") and "chosen" in head]
     won = list(dict.fromkeys(cells[0] for cells in groups if not cells[4].startswith("none")))

@@ -9,15 +9,33 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 GENERAL = os.path.join(ROOT, "build/lib/libpagewise-general.so")
 
-# By what is preloaded. Of Debian 12, at their default settings.
+PEERS = os.path.join(ROOT, "build/peers")
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """What is preloaded, and (name, value) of what else is in its environment."""
+
+    preload: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+# Of Debian 12, at their default settings.
 ALLOCATORS = {
-    "glibc": "",
-    "jemalloc": f"{LIBRARIES}/libjemalloc.so.2",
-    "mimalloc": f"{LIBRARIES}/libmimalloc.so.2.0",
-    "general": GENERAL,
-    "tcmalloc": f"{LIBRARIES}/libtcmalloc_minimal.so.4",
-    "glibc#2": "",
+    "glibc": Allocator(),
+    "jemalloc": Allocator(f"{LIBRARIES}/libjemalloc.so.2"),
+    "mimalloc": Allocator(f"{LIBRARIES}/libmimalloc.so.2.0"),
+    "general": Allocator(GENERAL),
+    "tcmalloc": Allocator(f"{LIBRARIES}/libtcmalloc_minimal.so.4"),
+    "glibc#2": Allocator(),
 }
+# At settings that are recommended for them (jemalloc: its TUNING.md), and a newer release. In the first rounds alone.
+TUNED = {
+    "glibc, 2 arenas": Allocator(settings=(("MALLOC_ARENA_MAX", "2"),)),
+    "jemalloc, tuned": Allocator(f"{LIBRARIES}/libjemalloc.so.2", (("MALLOC_CONF", "background_thread:true,metadata_thp:auto"),)),
+    "mimalloc 3": Allocator(f"{PEERS}/libmimalloc3.so"),
+}
+TUNED_ROUNDS = 2
 BASE, CONTROL, TREATED = "glibc", "glibc#2", "general"
 OTHERS = tuple(name for name in ALLOCATORS if name not in (CONTROL, TREATED))
 

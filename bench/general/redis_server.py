@@ -11,10 +11,10 @@ PORT = 16380
 LOAD = ("-t", "set,get,lpush", "-n", "200000", "-r", "200000", "-d", "300", "-P", "16", "-c", "20", "-q")
 
 
-def measure(preload: str, folder: str, settle: int) -> dict[str, float]:
+def measure(settings: dict[str, str], folder: str, settle: int) -> dict[str, float]:
     """Seconds, CPU seconds, memory at the peak and after `settle` seconds, and mappings of the server."""
     words = ["redis-server", "--port", str(PORT), "--save", "", "--appendonly", "no", "--dir", folder, "--io-threads", "1"]
-    with subprocess.Popen(words, env={**environment(), "LD_PRELOAD": preload}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(words, env={**environment(), **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             wait_for_port(PORT)
             started = time.monotonic()

@@ -6,13 +6,15 @@ from typing import Any
 
 import page
 import verdicts
-from catalogue import ALLOCATORS, BASE, CONTROL, OTHERS, PATTERNS, TREATED, made_of
+from catalogue import ALLOCATORS, BASE, CONTROL, OTHERS, PATTERNS, TREATED, TUNED, made_of
 from intervals import Interval, Ratio, geometric_mean, mean, verdict
 from store import OfOneBuild
 
 Record = dict[str, Any]
 ENOUGH_ROUNDS = 5
 MEDIUM = ("medium", "answers")
+TUNED_WORDS = ("`MALLOC_ARENA_MAX=2`; jemalloc with a thread of its own and large pages for its tables (`background_thread:true,metadata_thp:auto`, as its "
+               "TUNING.md suggests); mimalloc 3 from its crate. Means of the first two rounds.")
 
 
 class Results:
@@ -74,6 +76,8 @@ def written(results: Results) -> page.Page:
         made.section(title, page.table(["pattern", *ALLOCATORS], figures(results, field, form)))
     made.section("Memory after ten seconds, MB", "Of programs that do nothing more meanwhile. Resident memory.",
                  page.table(["pattern", *ALLOCATORS], figures(results, "after_kb", megabytes, [name for name in PATTERNS if PATTERNS[name].settles])))
+    for title, field, form in (("Other settings, seconds of CPU time", "cpu_seconds", "{:.3f}".format), ("Other settings, memory at the peak, MB", "peak_kb", megabytes)):
+        made.section(title, TUNED_WORDS, page.table(["pattern", TREATED, *TUNED], tuned(results, field, form)))
     made.section("Patterns", page.table(["pattern", "what it does"], ([name, one.what] for name, one in PATTERNS.items())))
     made.section("Where", page.facts(where(results)))
     return made
@@ -129,6 +133,14 @@ def figures(results: Results, field: str, form: Callable[[float], str], patterns
     for name in patterns:
         if results.whole(name):
             yield [name, *(form(mean(results.of(name, allocator, field))) for allocator in ALLOCATORS)]
+
+
+def tuned(results: Results, field: str, form: Callable[[float], str]) -> Iterable[Sequence[object]]:
+    """Means of the rounds that have these as well."""
+    for name in PATTERNS:
+        rounds = [runs for runs in results.whole(name) if runs.keys() >= TUNED.keys()]
+        if rounds:
+            yield [name, *(form(mean([runs[allocator][field] for runs in rounds])) for allocator in (TREATED, *TUNED))]
 
 
 def where(results: Results) -> Iterable[tuple[str, object]]:

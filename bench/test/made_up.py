@@ -80,6 +80,21 @@ def transactions(allocators, resources, requests):
     return rows, recorded, {"2": "2.3.2", "3": "3.3.2"}
 
 
+def general(kept, patterns, names, hashed):
+    """Two rounds of bench/general: each allocator takes a tenth longer than the one before it."""
+    for number in range(2):
+        for pattern in patterns:
+            for place, name in enumerate(names):
+                kept.add("run", round=number, pattern=pattern, hash=hashed(pattern), allocator=name, commit="abc", load=.5, seconds=2.0,
+                         cpu_seconds=1 + place / 10, peak_kb=50_000.0 + number, mappings=30.0, after_kb=20_000.0)
+
+
+def cluster(names):
+    """Results of bench/rails/cluster, by what was asked for."""
+    return {("cluster", name, 50, run): {"start_bytes": 100e6, "end_bytes": 300e6 + place * 10e6 + run, "parts": [60e6, *[60e6 + place * 2.5e6] * 4]}
+            for place, name in enumerate(names) for run in range(2)}
+
+
 def programs(folder):
     """Records of test/programs."""
     for program, configuration in (("postgres", "general"), ("node", "default")):

@@ -30,6 +30,12 @@ def read(name, *more):
     print(pagewise.shared_info(x).own, pagewise.shared_info(x).changed, bool(again))
 
 
+def read_as_bytes(name):
+    """Open it as an unpickled array is opened, whose description says bytes."""
+    handle = bytes.fromhex(name[len(_share.NAME_PREFIX) :])
+    print(_share._open(handle, np.dtype("u1"), (10,), (1,), 0, True))
+
+
 def values(name):
     print(*pagewise.map_shared(name).tolist(), sep="\n")
 

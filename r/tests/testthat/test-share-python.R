@@ -215,8 +215,11 @@ test_that("parts of other types are refused on both sides", {
   of_strings <- in_python("forge", name, "part", 1)
   expect_error(map_shared(of_strings), "of another type", class = "pagewise_share_error")
   expect_match(in_python("read", of_strings), "of another type")
+  expect_match(in_python("read-as-bytes", of_strings), "of another type")
+  expect_match(in_python("read-as-bytes", name), "^\\[[ 0-9]+\\]$")
   partner <- python_holder("hold", "int64")
   expect_error(map_shared(partner$name), "of another type", class = "pagewise_share_error")
+  expect_match(in_python("read", partner$name), "of another type")
 })
 
 test_that("a memory file of the right name that is truncated, unsealed or otherwise wrong is refused", {

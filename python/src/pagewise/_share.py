@@ -524,15 +524,16 @@ def _and_tell(execute: Callable[[Any], None]) -> Callable[[Any], None]:
 def shared_name(array: Any) -> str:
     """Name a shared array of one dimension, for a process that no pickle reaches, and for R.
 
-    The name can be sent in any way: in a file, a message, an argument of a command. `map_shared` opens it in Python, and
-    ``pagewise::map_shared()`` in R, in any process of the same user on this machine. It keeps nothing alive: the array
-    lives as long as any process has it.
+    The name can be sent in any way: in a file, a message, an argument of a command. `map_shared` opens it in Python,
+    and ``pagewise::map_shared()`` in R, in any process of the same user on this machine. It keeps nothing alive: the
+    array lives as long as any process has it.
 
     Parameters
     ----------
     array : numpy.ndarray
-        As `share` or `map_shared` returned it, all of it, not changed since. Of type float64 (R: double), int32 (integer,
-        or logical where R made it), complex128 (complex) or uint8 (raw). In R -2147483648 is the missing integer, NA.
+        As `share` or `map_shared` returned it, all of it, not changed since. Of type float64 (R: double), int32
+        (integer, or logical where R made it), complex128 (complex) or uint8 (raw). In R -2147483648 is the missing
+        integer, NA.
 
     Returns
     -------
@@ -557,10 +558,11 @@ def shared_name(array: Any) -> str:
     view = _view_at(*_range(array)) if array.size else None
     if view is None:
         raise ShareError(
-            f"the array is not shared: call pagewise.share(x) first, and keep its result. Arrays under {SMALLEST} bytes "
-            "never are"
+            "the array is not shared: call pagewise.share(x) first, and keep its result. Arrays under "
+            f"{SMALLEST} bytes never are"
         )
-    if array.nbytes != view.part.size or array.strides[0] != array.itemsize or KINDS.get(view.part.kind) != array.dtype.name:
+    is_whole = array.nbytes == view.part.size and array.strides[0] == array.itemsize
+    if not is_whole or KINDS.get(view.part.kind) != array.dtype.name:
         raise ShareError(
             "this is a part, or another reading, of what was shared: share it by itself, as "
             "pagewise.share(numpy.array(x)), and keep the result"
@@ -600,8 +602,8 @@ def map_shared(name: str) -> Any:
         handle = b""
     if not handle or " " in digits:
         raise ShareError(
-            f'this is no name of a shared array, or was cut short: it must be as shared_name() gives it, "{NAME_PREFIX}" '
-            "and 160 digits"
+            "this is no name of a shared array, or was cut short: it must be as shared_name() gives it, "
+            f'"{NAME_PREFIX}" and 160 digits'
         )
     view = _view_of(handle)
     part = view.part

@@ -290,6 +290,21 @@ struct pw_shared_part {
     uint32_t check;
 };
 
+// Kinds of parts that R and Python open of each other, by number: they are R's types. A part of
+// such a kind holds `length` elements and nothing else. Other kinds are their maker's own.
+enum pw_shared_kind {
+    PW_SHARED_LOGICAL = 10, // int32_t: 0, 1, INT32_MIN (NA)
+    PW_SHARED_INTEGER = 13, // int32_t, where INT32_MIN is R's NA
+    PW_SHARED_REAL = 14,    // double
+    PW_SHARED_COMPLEX = 15, // two of double
+    PW_SHARED_RAW = 24,     // uint8_t
+};
+
+// What the word `runtime` below begins with, in its high byte; the next byte is a version of what
+// the parts are like, and the rest is the runtime's own.
+#define PW_SHARED_RUNTIME_R      ((uint32_t)'R')
+#define PW_SHARED_RUNTIME_PYTHON ((uint32_t)'P')
+
 struct pw_shared_name { // what a handle says
     uint8_t token[16];
     uint32_t part, user, runtime, maker_pid;

@@ -7,6 +7,7 @@
 #'
 #' @seealso [pagewise_on()] to begin; [share()] to hand objects to other processes; [ISM()] for large pages;
 #'   [vector_cost()], [memory_report()] and [memory_profile()] to see what memory is used for;
+#'   [pagewise_compare()] to see whether it helps an expression;
 #'   `vignette("pagewise")` and `vignette("sharing")`.
 #' @references
 #' H. Kotthaus, I. Korb, M. Engel, P. Marwedel (2014). Dynamic page sharing optimization for the R language.

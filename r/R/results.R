@@ -131,6 +131,15 @@ as.data.frame.shared_info <- function(x, row.names = NULL, optional = FALSE, ...
   frame
 }
 
+#' @export
+as.data.frame.pagewise_comparison <- function(x, row.names = NULL, optional = FALSE, ...) {
+  frame <- bytes_columns(x$measurements, c("peak", "average"))
+  if (!is.null(row.names)) {
+    row.names(frame) <- row.names
+  }
+  frame
+}
+
 # --- plots ---------------------------------------------------------------------
 
 colours_of_parts <- c(own = "#3b6ea5", shared = "#9dc3e6", absent = "#e8e8e8")
@@ -194,11 +203,29 @@ plot.pagewise_status <- function(x, ..., main = "What Pagewise saved so far") {
   invisible(x)
 }
 
+#' @export
+plot.pagewise_comparison <- function(x, ..., main = x$label, ylab = "physical memory (MB)") {
+  main <- if (nchar(main) > 60) paste0(substr(main, 1, 57), "...") else main
+  rows <- x$figures[x$figures$figure %in% c("peak", "average"), ]
+  means <- rbind(plain = rows$plain, pagewise = rows$pagewise) / 1e6
+  runs <- lapply(rows$figure, function(figure) split(x$measurements[[figure]] / 1e6, x$measurements$configuration != "plain"))
+  highest <- max(means, unlist(runs), na.rm = TRUE)
+  colours <- unname(colours_of_parts[c("absent", "own")])
+  at <- graphics::barplot(means, beside = TRUE, names.arg = names_of_figures[rows$figure], col = colours, border = NA,
+    ylim = c(0, highest * 1.2), ylab = ylab, main = main, ...)
+  for (i in seq_along(runs)) {
+    for (j in 1:2) {
+      graphics::points(rep(at[j, i], length(runs[[i]][[j]])), runs[[i]][[j]], pch = 1)
+    }
+  }
+  graphics::legend("topright", c("plain", x$policy), fill = colours, border = NA, bty = "n", horiz = TRUE)
+  invisible(x)
+}
+
 # --- documents of knitr ----------------------------------------------------------
 
 # A table in place of the printed text; `head` is the line above it.
-table_of_document <- function(x, head, ...) {
-  frame <- as.data.frame(x)
+table_of_document <- function(x, head, frame = as.data.frame(x), ...) {
   is_size <- vapply(frame, inherits, NA, "pagewise_bytes")
   frame[is_size] <- lapply(frame[is_size], as.character)
   knitr::asis_output(paste0(head, "\n\n", paste(knitr::kable(frame, ...), collapse = "\n"), "\n\n"))
@@ -222,4 +249,9 @@ knit_print.shared_info <- function(x, ...) {
     return(knitr::asis_output("Nothing is shared.\n\n"))
   }
   table_of_document(x, sprintf("%s are shared.", bytes(sum(x$bytes))))
+}
+
+#' @exportS3Method knitr::knit_print
+knit_print.pagewise_comparison <- function(x, ...) {
+  table_of_document(x, paste0(paste(remarks_on(x), collapse = ". "), "."), cells_of_figures(x$figures))
 }

@@ -146,6 +146,82 @@ shared_info <- function(x) {
   structure(info, class = c("shared_info", "data.frame"))
 }
 
+#' Shared vectors by name, also between R and Python
+#'
+#' `shared_name()` gives the name of a vector of [share()], a string of 170 characters that can be sent in any way: in a
+#' file, a message, an argument of a command. `map_shared()` opens the vector in another process of the same user on
+#' this machine, which sees the same memory. Python has `pagewise.shared_name()` and `pagewise.map_shared()`: names of
+#' either are good in both.
+#'
+#' @section Types:
+#' | R | NumPy |
+#' |---|---|
+#' | `double` | `float64` |
+#' | `integer` | `int32` |
+#' | `logical` | `int32` (0, 1, and -2147483648 for `NA`; `bool` has one byte and cannot be shared with R) |
+#' | `complex` | `complex128` |
+#' | `raw` | `uint8` |
+#'
+#' Numbers are handed over alone, without names, dimensions, levels or class. `NA_integer_` is -2147483648, which NumPy takes
+#' for a number; the other way round that number becomes `NA`. `NA_real_` is one of the NaN: NumPy sees a NaN, and gives it
+#' back as it was, unless it calculates with it.
+#'
+#' @section Lifetime:
+#' A name keeps nothing alive: it is good as long as any process has the vector ([share()] says more). Every process may write,
+#' and then has pages of its own, which nobody else sees. A vector that was changed has no name until it is shared again.
+#'
+#' @param x A shared vector, not changed since.
+#' @return For `shared_name()`, a string.
+#' @seealso [share()], which needs no names between R processes.
+#' @examples
+#' x <- share(runif(1e5))
+#' name <- shared_name(x)
+#' y <- map_shared(name) # in any process
+#' identical(x, y)
+#' @export
+shared_name <- function(x) {
+  if (!(typeof(x) %in% c("double", "integer", "logical", "complex", "raw"))) {
+    fail("`x` must be a vector of numbers, logicals or bytes: ", typeof(x), " has no name that others can open",
+      if (is.list(x)) ". Name its elements", class = "pagewise_argument_error")
+  }
+  leaf <- .Call(pagewise_shared_leaf, x)
+  if (is.null(leaf)) {
+    fail("`x` is not shared: call share(x) first, and keep its result. Vectors under 4 kB (512 doubles) never are",
+      class = "pagewise_argument_error")
+  }
+  if (leaf[[3]]) {
+    fail("`x` was changed since it was shared: call share(x) again, and keep its result", class = "pagewise_argument_error")
+  }
+  handle <- .Call(pagewise_shared_handle, x)
+  if (is.null(handle)) {
+    fail("`x` was shared or opened in this forked process: the name would end with it. Share it in the parent, before",
+      class = "pagewise_unavailable")
+  }
+  paste0(name_prefix, paste(as.character(handle), collapse = ""))
+}
+
+name_prefix <- "pagewise:"
+
+#' @rdname shared_name
+#' @param name What `shared_name()` gave, here or in Python.
+#' @return For `map_shared()`, a shared vector. Errors have the class `pagewise_share_error`.
+#' @export
+map_shared <- function(name) {
+  if (!is.character(name) || length(name) != 1 || is.na(name)) {
+    fail("`name` must be one string, as shared_name() gives it", class = "pagewise_argument_error")
+  }
+  digits <- substring(name, nchar(name_prefix) + 1)
+  if (!startsWith(name, name_prefix) || nchar(digits) %% 2 != 0 || !grepl("^[0-9a-f]+$", digits)) {
+    fail("this is no name of a shared vector, or was cut short: it must be as shared_name() gives it, \"", name_prefix,
+      "\" and 160 digits", class = c("pagewise_share_error", "pagewise_argument_error"))
+  }
+  starts <- seq(1, nchar(digits), 2)
+  handle <- as.raw(strtoi(substring(digits, starts, starts + 1), 16L))
+  tryCatch(.Call(pagewise_shared_open, handle), error = function(e) {
+    fail(conditionMessage(e), class = "pagewise_share_error")
+  })
+}
+
 #' @rdname share
 #' @return For `is_shared()`, `TRUE` where a vector of `x` is shared, wherever it is in `x`.
 #' @export

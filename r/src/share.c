@@ -361,6 +361,17 @@ SEXP pagewise_shared_leaf(SEXP x) {
     return result;
 }
 
+// The handle of a shared vector of numbers; NULL: only this process, a forked child, has it.
+SEXP pagewise_shared_handle(SEXP x) {
+    const struct view *view = share_view_of(x);
+    SEXP handle = view ? view_handle(view) : NULL;
+    return handle ? handle : R_NilValue;
+}
+
+SEXP pagewise_shared_open(SEXP handle) {
+    return share_vector_named(handle);
+}
+
 // The processes that have the object of a shared vector.
 SEXP pagewise_shared_holders(SEXP x) {
     uint32_t pids[1024];

@@ -12,6 +12,8 @@
     X(pagewise_share_decide, 1)                                                                    \
     X(pagewise_shared_leaf, 1)                                                                     \
     X(pagewise_shared_holders, 1)                                                                  \
+    X(pagewise_shared_handle, 1)                                                                   \
+    X(pagewise_shared_open, 1)                                                                     \
     X(pagewise_shared_bytes, 0)
 
 SHARE_CALLS(DECLARE_CALL)

@@ -411,7 +411,7 @@ static SEXP method_unserialize(SEXP class, SEXP handle) {
     struct snapshot *snapshot;
     struct pw_shared_part part;
     bool mapped;
-    SEXP pointer = PROTECT(view_of_handle(handle, &snapshot, &part, &mapped));
+    SEXP pointer = PROTECT(view_of_handle(handle, SHARE_OWN, &snapshot, &part, &mapped));
     if (part.kind != STRSXP) {
         share_fail(PW_SHARED_FORGED, NULL);
     }

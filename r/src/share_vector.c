@@ -17,6 +17,12 @@
     X(CPLXSXP, complex, altcomplex, Rcomplex)                                                      \
     X(RAWSXP, raw, altraw, Rbyte)
 
+// The numbers by which other runtimes know these types.
+_Static_assert(LGLSXP == PW_SHARED_LOGICAL && INTSXP == PW_SHARED_INTEGER &&
+                   REALSXP == PW_SHARED_REAL && CPLXSXP == PW_SHARED_COMPLEX &&
+                   RAWSXP == PW_SHARED_RAW && sizeof(int) == 4,
+               "kinds");
+
 #define DECLARE_CLASS(type, name, family, element) static R_altrep_class_t name##_class;
 FAMILIES(DECLARE_CLASS)
 
@@ -136,17 +142,25 @@ static SEXP copy_of(const struct snapshot *snapshot, const struct pw_shared_part
     return x;
 }
 
+// `type`: the one that is wanted, or NILSXP.
 static SEXP unserialize(SEXP handle, SEXPTYPE type) {
     struct snapshot *snapshot;
     struct pw_shared_part part;
     bool mapped;
-    SEXP pointer = PROTECT(view_of_handle(handle, &snapshot, &part, &mapped));
-    if (part.kind != type || part.length != part.size / share_element_size(type)) {
+    SEXP pointer = PROTECT(view_of_handle(handle, type == NILSXP ? SHARE_ALL : SHARE_OWN_AND_PYTHON,
+                                          &snapshot, &part, &mapped));
+    size_t element = share_element_size(part.kind);
+    if ((type != NILSXP && part.kind != type) || element == 0 || part.size % element != 0 ||
+        part.length != part.size / element) {
         share_fail(PW_SHARED_FORGED, NULL);
     }
     SEXP x = mapped ? share_vector(pointer) : copy_of(snapshot, &part);
     UNPROTECT(1);
     return x;
+}
+
+SEXP share_vector_named(SEXP handle) {
+    return unserialize(handle, NILSXP);
 }
 
 static SEXP method_unserialize(SEXP class, SEXP handle) {

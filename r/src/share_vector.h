@@ -17,6 +17,9 @@ size_t share_element_size(SEXPTYPE type);
 // An R vector of a view.
 SEXP share_vector(SEXP pointer);
 
+// One of what a handle names, of whatever type it is; also of what Python has shared.
+SEXP share_vector_named(SEXP handle);
+
 // The vector of ours that x is, or that R has put a wrapper around to change the attributes of; or
 // NULL. And its view. Strings are among them.
 SEXP share_inner(SEXP x);

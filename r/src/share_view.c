@@ -32,7 +32,17 @@ static struct {
 #define PARTS_LAYOUT 1u
 
 uint32_t share_runtime(void) {
-    return ((uint32_t)'R' << 24) | (PARTS_LAYOUT << 16) | (uint32_t)(R_VERSION >> 8);
+    return (PW_SHARED_RUNTIME_R << 24) | (PARTS_LAYOUT << 16) | (uint32_t)(R_VERSION >> 8);
+}
+
+// Of what python/src/pagewise/_share.py writes.
+#define PYTHON_PARTS_LAYOUT 1u
+
+static bool is_among(uint32_t runtime, enum share_makers makers) {
+    uint32_t maker = runtime >> 16;
+    bool is_python = maker == ((PW_SHARED_RUNTIME_PYTHON << 8) | PYTHON_PARTS_LAYOUT);
+    bool is_r = maker == ((PW_SHARED_RUNTIME_R << 8) | PARTS_LAYOUT);
+    return (is_python && makers != SHARE_OWN) || (is_r && makers == SHARE_ALL);
 }
 
 // Was this process forked, and has started no program since? A child of mclapply() may be the first
@@ -275,18 +285,27 @@ SEXP view_again(const struct view *view) {
     return keep_view(view->snapshot, view->index, &view->part, view->data);
 }
 
-SEXP view_of_handle(SEXP handle, struct snapshot **result, struct pw_shared_part *part,
-                    bool *mapped) {
+// The runtime that a handle must be of: this one's, or another that is among those.
+static uint32_t runtime_of(const void *bytes, size_t size, enum share_makers makers) {
+    struct pw_shared_name name = {.part = 0};
+    enum pw_shared_result result = pw_shared_read_handle(bytes, size, share_runtime(), &name);
+    bool others = result == PW_SHARED_RUNTIME && is_among(name.runtime, makers);
+    return others ? name.runtime : share_runtime();
+}
+
+SEXP view_of_handle(SEXP handle, enum share_makers makers, struct snapshot **result,
+                    struct pw_shared_part *part, bool *mapped) {
     struct pw_shared_name name = {.part = 0};
     const void *bytes = TYPEOF(handle) == RAWSXP ? RAW(handle) : NULL;
     size_t size = bytes ? (size_t)XLENGTH(handle) : 0;
-    share_fail(pw_shared_read_handle(bytes, size, share_runtime(), &name), &name);
+    uint32_t runtime = runtime_of(bytes, size, makers);
+    share_fail(pw_shared_read_handle(bytes, size, runtime, &name), &name);
     struct snapshot *snapshot = snapshot_named(name.token);
     bool known = snapshot != NULL;
     snapshot = known ? snapshot : new_snapshot();
     SEXP kept = PROTECT(keep_snapshot(snapshot));
     if (!known) {
-        share_fail(pw_shared_open(bytes, size, share_runtime(), &snapshot->shared), &name);
+        share_fail(pw_shared_open(bytes, size, runtime, &snapshot->shared), &name);
     }
     if (!pw_shared_describe(&snapshot->shared, name.part, part)) {
         share_fail(PW_SHARED_FORGED, &name);

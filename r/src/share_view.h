@@ -36,6 +36,10 @@ struct view {
 // What can read our parts: R of the same series (4.2.x), by code that writes them the same way.
 uint32_t share_runtime(void);
 
+// Whose parts a handle may be of. Numbers are alike in all series of R, and Python writes them in
+// the same way; where R serialises, what is around the handle is for its own series.
+enum share_makers { SHARE_OWN, SHARE_OWN_AND_PYTHON, SHARE_ALL };
+
 // Called once, when the package's library is loaded.
 void share_view_start(void);
 
@@ -50,8 +54,8 @@ SEXP view_open(struct snapshot *snapshot, uint32_t index);
 
 // The same, of what a handle names. *snapshot and *part are filled in, and valid as long as the
 // external pointer returned, which is a view unless there is no room for one (*mapped).
-SEXP view_of_handle(SEXP handle, struct snapshot **snapshot, struct pw_shared_part *part,
-                    bool *mapped);
+SEXP view_of_handle(SEXP handle, enum share_makers makers, struct snapshot **snapshot,
+                    struct pw_shared_part *part, bool *mapped);
 
 // One more view with the same content. NULL: no room.
 SEXP view_again(const struct view *view);

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._cost import Cost, cost
     from ._curve import Curve, curve
     from ._report import Report, report
-    from ._share import SharedInfo, ShareError, handles, share, shared_info
+    from ._share import SharedInfo, ShareError, handles, map_shared, share, shared_info, shared_name
 
 __version__ = "0.2.0"
 __all__ = [
@@ -41,11 +41,13 @@ __all__ = [
     "handles",
     "is_on",
     "is_preloaded",
+    "map_shared",
     "off",
     "on",
     "report",
     "share",
     "shared_info",
+    "shared_name",
 ]
 
 
@@ -61,7 +63,9 @@ _LATER = {
     "SharedInfo": "_share",
     "handles": "_share",
     "share": "_share",
+    "map_shared": "_share",
     "shared_info": "_share",
+    "shared_name": "_share",
 }
 
 

@@ -32,6 +32,12 @@ SMALLEST = 4096
 LAYOUT = 1
 RUNTIME = ord("P") << 24 | LAYOUT << 16
 HANDLE_SIZE = 80
+# R's parts of numbers can be read as well: of any series of R, by this layout.
+R_RUNTIME = ord("R") << 24 | 1 << 16
+# Kinds of parts, as enum pw_shared_kind has them; other parts are bytes.
+KINDS = {13: "int32", 14: "float64", 15: "complex128", 24: "uint8", 10: "int32"}
+BYTES = ord("B")
+NAME_PREFIX = "pagewise:"
 
 
 class _Shared(ctypes.Structure):
@@ -111,8 +117,8 @@ _REASONS = {
     "send the array again from where it was shared",
     LAYOUT_DIFFERS: "the handle of a shared array was made by another version of pagewise, or for another kind of "
     "processor. Install the same version on both sides",
-    RUNTIME_DIFFERS: "the handle of a shared object was not made by Python, or by another version of pagewise. Nothing "
-    "was read; install the same version on both sides",
+    RUNTIME_DIFFERS: "the handle of a shared object was not made by Python or R, or by another version of pagewise. "
+    "Nothing was read; install the same version on both sides",
     MACHINE: "the handle of a shared array was made on another machine, or before this machine was last started. "
     "Shared arrays live in the memory of one machine: to move one, send it within `with pagewise.handles(False):`",
     USER: "the handle of a shared array was made by another user (number {name.user}): only processes of that user can "
@@ -122,7 +128,7 @@ _REASONS = {
     "send the array within `with pagewise.handles(False):`",
     GONE: "a shared array is gone: process {name.maker_pid}, which shared it, and all others that had it have ended or "
     "dropped it. Keep the result of pagewise.share() in a variable until the others have it, and share it again now",
-    FORGED: "a shared array is not what its handle says: the handle is forged. Nothing was read",
+    FORGED: "a shared array is not what its handle says: the handle is forged, or of another type. Nothing was read",
     LIMIT: "no descriptor, or no memory, could be had for a shared array: each object takes one descriptor in every "
     "process that has it. Share a dict in place of many arrays, drop some, or raise the limit (ulimit -n)",
     MEMORY: "a shared array could not be written: there is no memory for it, or the limit on file sizes (ulimit -f) is "
@@ -231,18 +237,28 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Writer(pickle.Pickler):
-    """Closes up arrays with gaps between their elements, so that each is a buffer."""
+    """Closes up arrays with gaps between their elements, so that each is a buffer; notes the types of all."""
+
+    dtypes: dict[int, Any]  # by the address of an array's first byte
 
     def reducer_override(self, obj: Any) -> Any:
         numpy = sys.modules["numpy"]
-        if type(obj) is numpy.ndarray and not obj.dtype.hasobject and not obj.flags.forc and obj.nbytes >= SMALLEST:
-            closed = obj.copy(order="K")
-            return (closed if closed.flags.forc else obj.copy()).__reduce_ex__(5)
-        return NotImplemented
+        if type(obj) is not numpy.ndarray or obj.dtype.hasobject or obj.nbytes < SMALLEST:
+            return NotImplemented
+        closed = obj if obj.flags.forc else obj.copy(order="K")
+        closed = closed if closed.flags.forc else obj.copy()
+        self.dtypes[closed.__array_interface__["data"][0]] = closed.dtype
+        return NotImplemented if closed is obj else closed.__reduce_ex__(5)
 
 
-def _pickled(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """Pickle an object; buffers that are worth sharing stay outside."""
+def _kind_of(dtype: Any) -> int:
+    """Say as what kind R knows numbers of a type."""
+    known = {name: kind for kind, name in reversed(KINDS.items())}
+    return known.get(dtype.name, BYTES) if dtype is not None and dtype.isnative else BYTES
+
+
+def _pickled(obj: Any) -> tuple[bytes, list[memoryview], list[int]]:
+    """Pickle an object; buffers that are worth sharing stay outside, and kinds of what is in them."""
     text, buffers = io.BytesIO(), []
 
     def take(buffer: pickle.PickleBuffer) -> bool:
@@ -252,25 +268,33 @@ def _pickled(obj: Any) -> tuple[bytes, list[memoryview]]:
             buffers.append(raw)
         return not is_large
 
-    _Writer(text, protocol=5, buffer_callback=take).dump(obj)
-    return text.getvalue(), buffers
+    writer = _Writer(text, protocol=5, buffer_callback=take)
+    writer.dtypes = {}
+    writer.dump(obj)
+    return text.getvalue(), buffers, [_kind_of(writer.dtypes.get(_address(buffer))) for buffer in buffers]
 
 
-def _write(buffers: list[memoryview]) -> _Object:
+def _write(buffers: list[memoryview], kinds: list[int]) -> _Object:
     """Write an object with these parts."""
     core, shared = _core(), _Shared()
     _check(core.pw_shared_begin(ctypes.byref(shared), RUNTIME))
     made = _Object(shared)
     parts = (_Part * len(buffers))()
-    for part, buffer in zip(parts, buffers):
+    for part, buffer, kind in zip(parts, buffers, kinds):
         part.offset = core.pw_shared_next_page(ctypes.byref(shared))
-        part.size = part.length = buffer.nbytes
-        part.kind = ord("B")
+        part.size, part.kind = buffer.nbytes, kind
+        part.length = buffer.nbytes // _size_of(kind)
         _check(core.pw_shared_write(ctypes.byref(shared), _address(buffer), buffer.nbytes))
     _check(core.pw_shared_finish(ctypes.byref(shared), parts, len(buffers)))
     with _lock:
         _objects[made.token] = made
     return made
+
+
+def _size_of(kind: int) -> int:
+    import numpy
+
+    return numpy.dtype(KINDS[kind]).itemsize if kind in KINDS else 1
 
 
 def _address(buffer: memoryview) -> int:
@@ -315,11 +339,11 @@ def share(obj: Any) -> Any:
     """
     import numpy  # noqa: F401 (the writer asks for it)
 
-    text, buffers = _pickled(obj)
+    text, buffers, kinds = _pickled(obj)
     _send_handles()
     if not buffers:
         return pickle.loads(text)
-    made = _write(buffers)
+    made = _write(buffers, kinds)
     return pickle.loads(text, buffers=[_View(made, at).memory(buffer.readonly) for at, buffer in enumerate(buffers)])
 
 
@@ -390,11 +414,9 @@ def _open(handle: bytes, dtype: Any, shape: Any, strides: Any, offset: int, writ
     """Make the array that a handle describes. Nothing of it is believed: it may have been changed on its way."""
     import numpy
 
-    name = _Name()
     if not isinstance(handle, bytes) or not isinstance(dtype, numpy.dtype) or dtype.hasobject:
         _check(DAMAGED)
-    _check(_core().pw_shared_read_handle(handle, len(handle), RUNTIME, ctypes.byref(name)), name)
-    memory = _View(_object_of(handle, name), name.part).memory(not writeable)
+    memory = _view_of(handle).memory(not writeable)
     try:
         found = numpy.ndarray(shape, dtype, memory, offset, strides)
     except (TypeError, ValueError, OverflowError) as error:
@@ -403,13 +425,28 @@ def _open(handle: bytes, dtype: Any, shape: Any, strides: Any, offset: int, writ
     return found
 
 
+def _view_of(handle: bytes) -> _View:
+    """Open what a handle names: of Python, or numbers of R."""
+    name, size = _Name(), len(handle)
+    result = _core().pw_shared_read_handle(handle, size, RUNTIME, ctypes.byref(name))
+    is_of_r = result == RUNTIME_DIFFERS and name.runtime & 0xFFFF0000 == R_RUNTIME
+    if is_of_r:
+        result = _core().pw_shared_read_handle(handle, size, name.runtime, ctypes.byref(name))
+    _check(result, name)
+    view = _View(_object_of(handle, name), name.part)
+    if is_of_r and view.part.kind not in KINDS:
+        _core().pw_shared_unmap(view.start, ctypes.byref(view.part))
+        _check(FORGED)
+    return view
+
+
 def _object_of(handle: bytes, name: _Name) -> _Object:
     with _lock:
         known = _objects.get(bytes(name.token))
         if known is not None:
             return known
         shared = _Shared()
-        _check(_core().pw_shared_open(handle, len(handle), RUNTIME, ctypes.byref(shared)), name)
+        _check(_core().pw_shared_open(handle, len(handle), name.runtime, ctypes.byref(shared)), name)
         opened = _objects[bytes(name.token)] = _Object(shared)
         return opened
 
@@ -479,6 +516,102 @@ def _and_tell(execute: Callable[[Any], None]) -> Callable[[Any], None]:
         _tell(module)
 
     return exec_module
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def shared_name(array: Any) -> str:
+    """Name a shared array of one dimension, for a process that no pickle reaches, and for R.
+
+    The name can be sent in any way: in a file, a message, an argument of a command. `map_shared` opens it in Python,
+    and ``pagewise::map_shared()`` in R, in any process of the same user on this machine. It keeps nothing alive: the
+    array lives as long as any process has it.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        As `share` or `map_shared` returned it, all of it, not changed since. Of type float64 (R: double), int32
+        (integer, or logical where R made it), complex128 (complex) or uint8 (raw). In R -2147483648 is the missing
+        integer, NA.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ShareError
+        It has no such name: it says why, and what to do.
+    """
+    import numpy
+
+    if not isinstance(array, numpy.ndarray):
+        raise ShareError(f"{type(array).__name__} has no name that others can open: name its arrays, x.to_numpy() say")
+    if array.ndim != 1:
+        raise ShareError(f"an array of {array.ndim} dimensions has no name: share x.ravel() in its place")
+    if _kind_of(array.dtype) == BYTES:
+        raise ShareError(
+            f"R has no numbers of type {array.dtype.name}, and so they have no name: share x.astype('float64') or "
+            "x.astype('int32') in its place"
+        )
+    view = _view_at(*_range(array)) if array.size else None
+    if view is None:
+        raise ShareError(
+            "the array is not shared: call pagewise.share(x) first, and keep its result. Arrays under "
+            f"{SMALLEST} bytes never are"
+        )
+    is_whole = array.nbytes == view.part.size and array.strides[0] == array.itemsize
+    if not is_whole or KINDS.get(view.part.kind) != array.dtype.name:
+        raise ShareError(
+            "this is a part, or another reading, of what was shared: share it by itself, as "
+            "pagewise.share(numpy.array(x)), and keep the result"
+        )
+    if view.is_changed():
+        raise ShareError("the array was changed since it was shared: call pagewise.share(x) again, and keep its result")
+    handle = ctypes.create_string_buffer(HANDLE_SIZE)
+    _core().pw_shared_handle(ctypes.byref(view.object.shared), view.index, handle)
+    return NAME_PREFIX + handle.raw.hex()
+
+
+def map_shared(name: str) -> Any:
+    """Open a shared array, or a shared vector of R, by its name.
+
+    Parameters
+    ----------
+    name : str
+        As `shared_name`, or ``pagewise::shared_name()`` in R, gave it.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of one dimension. Its memory is that of all who have it; what this process writes becomes its own, in pages of
+        4 KB. A logical vector of R is of type int32: 0, 1, and -2147483648 for NA. The missing number of R is a NaN.
+
+    Raises
+    ------
+    ShareError
+        The name is damaged, or what it names is gone, another user's, or none of numbers.
+    """
+    import numpy
+
+    digits = name[len(NAME_PREFIX) :] if isinstance(name, str) and name.startswith(NAME_PREFIX) else ""
+    try:
+        handle = bytes.fromhex(digits)
+    except ValueError:
+        handle = b""
+    if not handle or " " in digits:
+        raise ShareError(
+            "this is no name of a shared array, or was cut short: it must be as shared_name() gives it, "
+            f'"{NAME_PREFIX}" and 160 digits'
+        )
+    view = _view_of(handle)
+    part = view.part
+    if part.kind not in KINDS or part.length * _size_of(part.kind) != part.size:
+        _core().pw_shared_unmap(view.start, ctypes.byref(part))
+        _check(FORGED)
+    _send_handles()
+    return numpy.frombuffer(view.memory(), dtype=KINDS[part.kind])
 
 
 # --- what is shared -----------------------------------------------------------------------------

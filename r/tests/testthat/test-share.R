@@ -1,38 +1,3 @@
-# An R process that shares `what`, writes its handle to `file`, and waits to be killed.
-sharer <- function(file, what = "runif(1e5)") {
-  script <- tempfile(fileext = ".R")
-  writeLines(c(
-    sprintf(".libPaths(%s)", deparse1(.libPaths())), "library(pagewise); options(pagewise.handles = TRUE)", "set.seed(1)",
-    sprintf("x <- share(%s)", what),
-    sprintf("saveRDS(list(x, Sys.getpid()), '%s.part'); invisible(file.rename('%s.part', '%s'))", file, file, file),
-    "Sys.sleep(300)"
-  ), script)
-  system2(file.path(R.home("bin"), "Rscript"), c("--vanilla", script), wait = FALSE)
-  for (i in 1:600) {
-    if (file.exists(file)) break
-    Sys.sleep(0.1)
-  }
-  readRDS(file)
-}
-
-kill_and_wait <- function(pid) {
-  tools::pskill(pid, tools::SIGKILL)
-  for (i in 1:100) {
-    state <- tryCatch(suppressWarnings(readLines(sprintf("/proc/%d/stat", pid))), error = function(e) "gone Z")
-    if (grepl("gone|\\) Z", state)) break
-    Sys.sleep(0.05)
-  }
-}
-
-objects_open <- function(pid = "self") {
-  links <- Sys.readlink(list.files(sprintf("/proc/%s/fd", pid), full.names = TRUE))
-  sum(grepl("^/memfd:pagewise-shared-", links))
-}
-
-in_memory <- function(x, ...) by_handle(serialize(x, NULL, ...))
-sent <- function(x) unserialize(in_memory(x))
-wire <- function(x) length(in_memory(x))
-
 # Where the handle starts in what was serialised.
 handle_in <- function(bytes) {
   at <- grepRaw("PWSH", bytes, fixed = TRUE)

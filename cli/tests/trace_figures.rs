@@ -403,3 +403,44 @@ fn temporary_allocations_are_told_by_place() {
         assert_eq!(figures["temporary_allocations"], Value::Null);
     }
 }
+
+/// Frames of C++'s library on the way from the program to malloc are passed over, and stay in flame graphs.
+#[test]
+fn a_place_is_the_first_frame_of_the_program() {
+    let bench = Bench::new();
+    let frames = |symbols: &[&str]| -> String {
+        let frame = |symbol: &&str| {
+            format!("frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-\n")
+        };
+        symbols.iter().map(frame).collect()
+    };
+    let lines = format!(
+        "pagewise-trace 1 addresses\nallocate 1 0 100 0 0x1000\nallocate 2 1 50 0 0x9000\n\
+         site 0 type=- depth=- class=128\n{}site 1 type=- depth=- class=64\n{}",
+        frames(&[
+            "operator%20new(unsigned%20long)",
+            "std::__new_allocator<Node>::allocate(unsigned%20long)",
+            "remember",
+            "main"
+        ]),
+        frames(&["operator%20new(unsigned%20long)"])
+    );
+    bench.convert("t", &lines);
+    let described = |at: usize| {
+        bench.run(&["stat", "--json", "t.json", "t.trace"]);
+        read_json(&bench.path("t.json"))["sites"][at]["description"].clone()
+    };
+    assert_eq!(described(0), "remember (x)");
+    assert_eq!(described(1), "operator new(unsigned long) (x)");
+    let shown = text(&bench.run(&["report", "t.trace"]));
+    assert!(
+        shown.starts_with("operator new(unsigned long) (x) pins most"),
+        "{shown}"
+    );
+    assert!(shown.contains("remember (x) < main"), "{shown}");
+    let folded = text(&bench.run(&["report", "--folded", "live", "t.trace"]));
+    assert!(
+        folded.starts_with("main;remember;std::__new_allocator"),
+        "{folded}"
+    );
+}

@@ -404,6 +404,103 @@ fn temporary_allocations_are_told_by_place() {
     }
 }
 
+/// Whom to ask for a buffer that is kept: the place with most of them first, and nothing where there are next to none.
+#[test]
+fn the_report_lists_temporary_allocations() {
+    let bench = Bench::new();
+    let report = |temporary: u64| {
+        let mut lines = String::from("pagewise-trace 1 addresses\nproperty frees by-thread\n");
+        let mut object = 0;
+        let mut allocate = |lines: &mut String, site: u64, is_freed: bool| {
+            object += 1;
+            let address = 0x10_0000 + object * 128;
+            let _ = writeln!(lines, "allocate {object} {site} 100 0 {address:#x}");
+            if is_freed {
+                let _ = writeln!(lines, "free {object}");
+            }
+        };
+        for number in 0..1000 {
+            allocate(&mut lines, 0, false);
+            if number < temporary {
+                allocate(&mut lines, 1, true);
+            }
+            if number < temporary / 2 {
+                allocate(&mut lines, 2, true);
+                allocate(&mut lines, 2, false);
+            }
+        }
+        for (site, symbol) in ["keep", "format", "render"].iter().enumerate() {
+            let _ = writeln!(
+                lines,
+                "site {site} type=- depth=- class=128\n\
+                 frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
+            );
+        }
+        bench.convert("t", &lines);
+        let shown = text(&bench.run(&["report", "t.trace"]));
+        bench.run(&["report", "--html", "t.html", "t.trace"]);
+        (shown, fs::read_to_string(bench.path("t.html")).unwrap())
+    };
+    let (shown, html) = report(200);
+    assert!(
+        shown.contains("300 of 1,400 allocations (21 %) are temporary"),
+        "{shown}"
+    );
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .skip_while(|line| !line.contains("of its own"))
+        .skip(1)
+        .take(3)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let cells = |row: &str| row.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows[0], cells("200 67 % 100 % 100 bytes format (x)"));
+    assert_eq!(rows[1], cells("100 33 % 50 % 100 bytes render (x)"));
+    assert!(rows[2].is_empty(), "{shown}");
+    assert!(html.contains("Temporary allocations</h2>"));
+    assert!(html.contains("<td>200</td><td>67 %</td><td>100 %</td>"));
+    let (shown, html) = report(4);
+    assert!(
+        !shown.contains("temporary") && !html.contains("Temporary"),
+        "{shown}"
+    );
+}
+
+/// What lies on pages together goes back together, and no one place's blocks would do it.
+#[test]
+fn places_that_hold_pages_together_are_named_together() {
+    let bench = Bench::new();
+    let mut lines = String::from("pagewise-trace 1 addresses\n");
+    for page in 0..200_u64 {
+        for place in 0..32 {
+            let (object, site) = (page * 32 + place + 1, place.min(2));
+            let address = 0x10_0000 + page * 4096 + place * 128;
+            let _ = writeln!(lines, "allocate {object} {site} 100 0 {address:#x}");
+        }
+    }
+    for object in (1..=6400).filter(|object| (object - 1) % 32 > 1) {
+        let _ = writeln!(lines, "free {object}");
+    }
+    for (site, symbol) in ["node", "name", "brief"].iter().enumerate() {
+        let _ = writeln!(
+            lines,
+            "site {site} type=- depth=- class=128\n\
+             frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
+        );
+    }
+    bench.convert("t", &lines);
+    let shown = text(&bench.run(&["report", "t.trace"])).replace('\n', " ");
+    // 200 pages, less six of 4 KB for the 200 blocks of each of the two.
+    assert!(
+        shown.contains(
+            "Blocks of several places lie on the same pages: with those of node (x) and of name (x) elsewhere, 770 kB of \
+             819 kB (94 %) could go."
+        ),
+        "{shown}"
+    );
+    assert!(!shown.contains("With its blocks elsewhere"), "{shown}");
+}
+
 /// Frames of C++'s library on the way from the program to malloc are passed over, and stay in flame graphs.
 #[test]
 fn a_place_is_the_first_frame_of_the_program() {

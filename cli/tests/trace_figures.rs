@@ -205,6 +205,69 @@ fn a_diff_warns_where_recordings_are_not_alike() {
     );
 }
 
+/// The data of a page, which its scripts draw.
+fn data(html: &str) -> Value {
+    let (_, rest) = html.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn the_page_of_a_diff_says_what_the_text_says() {
+    let bench = Bench::new();
+    two_recordings(&bench, [SERVER; 2], ["aa", "bb"]);
+    let output = bench.run(&["diff", "--html", "d.html", "a.trace", "b.trace"]);
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{}",
+        errors(&output)
+    );
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    for said in [
+        "live at peak: 5.46 kB in B, 2.56 kB in A, +2.90 kB.",
+        "built anew between the two",
+        "<dt>A</dt><dd>a.trace: /bin/server -p 80;",
+        "3 of 3 places that differ, by live at peak",
+        "<td>+3.00 kB</td><td>2.00 kB</td><td>5.00 kB</td>",
+        "<td>vanished</td><td>old (server)</td>",
+    ] {
+        assert!(html.contains(said), "{said}: {html}");
+    }
+    let lines = &data(&html)["lines"];
+    let highest = |line: &Value| {
+        let bytes = line["bytes"].as_array().unwrap().iter();
+        bytes.filter_map(Value::as_u64).max()
+    };
+    assert_eq!(
+        (&lines[0]["name"], highest(&lines[0])),
+        (&"A".into(), Some(2564))
+    );
+    assert_eq!(
+        (&lines[1]["name"], highest(&lines[1])),
+        (&"B".into(), Some(5464))
+    );
+
+    let same = bench.run(&["diff", "--html", "d.html", "a.trace", "a.trace"]);
+    assert!(same.status.success(), "{}", errors(&same));
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    assert!(html.contains("the same in B as in A") && !html.contains("<table"));
+    bench.refused(
+        &["diff", "--html", "b.trace", "a.trace", "b.trace"],
+        "is the trace itself, or read with it",
+    );
+}
+
+/// What only places without ends can be compared by has no live bytes to draw.
+#[test]
+fn a_diff_of_collected_traces_has_a_page_without_a_chart() {
+    let bench = Bench::new();
+    bench.trace_named("a", "allocate 1 0 16 0\nadd-root 1 0\n");
+    bench.trace_named("b", "allocate 1 0 24 0\nadd-root 1 0\n");
+    let output = bench.run(&["diff", "--html", "d.html", "a.trace", "b.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    assert!(html.contains("allocated: 24.0 bytes in B") && !html.contains("id=\"chart\""));
+}
+
 #[test]
 fn a_diff_that_cannot_be_made_leaves_nothing() {
     let bench = Bench::new();
@@ -308,9 +371,7 @@ fn the_page_has_the_flame_graph_of_each_kind() {
         let output = bench.run(&["report", "--html", "x.html", "--at", at, "sparse.trace"]);
         assert!(output.status.success(), "{}", errors(&output));
         let html = fs::read_to_string(bench.path("x.html")).unwrap();
-        let (_, rest) = html.split_once("id=\"data\">").unwrap();
-        let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
-        let flame = &data["flame"];
+        let flame = &data(&html)["flame"];
         let names: Vec<&str> = flame["kinds"]
             .as_array()
             .unwrap()

@@ -1,6 +1,6 @@
 //! `pagewise trace report`: which call sites pin my pages?
 
-mod page;
+pub(super) mod page;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -621,7 +621,7 @@ fn text(report: &Report) -> String {
 }
 
 /// As a terminal has room for it.
-fn with_short_place(mut cells: Vec<String>) -> Vec<String> {
+pub fn with_short_place(mut cells: Vec<String>) -> Vec<String> {
     if let Some(place) = cells.last_mut() {
         *place = shortened(place);
     }
@@ -629,7 +629,7 @@ fn with_short_place(mut cells: Vec<String>) -> Vec<String> {
 }
 
 /// Of a stack its innermost callers, as many as fit.
-pub fn shortened(place: &str) -> String {
+fn shortened(place: &str) -> String {
     if !place.contains(" < ") {
         return stat::shortened(place);
     }

@@ -188,7 +188,7 @@ bench-r-share: core ## objects shared between R processes, into docs/results/r-s
 	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
 	@bench/share-r/run --rounds $(RUNS)
 
-bench-trace: ## what recording traces costs redis and ruby, beside heaptrack, into docs/results/trace-overhead.md
+bench-trace: ## what recording traces costs redis, ruby, SQLite, pandas and deep recursion, beside heaptrack, into docs/results/trace-overhead.md
 	@$(ENSURE) build bench-trace
 	@$(MAKE) --no-print-directory build
 	@bench/trace/overhead --runs $(RUNS)

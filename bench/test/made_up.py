@@ -47,8 +47,8 @@ def shared_rounds(kind):
 def overhead():
     """Runs of bench/trace/overhead: (elapsed, CPU, afterwards, bytes written)."""
     return {name: {configuration: [(2.0 * cost, 1.0 * cost, .1, 1e6), (2.1 * cost, 1.1 * cost, .2, 2e6)]
-                   for configuration, cost in (("plain", 1), ("record", 1.2), ("record --stacks", 1.4), ("plain again", 1.01))}
-            for name in ("redis-benchmark", "ruby")}
+                   for configuration, cost in (("plain", 1), ("record", 1.2), ("record --stacks", 1.4), ("heaptrack", 1.6), ("plain again", 1.01))}
+            for name in ("redis-benchmark", "ruby", "deep recursion")}
 
 
 def replays(names):

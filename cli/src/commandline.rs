@@ -155,7 +155,10 @@ impl TraceAction {
             Self::Stat(given) => (vec![&given.file], some(&[&given.json])),
             Self::Convert(given) => (vec![&given.file], vec![&given.output]),
             Self::Report(given) => (vec![&given.file], some(&[&given.html])),
-            Self::Diff(given) => (vec![&given.before, &given.after], some(&[&given.json])),
+            Self::Diff(given) => (
+                vec![&given.before, &given.after],
+                some(&[&given.json, &given.html]),
+            ),
             Self::Group(given) => {
                 let mut read = some(&[&given.train]);
                 read.push(&given.file);
@@ -180,6 +183,9 @@ pub struct DiffArguments {
     /// The trace of which is told what it has more or less
     #[arg(value_name = "B")]
     pub after: PathBuf,
+    /// Write a page of HTML to OUT instead of text to standard output
+    #[arg(long, value_name = "OUT", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
     /// What places are sorted by [default: live, or allocated where a collector frees]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub by: Option<Measure>,

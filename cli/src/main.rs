@@ -12,6 +12,7 @@ mod measure;
 mod metrics;
 mod pages;
 mod policy;
+mod processes;
 mod report;
 mod run;
 mod statistics_block;

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{errors, figures, is_root, output, pagewise, read_json, text};
+use common::{errors, figures, is_root, output, pagewise, read_json, run_sharing, text};
 
 #[test]
 fn input_output_and_status_pass_through() {
@@ -114,16 +114,8 @@ fn policy_general_preloads_its_own_library_and_no_other_of_ours() {
 
 #[test]
 fn options_are_merged_and_the_command_line_wins() {
-    let output = pagewise()
-        .args([
-            "run",
-            "--quiet",
-            "--policy",
-            "share",
-            "--options",
-            "threshold=64K,slack=3",
-        ])
-        .args(["--", "sh", "-c", "echo $PAGEWISE_OPTIONS; echo $LD_PRELOAD"])
+    let output = run_sharing("threshold=64K,slack=3")
+        .args(["sh", "-c", "echo $PAGEWISE_OPTIONS; echo $LD_PRELOAD"])
         .env("PAGEWISE_OPTIONS", "policy=huge,threshold=8K,verbose=1")
         .env("LD_PRELOAD", "libm.so.6")
         .output()

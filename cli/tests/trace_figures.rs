@@ -205,6 +205,69 @@ fn a_diff_warns_where_recordings_are_not_alike() {
     );
 }
 
+/// The data of a page, which its scripts draw.
+fn data(html: &str) -> Value {
+    let (_, rest) = html.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn the_page_of_a_diff_says_what_the_text_says() {
+    let bench = Bench::new();
+    two_recordings(&bench, [SERVER; 2], ["aa", "bb"]);
+    let output = bench.run(&["diff", "--html", "d.html", "a.trace", "b.trace"]);
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{}",
+        errors(&output)
+    );
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    for said in [
+        "live at peak: 5.46 kB in B, 2.56 kB in A, +2.90 kB.",
+        "built anew between the two",
+        "<dt>A</dt><dd>a.trace: /bin/server -p 80;",
+        "3 of 3 places that differ, by live at peak",
+        "<td>+3.00 kB</td><td>2.00 kB</td><td>5.00 kB</td>",
+        "<td>vanished</td><td>old (server)</td>",
+    ] {
+        assert!(html.contains(said), "{said}: {html}");
+    }
+    let lines = &data(&html)["lines"];
+    let highest = |line: &Value| {
+        let bytes = line["bytes"].as_array().unwrap().iter();
+        bytes.filter_map(Value::as_u64).max()
+    };
+    assert_eq!(
+        (&lines[0]["name"], highest(&lines[0])),
+        (&"A".into(), Some(2564))
+    );
+    assert_eq!(
+        (&lines[1]["name"], highest(&lines[1])),
+        (&"B".into(), Some(5464))
+    );
+
+    let same = bench.run(&["diff", "--html", "d.html", "a.trace", "a.trace"]);
+    assert!(same.status.success(), "{}", errors(&same));
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    assert!(html.contains("the same in B as in A") && !html.contains("<table"));
+    bench.refused(
+        &["diff", "--html", "b.trace", "a.trace", "b.trace"],
+        "is the trace itself, or read with it",
+    );
+}
+
+/// What only places without ends can be compared by has no live bytes to draw.
+#[test]
+fn a_diff_of_collected_traces_has_a_page_without_a_chart() {
+    let bench = Bench::new();
+    bench.trace_named("a", "allocate 1 0 16 0\nadd-root 1 0\n");
+    bench.trace_named("b", "allocate 1 0 24 0\nadd-root 1 0\n");
+    let output = bench.run(&["diff", "--html", "d.html", "a.trace", "b.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let html = fs::read_to_string(bench.path("d.html")).unwrap();
+    assert!(html.contains("allocated: 24.0 bytes in B") && !html.contains("id=\"chart\""));
+}
+
 #[test]
 fn a_diff_that_cannot_be_made_leaves_nothing() {
     let bench = Bench::new();
@@ -308,9 +371,7 @@ fn the_page_has_the_flame_graph_of_each_kind() {
         let output = bench.run(&["report", "--html", "x.html", "--at", at, "sparse.trace"]);
         assert!(output.status.success(), "{}", errors(&output));
         let html = fs::read_to_string(bench.path("x.html")).unwrap();
-        let (_, rest) = html.split_once("id=\"data\">").unwrap();
-        let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
-        let flame = &data["flame"];
+        let flame = &data(&html)["flame"];
         let names: Vec<&str> = flame["kinds"]
             .as_array()
             .unwrap()
@@ -402,4 +463,142 @@ fn temporary_allocations_are_told_by_place() {
         assert!(!shown.contains("temporary"), "{shown}");
         assert_eq!(figures["temporary_allocations"], Value::Null);
     }
+}
+
+/// Whom to ask for a buffer that is kept: the place with most of them first, and nothing where there are next to none.
+#[test]
+fn the_report_lists_temporary_allocations() {
+    let bench = Bench::new();
+    let report = |temporary: u64| {
+        let mut lines = String::from("pagewise-trace 1 addresses\nproperty frees by-thread\n");
+        let mut object = 0;
+        let mut allocate = |lines: &mut String, site: u64, is_freed: bool| {
+            object += 1;
+            let address = 0x10_0000 + object * 128;
+            let _ = writeln!(lines, "allocate {object} {site} 100 0 {address:#x}");
+            if is_freed {
+                let _ = writeln!(lines, "free {object}");
+            }
+        };
+        for number in 0..1000 {
+            allocate(&mut lines, 0, false);
+            if number < temporary {
+                allocate(&mut lines, 1, true);
+            }
+            if number < temporary / 2 {
+                allocate(&mut lines, 2, true);
+                allocate(&mut lines, 2, false);
+            }
+        }
+        for (site, symbol) in ["keep", "format", "render"].iter().enumerate() {
+            let _ = writeln!(
+                lines,
+                "site {site} type=- depth=- class=128\n\
+                 frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
+            );
+        }
+        bench.convert("t", &lines);
+        let shown = text(&bench.run(&["report", "t.trace"]));
+        bench.run(&["report", "--html", "t.html", "t.trace"]);
+        (shown, fs::read_to_string(bench.path("t.html")).unwrap())
+    };
+    let (shown, html) = report(200);
+    assert!(
+        shown.contains("300 of 1,400 allocations (21 %) are temporary"),
+        "{shown}"
+    );
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .skip_while(|line| !line.contains("of its own"))
+        .skip(1)
+        .take(3)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let cells = |row: &str| row.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows[0], cells("200 67 % 100 % 100 bytes format (x)"));
+    assert_eq!(rows[1], cells("100 33 % 50 % 100 bytes render (x)"));
+    assert!(rows[2].is_empty(), "{shown}");
+    assert!(html.contains("Temporary allocations</h2>"));
+    assert!(html.contains("<td>200</td><td>67 %</td><td>100 %</td>"));
+    let (shown, html) = report(4);
+    assert!(
+        !shown.contains("temporary") && !html.contains("Temporary"),
+        "{shown}"
+    );
+}
+
+/// What lies on pages together goes back together, and no one place's blocks would do it.
+#[test]
+fn places_that_hold_pages_together_are_named_together() {
+    let bench = Bench::new();
+    let mut lines = String::from("pagewise-trace 1 addresses\n");
+    for page in 0..200_u64 {
+        for place in 0..32 {
+            let (object, site) = (page * 32 + place + 1, place.min(2));
+            let address = 0x10_0000 + page * 4096 + place * 128;
+            let _ = writeln!(lines, "allocate {object} {site} 100 0 {address:#x}");
+        }
+    }
+    for object in (1..=6400).filter(|object| (object - 1) % 32 > 1) {
+        let _ = writeln!(lines, "free {object}");
+    }
+    for (site, symbol) in ["node", "name", "brief"].iter().enumerate() {
+        let _ = writeln!(
+            lines,
+            "site {site} type=- depth=- class=128\n\
+             frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
+        );
+    }
+    bench.convert("t", &lines);
+    let shown = text(&bench.run(&["report", "t.trace"])).replace('\n', " ");
+    // 200 pages, less six of 4 KB for the 200 blocks of each of the two.
+    assert!(
+        shown.contains(
+            "Blocks of several places lie on the same pages: with those of node (x) and of name (x) elsewhere, 770 kB of \
+             819 kB (94 %) could go."
+        ),
+        "{shown}"
+    );
+    assert!(!shown.contains("With its blocks elsewhere"), "{shown}");
+}
+
+/// Frames of C++'s library on the way from the program to malloc are passed over, and stay in flame graphs.
+#[test]
+fn a_place_is_the_first_frame_of_the_program() {
+    let bench = Bench::new();
+    let frames = |symbols: &[&str]| -> String {
+        let frame = |symbol: &&str| {
+            format!("frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-\n")
+        };
+        symbols.iter().map(frame).collect()
+    };
+    let lines = format!(
+        "pagewise-trace 1 addresses\nallocate 1 0 100 0 0x1000\nallocate 2 1 50 0 0x9000\n\
+         site 0 type=- depth=- class=128\n{}site 1 type=- depth=- class=64\n{}",
+        frames(&[
+            "operator%20new(unsigned%20long)",
+            "std::__new_allocator<Node>::allocate(unsigned%20long)",
+            "remember",
+            "main"
+        ]),
+        frames(&["operator%20new(unsigned%20long)"])
+    );
+    bench.convert("t", &lines);
+    let described = |at: usize| {
+        bench.run(&["stat", "--json", "t.json", "t.trace"]);
+        read_json(&bench.path("t.json"))["sites"][at]["description"].clone()
+    };
+    assert_eq!(described(0), "remember (x)");
+    assert_eq!(described(1), "operator new(unsigned long) (x)");
+    let shown = text(&bench.run(&["report", "t.trace"]));
+    assert!(
+        shown.starts_with("operator new(unsigned long) (x) pins most"),
+        "{shown}"
+    );
+    assert!(shown.contains("remember (x) < main"), "{shown}");
+    let folded = text(&bench.run(&["report", "--folded", "live", "t.trace"]));
+    assert!(
+        folded.starts_with("main;remember;std::__new_allocator"),
+        "{folded}"
+    );
 }

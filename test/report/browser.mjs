@@ -1,4 +1,4 @@
-// Opens pages of --report and of `trace report --html`: browser.mjs BROWSER FOLDER. Every check fails on what a person at the browser could see.
+// Opens pages of --report, `trace report --html` and `trace diff --html`: browser.mjs BROWSER FOLDER. Every check fails on what a person at the browser could see.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -137,6 +137,22 @@ for (const file of ["run.html", "compare.html"]) {
   writeFileSync("trace-dark.png", await page.screenshot({ fullPage: true }));
   await context.close();
 }
+// Two recordings beside each other.
+for (const [scheme, width] of [["light", 1000], ["dark", 360]]) {
+  const { page, context, complaints } = await open("diff.html", { colorScheme: scheme, viewport: { width, height: 700 } });
+  check(`diff.html: no error, no warning, no network (${scheme})`, complaints.length === 0, complaints.join("; "));
+  check(`diff.html: a name in a trace is no script (${scheme})`, !(await page.evaluate(() => "hostile" in window)));
+  const wrong = await violations(page);
+  check(`diff.html: accessible (${scheme})`, wrong === "", wrong);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(`diff.html: fits the screen (${scheme})`, wide <= width, `${wide} pixels`);
+  const before = await inked(page);
+  await page.getByLabel("A", { exact: true }).uncheck();
+  await page.waitForTimeout(100);
+  check(`diff.html: the legend switches a recording off (${scheme})`, await inked(page) < before);
+  writeFileSync(`diff-${scheme}.png`, await page.screenshot({ fullPage: true }));
+  await context.close();
+}
 await browser.close();
-console.log(`${passed + 3} passed, ${failed} failed`);
+console.log(`${passed + 4} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);

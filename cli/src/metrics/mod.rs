@@ -15,9 +15,9 @@ use self::text::Form;
 use self::totals::Totals;
 use crate::commandline::MetricsArguments;
 use crate::ending::Ending;
+use crate::processes::Observer;
 use crate::report::json::publish;
 use crate::tell::tell;
-use crate::top::processes::Observer;
 
 pub fn metrics(arguments: &MetricsArguments) -> Result<Ending> {
     if arguments.once {

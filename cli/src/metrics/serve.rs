@@ -18,7 +18,7 @@ use super::http::{Answer, Request, converse, send_away};
 use super::text::{self, Form};
 use super::totals::Totals;
 use crate::launch::signals::is_ignored;
-use crate::top::processes::Observer;
+use crate::processes::Observer;
 
 const MOST_CONNECTIONS: usize = 64;
 /// Younger figures are not asked for: many readers cost no more than four looks a second.

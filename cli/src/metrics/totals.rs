@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::processes::Row;
 use crate::report::plain::plain;
-use crate::top::processes::Row;
 
 /// Of these pairs at a time.
 const MOST: usize = 32;

@@ -1,6 +1,6 @@
 //! What is shown of a process, in words.
 
-use super::processes::Row;
+use crate::processes::Row;
 use crate::report::plain::plain;
 use crate::report::units;
 

@@ -2,7 +2,6 @@
 
 mod columns;
 mod order;
-pub mod processes;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -13,9 +12,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use self::order::Order;
-use self::processes::{Observer, Row};
 use crate::commandline::TopArguments;
 use crate::ending::Ending;
+use crate::processes::{Observer, Row};
 use crate::report::json::{Destination, SCHEMA, publish};
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::processes::Row;
+use crate::processes::Row;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {

@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row as TableRow, Table, TableStat
 
 use super::columns::{HEADINGS, cells, details};
 use super::order::Order;
-use super::processes::{Observer, Row};
+use crate::processes::{Observer, Row};
 use crate::report::units;
 
 const KEYS: &str = "q quit   up/down choose   Enter one process   sort: p physical, s saved, w warm, f faults, i process";

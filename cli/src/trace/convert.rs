@@ -208,7 +208,7 @@ fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> i
             continue;
         }
         let site: Site = trace.sites().get(number as SiteId).unwrap_or_default();
-        let frame = site.frames.first().cloned().unwrap_or_default();
+        let frame = site.own_frames().first().cloned().unwrap_or_default();
         let optional = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
         let lifetime = figures.lifetimes / figures.frees;
         writeln!(

@@ -1,6 +1,9 @@
 //! `pagewise trace diff`: what each place holds more or less than in another recording.
 
+mod page;
+
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,11 +13,13 @@ use trace_analysis::diff::{Change, Diff, Measure, Side, diff as compare};
 use trace_format::Properties;
 
 use super::losses::Losses;
+use super::output::Output;
 use super::{input, kinship, reading, report, stat};
 use crate::commandline::DiffArguments;
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::report::json::{Destination, publish};
+use crate::report::page::document::Table;
 use crate::report::plain::plain;
 use crate::report::units;
 use crate::tell::tell;
@@ -25,6 +30,7 @@ pub fn diff(arguments: &DiffArguments) -> Result<Ending> {
         .as_deref()
         .map(Destination::open)
         .transpose()?;
+    let page = arguments.html.as_deref().map(Output::open).transpose()?;
     let mut before = input::open(&arguments.before)?;
     let mut after = input::open(&arguments.after)?;
     let was = reading::analyse(&mut before, &arguments.before, arguments.at)?;
@@ -60,7 +66,13 @@ pub fn diff(arguments: &DiffArguments) -> Result<Ending> {
     for warning in &comparison.warnings {
         tell(&plain(warning));
     }
-    publish(&comparison.text(), destination, &comparison.figures())?;
+    if let Some(mut out) = page {
+        let written = out.write_all(comparison.html()?.as_bytes());
+        written.map_err(|error| out.blame(error.into()))?;
+        out.finish()?;
+    } else {
+        publish(&comparison.text(), destination, &comparison.figures())?;
+    }
     Ok(Ending::Exit(0))
 }
 
@@ -180,31 +192,68 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     fn text(&self) -> String {
         let mut text = String::new();
-        let files = [&self.arguments.before, &self.arguments.after];
-        for ((name, file), side) in ["A", "B"].iter().zip(files).zip(&self.sides) {
-            let _ = writeln!(text, "{name}  {}", self.head(file, side));
+        for (name, head) in self.heads() {
+            let _ = writeln!(text, "{name}  {head}");
         }
         let _ = writeln!(
             text,
             "\n{}",
             report::wrapped(&self.answer(), report::WIDTH).join("\n")
         );
-        let changed = || self.found.changes.iter().filter(|one| !one.is_none());
-        let count = changed().count();
-        if count > 0 {
-            let rows = changed()
-                .take(self.arguments.top)
-                .map(|change| self.row(change));
-            let _ = writeln!(
-                text,
-                "\n{} of {} that differ, by {}\n{}",
-                count.min(self.arguments.top),
-                units::counted(count as u64, "place"),
-                self.title(self.by),
-                stat::table(self.header(), rows)
-            );
+        if let Some(summary) = self.summary() {
+            let rows = self.rows().map(report::with_short_place);
+            let table = stat::table(self.header(), rows);
+            let _ = writeln!(text, "\n{summary}\n{table}");
         }
         text
+    }
+
+    fn html(&self) -> Result<String> {
+        let columns = self.header();
+        let summary = self.summary();
+        page::html(&page::Page {
+            answer: self.answer(),
+            warnings: &self.warnings,
+            heads: self.heads(),
+            found: self.sides.each_ref().map(|side| side.found),
+            places: summary.as_ref().map(|summary| Table {
+                id: "places",
+                title: "Places",
+                columns: &columns,
+                rows: self.rows().collect(),
+                note: summary,
+            }),
+        })
+    }
+
+    fn heads(&self) -> [(&'static str, String); 2] {
+        let [before, after] = &self.sides;
+        [
+            ("A", self.head(&self.arguments.before, before)),
+            ("B", self.head(&self.arguments.after, after)),
+        ]
+    }
+
+    fn changed(&self) -> impl Iterator<Item = &Change> {
+        self.found.changes.iter().filter(|one| !one.is_none())
+    }
+
+    /// What the table has; none where nothing differs.
+    fn summary(&self) -> Option<String> {
+        let count = self.changed().count();
+        (count > 0).then(|| {
+            format!(
+                "{} of {} that differ, by {}",
+                count.min(self.arguments.top),
+                units::counted(count as u64, "place"),
+                self.title(self.by)
+            )
+        })
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        let shown = self.changed().take(self.arguments.top);
+        shown.map(|change| self.row(change))
     }
 
     fn head(&self, file: &Path, side: &Side) -> String {
@@ -295,7 +344,7 @@ impl Comparison<'_> {
                 .map(|measure| signed(change.of(measure), measure)),
         );
         row.push(state(change).unwrap_or("").into());
-        row.push(report::shortened(&self.place(change)));
+        row.push(self.place(change));
         row
     }
 

@@ -72,8 +72,7 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
         .iter()
         .any(|event| matches!(event, Event::Free { .. }))
     {
-        let learned_from = arguments.train.as_ref().unwrap_or(&arguments.file);
-        return Err(without_frees(learned_from).into());
+        return Err(without_frees(arguments).into());
     }
     let spans = SpanOptions {
         purge: match arguments.purge {
@@ -103,13 +102,29 @@ pub fn group(arguments: &GroupArguments) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
-fn without_frees(path: &Path) -> Failure {
-    let path = path.display();
-    Failure::new(
-        format!("{path} has no frees: there is nothing to learn from"),
-        format!(
-            "the trace of a native program, over a longer time; of a program with a collector: pagewise trace simulate {path}"
+fn without_frees(arguments: &GroupArguments) -> Failure {
+    let (what, next) = match &arguments.train {
+        Some(path) => (
+            path.display().to_string(),
+            format!(
+                "a recording over a longer time; of a program with a collector: pagewise trace simulate {}",
+                path.display()
+            ),
         ),
+        None => (
+            format!(
+                "the first half of {}, which would be learned from,",
+                arguments.file.display()
+            ),
+            format!(
+                "--train with another recording of the program; of one with a collector: pagewise trace simulate {}",
+                arguments.file.display()
+            ),
+        ),
+    };
+    Failure::new(
+        format!("{what} has no frees: there is nothing to learn from"),
+        next,
     )
     .kept("nothing was changed")
 }
@@ -267,11 +282,12 @@ fn conclusion(outcome: &Outcome) -> String {
     let name = |arm: &Arm| arm.grouping.map_or("chosen", Grouping::name);
     let Some((grouping, predicted)) = outcome.chosen else {
         return match best {
-            None => "The profile predicts no gain, and there is none: which site a block comes from does not tell here when \
-                     it will be freed. An allocator should leave these blocks where they are."
+            None => "The profile predicts no gain, and there is none in the model: an allocator with size classes should \
+                     leave these blocks where they are. What could be gained in the one that was recorded, pagewise trace \
+                     report tells."
                 .into(),
             Some(best) => format!(
-                "The profile predicts no gain; tested, groups by {} need {} of the pages all the same. What one part of a \
+                "The profile predicts no gain; tested, groups by {} need {} of the model's pages all the same. What one part of a \
                  run taught did not hold for the other: a longer recording, or --train with another one, would tell.",
                 name(best),
                 units::ratio(best.ratio)
@@ -288,7 +304,7 @@ fn conclusion(outcome: &Outcome) -> String {
         None => "and there is nothing to shuffle: every site is a group of its own".into(),
     };
     let mut said = format!(
-        "The profile predicts that groups by {} need {} of the pages; tested, they need {}, {control}: {}.",
+        "The profile predicts that groups by {} need {} of the model's pages; tested, they need {}, {control}: {}.",
         grouping.name(),
         units::ratio(predicted),
         units::ratio(arm.ratio),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use trace_analysis::analysis::{self, Analysis, Error, Moment, SiteFigures, WithoutPages};
+use trace_analysis::analysis::{self, Analysis, Error, Heap, Moment, SiteFigures, WithoutPages};
 use trace_analysis::what_if::{self, Outcome};
 use trace_format::{SiteId, TraceReader};
 
@@ -42,6 +42,15 @@ pub fn at_peak(
         .map_err(|error| input::unreadable(path, &error))?;
     bar.finish_and_clear();
     Ok(peak)
+}
+
+/// What was live at the moment, and where it lay.
+pub fn heap(trace: &mut TraceReader<File>, path: &Path, found: &Analysis) -> Result<Heap, Failure> {
+    let bar = progress::bar("reading", found.moment.event);
+    let heap = analysis::heap_at(trace, found.moment.event, &mut |events| bar.inc(events))
+        .map_err(|error| input::unreadable(path, &error))?;
+    bar.finish_and_clear();
+    Ok(heap)
 }
 
 pub fn what_if(

@@ -1,16 +1,19 @@
 //! `pagewise trace report`: which call sites pin my pages?
 
-mod page;
+pub(super) mod page;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use trace_analysis::analysis::{Analysis, Moment, PageFigures, WithoutPages};
+use trace_analysis::analysis::{
+    Analysis, Heap, Moment, PageFigures, WithoutPages, knows_temporary,
+};
+use trace_analysis::elsewhere::Holders;
 use trace_analysis::flame::Flame;
 use trace_analysis::pages::PAGE;
-use trace_analysis::what_if::Outcome;
+use trace_analysis::what_if::{Outcome, is_drawn};
 use trace_format::{Properties, SiteId, SiteTable};
 
 use super::folded;
@@ -22,6 +25,7 @@ use super::stat::{self, Group};
 use crate::commandline::ReportArguments;
 use crate::ending::Ending;
 use crate::report::json::publish;
+use crate::report::page::document;
 use crate::report::plain::plain;
 use crate::report::units;
 
@@ -31,6 +35,14 @@ const WORTHWHILE: f64 = 0.02;
 const WORTHWHILE_PAGES: f64 = 16.0;
 /// Where another allocator would hold less than this part of the pages, no layout in this one is the answer.
 const OTHER_ALLOCATOR: f64 = 0.5;
+/// Of all allocations: fewer that are temporary are not worth a change.
+const FEWEST_TEMPORARY: f64 = 0.01;
+/// So many places at most are said to hold pages together,
+const TOGETHER: usize = 4;
+/// fewer where they bring this part of it,
+const MOST_OF: f64 = 0.9;
+/// and none where the best of them alone brings nearly as much.
+const ENOUGH_MORE: f64 = 1.5;
 /// Of a stack's frames so many are shown.
 const FRAMES: usize = 4;
 /// Of a stack in the table.
@@ -59,14 +71,18 @@ impl Stacks {
     }
 }
 
-/// One place and what a group of its own would do.
+/// One place, what its blocks elsewhere would do, and what a group of its own would do in a model.
 struct Row {
     place: String,
     live_objects: f64,
     live_bytes: f64,
     pinned_bytes: f64,
     lifetime: Option<f64>,
-    /// Positive: pages given back.
+    /// Bytes of pages that could go back if its blocks lay elsewhere, by the addresses that were recorded.
+    alone_bytes: f64,
+    /// The same with those of all rows before it, too.
+    together_bytes: f64,
+    /// In the model; positive: pages given back.
     saved_bytes: f64,
     saved_by_chance: f64,
 }
@@ -74,15 +90,23 @@ struct Row {
 impl Row {
     /// Better than no group, by enough, and than a random group by as much.
     fn helps(&self, held: f64) -> bool {
-        let least = (WORTHWHILE * held).max(WORTHWHILE_PAGES * PAGE as f64);
+        let least = worthwhile(held);
         self.saved_bytes > least && self.saved_bytes - self.saved_by_chance > least
     }
+}
+
+/// Of so many bytes of held pages, less is not worth a change.
+fn worthwhile(held: f64) -> f64 {
+    (WORTHWHILE * held).max(WORTHWHILE_PAGES * PAGE as f64)
 }
 
 struct Report {
     head: Vec<(&'static str, String)>,
     rows: Vec<Row>,
+    /// Of pages, by the addresses that were recorded.
+    held_bytes: f64,
     model_bytes: f64,
+    temporary: Option<Temporary>,
     found: Analysis,
     at: Moment,
     /// How sites were told apart.
@@ -104,18 +128,29 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
         reading::without_pages(&arguments.file, WithoutPages::of(trace.properties()))
     })?;
     let mut groups = stat::groups(&found, trace.sites(), false);
+    let temporary = Temporary::of(
+        &found,
+        &groups,
+        trace.properties(),
+        trace.sites(),
+        arguments.top,
+    );
+    groups.retain(|group| group.figures.live_objects > 0.0);
     groups.sort_by(|a, b| b.figures.pinned_bytes.total_cmp(&a.figures.pinned_bytes));
-    groups.retain(|group| group.figures.pinned_bytes > 0.0);
-    groups.truncate(arguments.top);
-    let members = members(&found, trace.sites(), &groups);
+    let heap = reading::heap(&mut trace, &arguments.file, &found)?;
+    keep_largest(&mut groups, &heap, arguments.top);
+    let holders = Holders::of(&heap, &places(&groups)).unwrap_or_default();
+    let members = members(&found, &groups);
     let outcome = reading::what_if(&mut trace, &arguments.file, found.moment.event, &members)?;
-    let mut rows = rows(&groups, trace.sites(), &outcome);
+    let by_chance = by_chance(&heap, &members, &outcome);
+    drop(heap);
+    let mut rows = rows(&groups, trace.sites(), &outcome, &holders, &by_chance);
     tell_apart(&mut rows, &groups, trace.sites());
     let mut head = head(&found, &pages, trace.properties(), at);
     let held = units::bytes(outcome.ungrouped_bytes as f64);
     head.push((
         "model",
-        format!("an allocator with size classes would hold {held} of pages for the same blocks"),
+        format!("a model of an allocator with size classes would hold {held} of pages for the same blocks"),
     ));
     let losses = Losses::of(trace.properties()).in_words();
     if !losses.is_empty() {
@@ -124,7 +159,9 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     let report = Report {
         head,
         rows,
+        held_bytes: pages.held_bytes as f64,
         model_bytes: outcome.ungrouped_bytes as f64,
+        temporary,
         found,
         at,
         stacks: Stacks::of(trace.properties()),
@@ -146,37 +183,120 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
-/// The sites of each group, and its share of all allocations.
-fn members(found: &Analysis, known: &SiteTable, groups: &[Group]) -> Vec<(Vec<SiteId>, f64)> {
-    let place = |site: SiteId| (known.frame_ids(site), known.get(site).map(|site| site.kind));
-    let all = found.total.allocations.max(1.0);
-    groups
-        .iter()
-        .map(|group| {
-            let is_bare = known.frame_ids(group.site).is_empty();
-            let sites = (0..found.sites.len() as SiteId)
-                .filter(|&site| {
-                    site == group.site || (!is_bare && place(site) == place(group.site))
-                })
-                .collect();
-            (sites, group.figures.allocations / all)
-        })
-        .collect()
+/// Blocks that are freed before their thread allocates another, and where most of them come from.
+struct Temporary {
+    summary: String,
+    rows: Vec<Vec<String>>,
 }
 
-fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
+impl Temporary {
+    /// None where the trace does not tell, or has next to none.
+    fn of(
+        found: &Analysis,
+        groups: &[Group],
+        properties: &Properties,
+        known: &SiteTable,
+        count: usize,
+    ) -> Option<Self> {
+        let all = found.total.temporary;
+        let fewest = (FEWEST_TEMPORARY * found.total.allocations).max(1.0);
+        if !knows_temporary(properties) || all < fewest {
+            return None;
+        }
+        let has_any = |group: &&Group| group.figures.temporary > 0.0;
+        let mut most: Vec<&Group> = groups.iter().filter(has_any).collect();
+        most.sort_by(|a, b| b.figures.temporary.total_cmp(&a.figures.temporary));
+        most.truncate(count);
+        let rows = most.iter().map(|group| {
+            let figures = &group.figures;
+            vec![
+                units::count(figures.temporary as u64),
+                stat::percent(figures.temporary, all),
+                stat::percent(figures.temporary, figures.allocations),
+                units::bytes(figures.allocated_bytes / figures.allocations.max(1.0)),
+                place(group.site, known),
+            ]
+        });
+        Some(Self {
+            summary: format!(
+                "{} of {} ({}) are temporary: freed before their thread made another. A buffer that is kept would do.",
+                units::count(all as u64),
+                units::counted(found.total.allocations as u64, "allocation"),
+                stat::percent(all, found.total.allocations),
+            ),
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// Of those of all places, of this place's allocations, and their mean size.
+const TEMPORARY_COLUMNS: [&str; 5] = ["temporary", "of all", "of its own", "mean", "place"];
+
+/// Those that pin most, or whose blocks elsewhere would let most go.
+fn keep_largest(groups: &mut Vec<Group>, heap: &Heap, count: usize) {
+    let holders = Holders::of(heap, &places(groups)).unwrap_or_default();
+    let mut sized: Vec<(f64, Group)> = std::mem::take(groups)
+        .into_iter()
+        .enumerate()
+        .map(|(place, group)| {
+            let free = holders.free_bytes(place) as f64;
+            (group.figures.pinned_bytes.max(free), group)
+        })
+        .filter(|(most, _)| *most > 0.0)
+        .collect();
+    sized.sort_by(|a, b| b.0.total_cmp(&a.0));
+    sized.truncate(count);
+    groups.extend(sized.into_iter().map(|(_, group)| group));
+}
+
+fn places(groups: &[Group]) -> Vec<&[SiteId]> {
+    groups.iter().map(|group| &group.sites[..]).collect()
+}
+
+/// The sites of each group, and its share of all allocations.
+fn members(found: &Analysis, groups: &[Group]) -> Vec<(Vec<SiteId>, f64)> {
+    let all = found.total.allocations.max(1.0);
+    let member = |group: &Group| (group.sites.clone(), group.figures.allocations / all);
+    groups.iter().map(member).collect()
+}
+
+/// What random groups as large as these would free elsewhere.
+fn by_chance(heap: &Heap, members: &[(Vec<SiteId>, f64)], outcome: &Outcome) -> Vec<f64> {
+    let gain = |(group, ((_, share), own)): (usize, (&(Vec<SiteId>, f64), &u64))| {
+        let drawn = |object, _| is_drawn(object, group, *share).then_some(0);
+        let holders = Holders::by(heap, 1, drawn).unwrap_or_default();
+        holders.gain(&[0], &[*own]) as f64
+    };
+    let owns = members.iter().zip(&outcome.random_own_bytes);
+    owns.enumerate().map(gain).collect()
+}
+
+fn rows(
+    groups: &[Group],
+    known: &SiteTable,
+    outcome: &Outcome,
+    holders: &Holders,
+    by_chance: &[f64],
+) -> Vec<Row> {
     let saved = |bytes: u64| outcome.ungrouped_bytes as f64 - bytes as f64;
     let outcomes = outcome.grouped_bytes.iter().zip(&outcome.random_bytes);
+    let gain = |places: &[usize]| {
+        let chance: f64 = places.iter().map(|&place| by_chance[place]).sum();
+        (holders.gain(places, &outcome.own_bytes) as f64 - chance).max(0.0)
+    };
     groups
         .iter()
         .zip(outcomes)
-        .map(|(group, (grouped, random))| Row {
+        .enumerate()
+        .map(|(number, (group, (grouped, random)))| Row {
             place: place(group.site, known),
             live_objects: group.figures.live_objects,
             live_bytes: group.figures.live_bytes,
             pinned_bytes: group.figures.pinned_bytes,
             lifetime: (group.figures.frees > 0.0)
                 .then(|| group.figures.lifetimes / group.figures.frees),
+            alone_bytes: gain(&[number]),
+            together_bytes: gain(&(0..=number).collect::<Vec<_>>()),
             saved_bytes: saved(*grouped),
             saved_by_chance: saved(*random),
         })
@@ -187,7 +307,8 @@ fn rows(groups: &[Group], known: &SiteTable, outcome: &Outcome) -> Vec<Row> {
 pub fn place(site: SiteId, known: &SiteTable) -> String {
     let mut place = plain(&known.describe_place(site));
     let site = known.get(site).unwrap_or_default();
-    for pair in site.frames[..site.frames.len().min(FRAMES)].windows(2) {
+    let frames = site.own_frames();
+    for pair in frames[..frames.len().min(FRAMES)].windows(2) {
         let (callee, caller) = (&pair[0], &pair[1]);
         // Of neighbours in one file its name once is enough.
         let is_plain = caller.line == 0
@@ -208,7 +329,7 @@ fn tell_apart(rows: &mut [Row], groups: &[Group], known: &SiteTable) {
     let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
     for ((row, group), name) in rows.iter_mut().zip(groups).zip(&names) {
         let site = known.get(group.site).unwrap_or_default();
-        if let Some(frame) = site.frames.first().filter(|_| !is_unique(name)) {
+        if let Some(frame) = site.own_frames().first().filter(|_| !is_unique(name)) {
             row.place = format!("{name} at {:#x}", frame.offset);
         }
     }
@@ -265,32 +386,37 @@ fn head(
     ]
 }
 
-/// The answer in four sentences at most: who pins, whether another allocator or grouping helps, what to type next.
+/// The answer: who pins, what its blocks elsewhere would let go, what a model says of other layouts, what to type next.
 fn answer(report: &Report) -> Vec<String> {
-    let Some(worst) = report.rows.first() else {
+    let by_pins = |a: &&Row, b: &&Row| a.pinned_bytes.total_cmp(&b.pinned_bytes);
+    let Some(worst) = report.rows.iter().max_by(by_pins) else {
         return vec![
             "No page is held by few survivors: there is nothing to gain by another layout.".into(),
         ];
     };
-    let pinned = report.found.total.pinned_bytes.max(1.0);
-    let mut sentences = vec![format!(
-        "{} pins most: its {} hold {} that nobody can use, {:.0} % of all that is pinned.",
-        worst.place,
-        units::counted(worst.live_objects as u64, "live block"),
-        units::bytes(worst.pinned_bytes),
-        100.0 * worst.pinned_bytes / pinned
-    )];
+    let mut sentences = Vec::new();
+    if worst.pinned_bytes > 0.0 {
+        sentences.push(format!(
+            "{} pins most: its {} hold {} that nobody can use, {:.0} % of all that is pinned.",
+            worst.place,
+            units::counted(worst.live_objects as u64, "live block"),
+            units::bytes(worst.pinned_bytes),
+            100.0 * worst.pinned_bytes / report.found.total.pinned_bytes.max(1.0)
+        ));
+    }
+    sentences.extend(blocks_elsewhere(report, worst));
     sentences.extend(other_allocator(report));
     sentences.push(match helpful(report).first() {
         None => format!(
-            "Keeping any one of these places' blocks on pages of their own would free less than {:.0} % of the pages \
-             or fewer than {}, or no more than a random group does: grouping by call site would not help here.",
+            "In a model of an allocator with size classes, keeping any one of these places' blocks on pages of their \
+             own would free less than {:.0} % of its pages or fewer than {}, or no more than a random group does: \
+             there grouping by call site would not help.",
             WORTHWHILE * 100.0,
             WORTHWHILE_PAGES
         ),
         Some(best) => format!(
-            "Most would be freed by keeping the blocks of {} on pages of their own: {} of {} ({:.0} %). A random group \
-             of as many allocations: {}.",
+            "In a model of an allocator with size classes, most would be freed by keeping the blocks of {} on pages of \
+             their own: {} of {} ({:.0} %). A random group of as many allocations: {}.",
             best.place,
             units::bytes(best.saved_bytes),
             units::bytes(report.model_bytes),
@@ -302,26 +428,82 @@ fn answer(report: &Report) -> Vec<String> {
     sentences
 }
 
+/// What could go back if some blocks lay elsewhere, in the allocator that was recorded.
+fn blocks_elsewhere(report: &Report, worst: &Row) -> Vec<String> {
+    let least = worthwhile(report.held_bytes);
+    let by_gain = |a: &&Row, b: &&Row| a.alone_bytes.total_cmp(&b.alone_bytes);
+    let best = report.rows.iter().max_by(by_gain).unwrap_or(worst);
+    let share = |bytes: f64| 100.0 * bytes / report.held_bytes.max(1.0);
+    let mut sentences = Vec::new();
+    if best.alone_bytes > least {
+        let whose = match std::ptr::eq(best, worst) && worst.pinned_bytes > 0.0 {
+            true => "its blocks".to_owned(),
+            false => format!("the blocks of {}", best.place),
+        };
+        sentences.push(format!(
+            "With {whose} elsewhere, {} of the {} ({:.0} %) could go back to the system.",
+            units::bytes(best.alone_bytes),
+            units::bytes(report.held_bytes),
+            share(best.alone_bytes)
+        ));
+    }
+    // As few rows as bring nearly all that the first of them bring together.
+    let first = &report.rows[..report.rows.len().min(TOGETHER)];
+    let most = first.last().map_or(0.0, |row| row.together_bytes);
+    let few = first
+        .iter()
+        .position(|row| row.together_bytes >= MOST_OF * most);
+    if let Some(last) = few
+        && most > least
+        && last > 0
+        && first[last].together_bytes > ENOUGH_MORE * best.alone_bytes
+    {
+        let names: Vec<&str> = first[..=last].iter().map(|row| &*row.place).collect();
+        sentences.push(format!(
+            "Blocks of several places lie on the same pages: with those of {} elsewhere, {} of {} ({:.0} %) could go.",
+            listed(&names),
+            units::bytes(first[last].together_bytes),
+            units::bytes(report.held_bytes),
+            share(first[last].together_bytes)
+        ));
+    } else if best.alone_bytes <= least {
+        sentences.push(format!(
+            "With the blocks of any one of these places elsewhere, less than {:.0} % of the pages or fewer than {} \
+             could go back.",
+            WORTHWHILE * 100.0,
+            WORTHWHILE_PAGES
+        ));
+    }
+    sentences
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} and of {last}", before.join(", of ")),
+    }
+}
+
 /// The program's own allocator may mix sizes that others keep apart.
 fn other_allocator(report: &Report) -> Option<String> {
-    let held = report
-        .found
-        .pages
-        .map_or(0.0, |pages| pages.held_bytes as f64);
-    let gain = held - report.model_bytes;
-    (report.model_bytes < OTHER_ALLOCATOR * held && gain > WORTHWHILE_PAGES * PAGE as f64).then(|| {
-        format!(
-            "An allocator with size classes would hold {} where the program's holds {}: try another one (pagewise trace \
-             replay), or pagewise run --policy general.",
-            units::bytes(report.model_bytes),
-            units::bytes(held)
-        )
-    })
+    let gain = report.held_bytes - report.model_bytes;
+    (report.model_bytes < OTHER_ALLOCATOR * report.held_bytes
+        && gain > WORTHWHILE_PAGES * PAGE as f64)
+        .then(|| {
+            format!(
+                "A model of an allocator with size classes would hold {} where the program's holds {}: try another one \
+                 (pagewise trace replay), or pagewise run --policy general.",
+                units::bytes(report.model_bytes),
+                units::bytes(report.held_bytes)
+            )
+        })
 }
 
 /// A name that is not the answer one hoped for: what to do about it.
 fn hint(place: &str, stacks: Stacks) -> Option<String> {
-    let function = place.split([' ', '(']).next().unwrap_or(place);
+    let name = place.split(" < ").next().unwrap_or(place);
+    let function = name.split(" (").next().unwrap_or(name);
     if function.contains("+0x") {
         return Some(format!(
             "{function} has no name: install the debugging symbols of that file (Debian: a package -dbgsym) and record again."
@@ -361,24 +543,26 @@ fn change(saved: f64) -> String {
     }
 }
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "pins",
     "blocks",
     "live",
     "lives",
+    "elsewhere",
     "own pages",
     "at random",
     "helps",
     "place",
 ];
 
-fn cells(row: &Row, held: f64) -> [String; 8] {
+fn cells(row: &Row, held: f64) -> [String; 9] {
     [
         units::bytes(row.pinned_bytes),
         units::count(row.live_objects as u64),
         units::bytes(row.live_bytes),
         row.lifetime
             .map_or_else(|| "to the end".into(), units::bytes),
+        change(row.alone_bytes),
         change(row.saved_bytes),
         change(row.saved_by_chance),
         if row.helps(held) { "yes" } else { "no" }.into(),
@@ -388,9 +572,11 @@ fn cells(row: &Row, held: f64) -> [String; 8] {
 
 const NOTE: &str = "pins: free bytes of pages less than a quarter full, shared out among the places whose blocks hold them. \
 blocks, live: what of the place is live at that moment. lives: bytes that the program allocates during the life of one of its \
-blocks, on average; to the end: none was freed. own pages: what keeping this place's blocks apart from all others would do, in a model of an \
+blocks, on average; to the end: none was freed. elsewhere: bytes of pages that only this place's blocks hold, and that could go back \
+if those lay elsewhere (in a pool of their own), by the addresses that were recorded, less what a random group as large would free; glibc gives them back when malloc_trim is called. \
+own pages: what keeping this place's blocks apart from all others would do, in a model of an \
 allocator with size classes (lowest free place first), against the same model without groups. at random: the same for as many \
-allocations drawn by chance. helps: frees at least 2 % of the pages, 16 at least, and by as much more than chance.";
+allocations drawn by chance. helps: in the model, frees at least 2 % of the pages, 16 at least, and by as much more than chance.";
 
 /// Further questions, and who answers them.
 fn next(file: &Path) -> [String; 4] {
@@ -414,22 +600,36 @@ fn text(report: &Report) -> String {
     }
     text.push_str(&stat::curve(&report.found));
     if !report.rows.is_empty() {
-        let rows = report.rows.iter().map(|row| {
-            let mut cells = cells(row, report.model_bytes);
-            cells[7] = shortened(&cells[7]);
-            cells.to_vec()
-        });
+        let rows = report.rows.iter();
+        let rows = rows.map(|row| with_short_place(cells(row, report.model_bytes).to_vec()));
         let _ = writeln!(text, "\n{}", stat::table(COLUMNS.to_vec(), rows));
     }
     let _ = writeln!(text, "\n{}\n", wrapped(NOTE, WIDTH).join("\n"));
+    if let Some(temporary) = &report.temporary {
+        let rows = temporary.rows.iter().cloned().map(with_short_place);
+        let _ = writeln!(
+            text,
+            "{}\n\n{}\n",
+            wrapped(&temporary.summary, WIDTH).join("\n"),
+            stat::table(TEMPORARY_COLUMNS.to_vec(), rows)
+        );
+    }
     for line in &report.next {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
+/// As a terminal has room for it.
+pub fn with_short_place(mut cells: Vec<String>) -> Vec<String> {
+    if let Some(place) = cells.last_mut() {
+        *place = shortened(place);
+    }
+    cells
+}
+
 /// Of a stack its innermost callers, as many as fit.
-pub fn shortened(place: &str) -> String {
+fn shortened(place: &str) -> String {
     if !place.contains(" < ") {
         return stat::shortened(place);
     }
@@ -462,11 +662,22 @@ fn page_of(report: &Report) -> page::Page<'_> {
     page::Page {
         answer: answer(report),
         head: &report.head,
-        columns: &COLUMNS,
-        rows: rows
-            .map(|row| cells(row, report.model_bytes).to_vec())
-            .collect(),
-        note: NOTE,
+        places: document::Table {
+            id: "places",
+            title: "Places",
+            columns: &COLUMNS,
+            rows: rows
+                .map(|row| cells(row, report.model_bytes).to_vec())
+                .collect(),
+            note: NOTE,
+        },
+        temporary: report.temporary.as_ref().map(|temporary| document::Table {
+            id: "temporary",
+            title: "Temporary allocations",
+            columns: &TEMPORARY_COLUMNS,
+            rows: temporary.rows.clone(),
+            note: &temporary.summary,
+        }),
         next: &report.next,
         at: report.at,
         found: &report.found,

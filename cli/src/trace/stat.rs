@@ -245,8 +245,9 @@ fn bar(name: &str, share: f64) -> String {
 
 /// Sites that are shown as one.
 pub struct Group {
+    /// One of them.
     pub site: SiteId,
-    pub sites: usize,
+    pub sites: Vec<SiteId>,
     pub figures: SiteFigures,
 }
 
@@ -272,11 +273,11 @@ pub fn groups(found: &Analysis, known: &SiteTable, is_split: bool) -> Vec<Group>
         if place == next {
             groups.push(Group {
                 site,
-                sites: 0,
+                sites: Vec::new(),
                 figures: SiteFigures::default(),
             });
         }
-        groups[place].sites += 1;
+        groups[place].sites.push(site);
         groups[place].figures.add(figures);
     }
     groups.sort_by(|a, b| {
@@ -295,7 +296,7 @@ fn describe(group: &Group, known: &SiteTable, is_split: bool) -> String {
     }
 }
 
-fn percent(part: f64, whole: f64) -> String {
+pub fn percent(part: f64, whole: f64) -> String {
     format!("{:.0} %", 100.0 * part / whole.max(1.0))
 }
 
@@ -351,7 +352,7 @@ fn sites(
         rows.push(row);
     }
     let what = if arguments.split { "site" } else { "place" };
-    let all: usize = groups.iter().map(|group| group.sites).sum();
+    let all: usize = groups.iter().map(|group| group.sites.len()).sum();
     let of = if arguments.split {
         String::new()
     } else {
@@ -459,7 +460,7 @@ fn report<'a>(
             .take(arguments.top)
             .map(|group| SiteReport {
                 site: group.site,
-                sites: group.sites,
+                sites: group.sites.len(),
                 description: describe(&group, known, arguments.split),
                 temporary_allocations: knows_temporary(properties)
                     .then_some(group.figures.temporary),

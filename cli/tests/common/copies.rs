@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-use super::{compiled, pagewise};
+use super::{compiled, run_sharing};
 
 /// Of the block, and of each of its copies.
 pub const BLOCK: u64 = 16 << 20;
@@ -48,16 +48,7 @@ impl Copies {
         let program = folder.path().join(&name);
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         std::fs::copy(PROGRAM.get_or_init(|| compiled("copies", &[])), &program).unwrap();
-        let mut child = pagewise()
-            .args([
-                "run",
-                "--quiet",
-                "--policy",
-                "share",
-                "--options",
-                "modules=all",
-                "--",
-            ])
+        let mut child = run_sharing("modules=all")
             .arg(&program)
             .env("PAGEWISE_LIBRARY", library)
             .stdin(Stdio::piped())

@@ -162,7 +162,7 @@ fn c_compiler() -> Command {
 }
 
 /// A place for a file of this run of these tests alone.
-fn own_file(name: &str) -> PathBuf {
+pub fn own_file(name: &str) -> PathBuf {
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -177,6 +177,14 @@ pub fn pagewise() -> Command {
         .env_remove("PAGEWISE_OPTIONS")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null());
+    command
+}
+
+/// `pagewise run` with policy share and these options, before the command's name.
+pub fn run_sharing(options: &str) -> Command {
+    let mut command = pagewise();
+    let words = ["--policy", "share", "--options", options, "--"];
+    command.args(["run", "--quiet"]).args(words);
     command
 }
 

@@ -1,7 +1,8 @@
 //! From what a recorder leaves behind to a trace (`spool`, `symbols`, `assemble`, and `jvm` for the agent in a JVM), and
-//! from a trace to figures: what each call site allocated, holds and pins (`analysis`, `pages`), what groups of sites on
-//! pages of their own would hold (`what_if`), what that is more or less than in another trace (`diff`), all of it as a
-//! tree of calls (`flame`) and as a profile (`pprof`).
+//! from a trace to figures: what each call site allocated, holds and pins (`analysis`, `pages`), what could go
+//! back to the system without it (`elsewhere`), what groups of sites on pages of their own would hold in a model
+//! (`what_if`), what that is more or less than in another trace (`diff`), all of it as a tree of calls (`flame`) and as
+//! a profile (`pprof`).
 //!
 //! Nothing here prints or asks: whoever calls is told of progress, and has the errors to put into words.
 
@@ -9,6 +10,7 @@ pub mod analysis;
 pub mod assemble;
 mod clock;
 pub mod diff;
+pub mod elsewhere;
 pub mod flame;
 pub mod jvm;
 pub mod pages;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 use rustc_hash::FxHashMap;
+use trace_format::is_of_library;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
@@ -68,23 +69,19 @@ impl Names {
         found
     }
 
-    /// The innermost function that is there by its debug information, inlined ones included.
+    /// The innermost function that is there by its debug information, inlined ones included: of these the first that is
+    /// the program's, since what its language's library inlines into it is no place to look for.
     fn find_line(&self, address: u64) -> Option<Found> {
         let mut frames = self.lines.as_ref()?.find_frames(address).ok()?;
-        let frame = frames.next().ok()??;
-        let symbol = frame
-            .function
-            .and_then(|function| function.demangle().map(std::borrow::Cow::into_owned).ok());
-        let location = frame.location;
-        Some(Found {
-            symbol: symbol.unwrap_or_default(),
-            file: location
-                .as_ref()
-                .and_then(|location| location.file)
-                .unwrap_or_default()
-                .to_owned(),
-            line: location.and_then(|location| location.line).unwrap_or(0),
-        })
+        let mut innermost = None;
+        while let Some(frame) = frames.next().ok().flatten() {
+            let found = found_of(frame);
+            if !found.symbol.is_empty() && !is_of_library(&found.symbol) {
+                return Some(found);
+            }
+            innermost.get_or_insert(found);
+        }
+        innermost
     }
 
     fn find_symbol(&self, address: u64) -> Option<String> {
@@ -97,6 +94,22 @@ impl Names {
             .clone()
             .find(|(_, end, _)| address < *end)
             .map(|(_, _, name)| addr2line::demangle_auto(name.as_str().into(), None).into_owned())
+    }
+}
+
+fn found_of(frame: addr2line::Frame<impl addr2line::gimli::Reader>) -> Found {
+    let symbol = frame
+        .function
+        .and_then(|function| function.demangle().map(std::borrow::Cow::into_owned).ok());
+    let location = frame.location;
+    Found {
+        symbol: symbol.unwrap_or_default(),
+        file: location
+            .as_ref()
+            .and_then(|location| location.file)
+            .unwrap_or_default()
+            .to_owned(),
+        line: location.and_then(|location| location.line).unwrap_or(0),
     }
 }
 

@@ -18,6 +18,9 @@ pub struct Outcome {
     pub ungrouped_bytes: u64,
     /// With each group alone: all pages, the group's and the others'.
     pub grouped_bytes: Vec<u64>,
+    /// The pages of each group alone. What is large has pages of its own everywhere, and is left out.
+    pub own_bytes: Vec<u64>,
+    pub random_own_bytes: Vec<u64>,
     /// With random groups as large as each: every allocation joins with the group's share of all allocations.
     pub random_bytes: Vec<u64>,
 }
@@ -42,6 +45,8 @@ fn heap() -> SizeClassHeap {
 struct Placed {
     size: u64,
     base: Location,
+    /// In the heaps of its group and of random groups alone.
+    own: Vec<(usize, Location)>,
     grouped: Vec<Location>,
     random: Vec<Location>,
 }
@@ -52,6 +57,11 @@ fn scatter(object: ObjectId, group: usize) -> f64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (x ^ x >> 31) as f64 / u64::MAX as f64
+}
+
+/// Is the object in the random group that is as large as a group with this share of all allocations?
+pub fn is_drawn(object: ObjectId, group: usize, share: f64) -> bool {
+    scatter(object, group) < share
 }
 
 /// Replays the trace up to event number `limit`. A group is a set of sites and its share of all allocations.
@@ -67,7 +77,10 @@ pub fn what_if<R: Read + Seek>(
     }
     let mut base = heap();
     let mut grouped: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
+    // The groups alone, and the random ones after them.
+    let mut alone: Vec<SizeClassHeap> = (0..2 * groups.len()).map(|_| heap()).collect();
     let mut random: Vec<SizeClassHeap> = groups.iter().map(|_| heap()).collect();
+    let spans = SpanOptions::default();
     let mut live: FxHashMap<ObjectId, Placed> = FxHashMap::default();
     each_event(trace, limit, progress, |_, occurrence| {
         match *occurrence.event {
@@ -75,19 +88,24 @@ pub fn what_if<R: Read + Seek>(
                 object, site, size, ..
             } => {
                 let own = member.get(&site).copied();
+                let is_random = |group: usize| is_drawn(object, group, groups[group].1);
                 let place = |heaps: &mut [SizeClassHeap], is_inside: &dyn Fn(usize) -> bool| {
                     let heaps = heaps.iter_mut().enumerate();
                     heaps
                         .map(|(group, heap)| heap.allocate(part(is_inside(group)), size))
                         .collect()
                 };
+                let drawn = (0..groups.len()).filter(|&group| is_random(group));
+                let all = own.into_iter().chain(drawn.map(|one| groups.len() + one));
                 let placed = Placed {
                     size,
                     base: base.allocate(OUTSIDE, size),
+                    own: all
+                        .filter(|_| !spans.is_large(size))
+                        .map(|one| (one, alone[one].allocate(INSIDE, size)))
+                        .collect(),
                     grouped: place(&mut grouped, &|group| own == Some(group)),
-                    random: place(&mut random, &|group| {
-                        scatter(object, group) < groups[group].1
-                    }),
+                    random: place(&mut random, &is_random),
                 };
                 live.insert(object, placed);
             }
@@ -97,6 +115,9 @@ pub fn what_if<R: Read + Seek>(
                 };
                 let size = placed.size;
                 base.free(placed.base, size);
+                for (one, place) in &placed.own {
+                    alone[*one].free(*place, size);
+                }
                 for (heap, place) in grouped.iter_mut().zip(&placed.grouped) {
                     heap.free(*place, size);
                 }
@@ -107,9 +128,16 @@ pub fn what_if<R: Read + Seek>(
             _ => {}
         }
     })?;
+    let (own, random_own) = alone.split_at(groups.len());
+    let resident = |heaps: &[SizeClassHeap]| {
+        let bytes = heaps.iter().map(SizeClassHeap::resident_bytes);
+        bytes.collect::<Vec<u64>>()
+    };
     Ok(Outcome {
         ungrouped_bytes: base.resident_bytes(),
-        grouped_bytes: grouped.iter().map(SizeClassHeap::resident_bytes).collect(),
-        random_bytes: random.iter().map(SizeClassHeap::resident_bytes).collect(),
+        own_bytes: resident(own),
+        random_own_bytes: resident(random_own),
+        grouped_bytes: resident(&grouped),
+        random_bytes: resident(&random),
     })
 }

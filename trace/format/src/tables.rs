@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::block::{Kind, MAX_PAYLOAD};
 use super::error::{Error, Result};
 use super::event::SiteId;
+use super::library_names::is_of_library;
 use super::limits::MAX_RECORDS;
 use super::properties::{expect_end, put_text, text};
 use super::varint::{self, Cursor};
@@ -52,6 +53,29 @@ pub struct Site<'a> {
     /// Innermost first.
     pub frames: Vec<Frame<'a>>,
 }
+
+impl<'a> Site<'a> {
+    /// Its frames from the first that is the program's on: before it are `operator new`, containers and the like.
+    /// All, where no other is known.
+    pub fn own_frames(&self) -> &[Frame<'a>] {
+        let own = self.frames.iter().position(|frame| !frame.is_of_library());
+        &self.frames[own.unwrap_or(0)..]
+    }
+}
+
+impl Frame<'_> {
+    fn is_of_library(&self) -> bool {
+        match self.symbol {
+            "" => LIBRARIES
+                .iter()
+                .any(|name| base_name(self.module.path).starts_with(name)),
+            symbol => is_of_library(symbol),
+        }
+    }
+}
+
+/// C++'s, some of whose functions have no names.
+const LIBRARIES: [&str; 2] = ["libstdc++.so", "libc++.so"];
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct ModuleRecord {
@@ -153,7 +177,7 @@ impl SiteTable {
     /// Where a site is, in one line: "make_list (list.c:12)".
     pub fn describe_place(&self, site: SiteId) -> String {
         let known = self.get(site).unwrap_or_default();
-        let frame = known.frames.first().map(ToString::to_string);
+        let frame = known.own_frames().first().map(ToString::to_string);
         match (known.kind, frame) {
             ("", Some(frame)) => frame,
             ("", None) => format!("site {site}"),
@@ -569,7 +593,7 @@ fn split<T>(
 
 impl std::fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let module = self.module.path.rsplit('/').next().unwrap_or_default();
+        let module = base_name(self.module.path);
         match (self.symbol, module) {
             ("", "") => write!(f, "{:#x}", self.offset)?,
             ("", module) => write!(f, "{module}+{:#x}", self.offset)?,

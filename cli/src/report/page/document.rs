@@ -100,6 +100,55 @@ impl Document<'_> {
     }
 }
 
+/// A section with a table whose last column is a place in a program.
+pub struct Table<'a> {
+    /// Of the section, by which scripts and links know it.
+    pub id: &'a str,
+    pub title: &'a str,
+    pub columns: &'a [&'a str],
+    pub rows: Vec<Vec<String>>,
+    pub note: &'a str,
+}
+
+impl Table<'_> {
+    pub fn push(&self, page: &mut String) {
+        let (id, title) = (self.id, escaped(self.title));
+        push(
+            page,
+            format_args!(
+                "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{title}</h2>\n\
+                 <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {title}\">\
+                 <table class=\"places\">\n<thead><tr>"
+            ),
+        );
+        for column in self.columns {
+            // An empty heading is no heading to those who hear the page.
+            match column.is_empty() {
+                true => page.push_str("<td></td>"),
+                false => push(
+                    page,
+                    format_args!("<th scope=\"col\">{}</th>", escaped(column)),
+                ),
+            }
+        }
+        page.push_str("</tr></thead>\n<tbody>\n");
+        for row in &self.rows {
+            page.push_str("<tr>");
+            for cell in row {
+                push(page, format_args!("<td>{}</td>", escaped(cell)));
+            }
+            page.push_str("</tr>\n");
+        }
+        push(
+            page,
+            format_args!(
+                "</tbody></table></div>\n<p class=\"quiet\">{}</p>\n</section>\n",
+                escaped(self.note)
+            ),
+        );
+    }
+}
+
 pub fn push(page: &mut String, text: std::fmt::Arguments) {
     // Writing to a string cannot fail.
     let _ = page.write_fmt(text);

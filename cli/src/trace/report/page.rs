@@ -5,7 +5,7 @@ use serde::Serialize;
 use trace_analysis::analysis::{Analysis, Moment, Point};
 use trace_analysis::flame::{Flame, Kind, Node};
 
-use crate::report::page::document::{Document, FLAME, PLOT, escaped, push};
+use crate::report::page::document::{Document, FLAME, PLOT, Table, escaped, push};
 use crate::report::page::{Chart, Line, push_chart};
 
 const TITLE: &str = "Which call sites pin my pages?";
@@ -15,9 +15,8 @@ const KINDS: [Kind; 4] = [Kind::Pinned, Kind::Live, Kind::Peak, Kind::Allocated]
 pub struct Page<'a> {
     pub answer: Vec<String>,
     pub head: &'a [(&'static str, String)],
-    pub columns: &'a [&'static str],
-    pub rows: Vec<Vec<String>>,
-    pub note: &'a str,
+    pub places: Table<'a>,
+    pub temporary: Option<Table<'a>>,
     pub next: &'a [String],
     pub at: Moment,
     pub found: &'a Analysis,
@@ -78,7 +77,10 @@ pub fn html(page: &Page, flame: &Flame) -> Result<String> {
         "Memory over time",
         "Live bytes, and bytes of the pages that they hold, over time.",
     );
-    push_table(&mut body, page);
+    page.places.push(&mut body);
+    if let Some(temporary) = &page.temporary {
+        temporary.push(&mut body);
+    }
     push(
         &mut body,
         format_args!("<pre>{}</pre>\n", escaped(&page.next.join("\n"))),
@@ -116,22 +118,26 @@ fn described(kind: Kind, at: Moment) -> KindData {
 
 /// Live bytes over time, and bytes of held pages where they were followed.
 fn lines(page: &Page, has_time: bool) -> Vec<Line> {
-    let points = &page.found.curve;
-    let through = |name, value: fn(&Point) -> f64| {
-        let corners: Vec<(f64, u64)> = points
-            .iter()
-            .map(|point| match has_time {
-                true => (point.seconds, value(point) as u64),
-                false => (point.event as f64, value(point) as u64),
-            })
-            .collect();
-        Line::through(name, 1, true, &corners)
-    };
-    let mut lines = vec![through("live", |point| point.live_bytes)];
+    let mut lines = vec![line("live", page.found, has_time, |point| point.live_bytes)];
     if page.at == Moment::Pinned {
-        lines.push(through("held pages", |point| point.held_bytes));
+        lines.push(line("held pages", page.found, has_time, |point| {
+            point.held_bytes
+        }));
     }
     lines
+}
+
+/// A figure of a trace over time, or over its events.
+pub fn line(name: &str, found: &Analysis, has_time: bool, value: fn(&Point) -> f64) -> Line {
+    let corners: Vec<(f64, u64)> = found
+        .curve
+        .iter()
+        .map(|point| match has_time {
+            true => (point.seconds, value(point) as u64),
+            false => (point.event as f64, value(point) as u64),
+        })
+        .collect();
+    Line::through(name, 1, true, &corners)
 }
 
 fn push_flame(body: &mut String) {
@@ -145,30 +151,5 @@ fn push_flame(body: &mut String) {
          <output id=\"flame-found\"></output>\n\
          <p id=\"flame-read\"></p>\n<div id=\"flame\"></div>\n\
          <noscript><p>Without scripts there is no graph; the table below has the largest places.</p></noscript>\n</section>\n",
-    );
-}
-
-fn push_table(body: &mut String, page: &Page) {
-    body.push_str(
-        "<section aria-labelledby=\"places\"><h2 id=\"places\">Places</h2>\n\
-         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of places\"><table class=\"places\">\n<thead><tr>",
-    );
-    for column in page.columns {
-        push(body, format_args!("<th scope=\"col\">{column}</th>"));
-    }
-    body.push_str("</tr></thead>\n<tbody>\n");
-    for row in &page.rows {
-        body.push_str("<tr>");
-        for cell in row {
-            push(body, format_args!("<td>{}</td>", escaped(cell)));
-        }
-        body.push_str("</tr>\n");
-    }
-    push(
-        body,
-        format_args!(
-            "</tbody></table></div>\n<p class=\"quiet\">{}</p>\n</section>\n",
-            escaped(page.note)
-        ),
     );
 }

@@ -40,6 +40,12 @@ impl Default for SpanOptions {
 /// Blocks above an eighth of a span have pages of their own, which go when they go.
 const LARGE_SHARE: u64 = 8;
 
+impl SpanOptions {
+    pub fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.span_bytes / LARGE_SHARE
+    }
+}
+
 /// Group and size class.
 type Key = (u32, u64);
 
@@ -107,7 +113,7 @@ impl SizeClassHeap {
 
     /// Blocks of different groups are never in one span.
     pub fn allocate(&mut self, group: u32, bytes: u64) -> Location {
-        if self.is_large(bytes) {
+        if self.options.is_large(bytes) {
             self.resident = self.resident.saturating_add(self.own_pages(bytes));
             return Location::Pages;
         }
@@ -137,10 +143,6 @@ impl SizeClassHeap {
             }
             Location::Slot { span, slot } => self.free_slot(span, slot),
         }
-    }
-
-    fn is_large(&self, bytes: u64) -> bool {
-        bytes > self.options.span_bytes / LARGE_SHARE
     }
 
     fn own_pages(&self, bytes: u64) -> u64 {

@@ -180,6 +180,16 @@ bench-frozen: ## what a frozen heap saves R's collections, into docs/results/fro
 	@$(MAKE) --no-print-directory core
 	@bench/frozen/run $(if $(RUNS),--runs $(RUNS))
 
+bench-workers: core ## memory of R workers forked from one parent, plain and frozen, into docs/results/workers.md
+	@$(ENSURE) run bench-workers
+	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
+	@bench/workers/run $(if $(filter-out file,$(origin ROUNDS)),--rounds $(ROUNDS))
+
+bench-together: ## two and four R programs at once under one memory limit, into docs/results/together.md (root)
+	@$(ENSURE) build run bench
+	@$(MAKE) --no-print-directory build
+	@bench/together/run $(if $(filter-out file,$(origin ROUNDS)),--rounds $(ROUNDS))
+
 bench-mutants: core ## each rule of the core broken: the test that notices, the generator's time, into docs/results/mutants.md (resumable)
 	@core/test/hostile/mutants --hostile $(or $(MINUTES),10) --write docs/results/mutants.md $(NAMES)
 

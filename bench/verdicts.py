@@ -160,6 +160,31 @@ def of_frozen(page: Tables) -> Iterable[str | None]:
         yield f"A full collection takes {percent_of(least)} ({first}) to {percent_of(most)} ({last}) of its time."
 
 
+def of_workers(page: Tables) -> Iterable[str | None]:
+    target = 60  # MB
+
+    def own(package: str, name: str) -> str | None:
+        rows = [cells for _, _, cells in page.rows if cells[0] == package and cells[1] == "one full collection" and cells[2] == name]
+        return rows[0][3].split()[0] if rows and rows[0][3][0].isdigit() else None
+
+    for package in ("mlr", "shiny"):
+        plain, frozen = own(package, "plain"), own(package, "Pagewise, `pagewise_freeze()`")
+        if plain and frozen:
+            said = f", where {target} was the target: {'met' if float(frozen) <= target else 'missed'}" if package == "mlr" else ""
+            yield (f"With {package} a worker that collects takes {plain} MB of its own in plain R, and {frozen} MB behind "
+                   f"`pagewise_freeze()`{said}.")
+
+
+def of_together(page: Tables) -> Iterable[str | None]:
+    rows = {(cells[0], cells[1], cells[3]): cells for _, head, cells in page.rows if head[:2] == ["programs", "limit, of plain's peak"]}
+    for programs in ("2", "4"):
+        parts = [part for count, part, name in rows if count == programs and name == "plain" and part != "none"]
+        told = [f"{rows[programs, part, 'plain'][4]} and {rows[programs, part, 'Pagewise'][4]} at {percent_of(part)}"
+                for part in parts if (programs, part, "Pagewise") in rows]
+        if told:
+            yield f"Of {programs} programs under a limit these finish, plain and under Pagewise: {listed(told)} of plain R's peak."
+
+
 def of_mmapcopy(page: Tables) -> Iterable[str | None]:
     same = "mmapcopy against fork of the same memory in the same machine, "
     yield say("A copy takes {} of the time of a fork of the same memory in 4 KB pages, and {} in huge pages.", percent_of,
@@ -199,7 +224,8 @@ PAGES: dict[str, Sentences] = {
     "r.md": of_r, "large-pages.md": of_large_pages, "php.md": of_php, "rails.md": of_rails, "replay.md": of_replay,
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
-    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen,
+    "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen, "workers.md": of_workers,
+    "together.md": of_together,
     "python.md": of_python, "general.md": of_general,
 }
 

@@ -17,7 +17,7 @@ collections <- function(full) mean(vapply(1:12, function(i) one(full), 0)[3:12])
 
 plain <- c(collections(TRUE), collections(FALSE))
 start <- cpu()
-why <- .C("pw_freeze_now", watch, why = "")$why
+why <- .C("pw_freeze_now", watch, 0L, why = "")$why
 took <- 1000 * (cpu() - start)
 if (nzchar(why)) stop("not frozen: ", why)
 cat(plain, took, collections(TRUE), collections(FALSE), "\n", file = arguments[4])

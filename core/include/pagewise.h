@@ -163,10 +163,15 @@ PW_API bool pw_switch_on(const char *options, const char **reason);
 // free pages back and keeps none from then on (pw_is_on is false), and to switch on ends that.
 PW_API void pw_switch_off(void);
 
-// For tests of R's permanent generation (docs/design/frozen.md), in the form of R's .C(): freeze
-// now, told of written pages by the kernel or not; one text comes back, empty when all is well.
-// From then on it is done by these two alone. To be called where R code may run.
-PW_API void pw_freeze_now(const int *watch, char **problem);
+// Take what R's packages have brought out of its collections (docs/design/frozen.md), so that those
+// of children that are forked from now on leave its pages shared. NULL, or in one line why nothing
+// was. Again after more packages were loaded. To be called where R code may run.
+PW_API const char *pw_freeze_for_forks(void);
+
+// For tests of R's permanent generation, in the form of R's .C(): freeze now, told of written pages
+// by the kernel or not, for forks or not; one text comes back, empty when all is well. From then on
+// it is done by these alone. To be called where R code may run.
+PW_API void pw_freeze_now(const int *watch, const int *for_forks, char **problem);
 PW_API void pw_thaw_now(void);
 
 // Was the malloc family preloaded, so that all modules of the program are served?

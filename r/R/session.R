@@ -32,6 +32,10 @@ fail <- function(..., class = NULL) {
   stop(structure(class = c(class, "pagewise_error", "error", "condition"), list(message = paste0(...), call = NULL)))
 }
 
+warn <- function(...) {
+  warning(structure(class = c("pagewise_warning", "warning", "condition"), list(message = paste0(...), call = NULL)))
+}
+
 check_flag <- function(x, name) {
   if (!is.logical(x) || length(x) != 1 || is.na(x)) {
     fail("`", name, "` must be TRUE or FALSE, not ", deparse1(x, width.cutoff = 60L), class = "pagewise_argument_error")

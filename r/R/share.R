@@ -67,9 +67,8 @@ warn_of_private_library <- function() {
   }
   session$library_checked <- TRUE
   if (is.null(getOption("pagewise.handles")) && !found_by_new_r()) {
-    text <- paste0("a new R process would not find pagewise, which is in ", session$library, ": shared vectors are sent ",
+    warn("a new R process would not find pagewise, which is in ", session$library, ": shared vectors are sent ",
       "to workers by value. So that they get handles, before starting them: Sys.setenv(R_LIBS = \"", session$library, "\")")
-    warning(structure(class = c("pagewise_warning", "warning", "condition"), list(message = text, call = NULL)))
   }
 }
 

@@ -25,6 +25,7 @@
     X(pagewise_blocks, 0)                                                                          \
     X(pagewise_collapse, 1)                                                                        \
     X(pagewise_trim, 0)                                                                            \
+    X(pagewise_freeze_for_forks, 0)                                                                \
     X(pagewise_profile_start, 2)                                                                   \
     X(pagewise_profile_stop, 1)
 

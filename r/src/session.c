@@ -45,6 +45,12 @@ SEXP pagewise_trim(void) {
     return Rf_ScalarReal((double)pw_trim());
 }
 
+// NULL, or why nothing was frozen.
+SEXP pagewise_freeze_for_forks(void) {
+    const char *reason = pw_freeze_for_forks();
+    return reason ? Rf_mkString(reason) : R_NilValue;
+}
+
 // The statistics block as a named numeric vector; NULL before Pagewise was first switched on.
 SEXP pagewise_statistics(void) {
     static const char *const names[] = {

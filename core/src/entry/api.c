@@ -195,13 +195,19 @@ void pw_quiet_thread_ends(void) {
     pw_quiet_count(&pw_process.quiet.own, -1);
 }
 
-// --- tests of R's permanent generation -----------------------------------------------
+// --- R's permanent generation ----------------------------------------------------------
 
-void pw_freeze_now(const int *watch, char **problem) {
-    const char *why = "Pagewise is not preloaded";
-    if (pw_process.stats.block) {
-        why = pw_r_freeze(&pw_process, *watch != 0, true);
-    }
+static const char *freeze(struct pw_r_freeze_how how) {
+    return pw_process.stats.block ? pw_r_freeze(&pw_process, how) : "Pagewise is not on";
+}
+
+const char *pw_freeze_for_forks(void) {
+    return freeze((struct pw_r_freeze_how){.watch = true, .by_hand = true, .for_forks = true});
+}
+
+void pw_freeze_now(const int *watch, const int *for_forks, char **problem) {
+    const char *why = freeze((struct pw_r_freeze_how){
+        .watch = *watch != 0, .by_hand = true, .for_forks = *for_forks != 0});
     *problem = (char *)(why ? why : "");
 }
 

@@ -6,9 +6,9 @@ watch <- as.integer(arguments[3]); case <- arguments[4]
 full <- function(times = 1) for (i in seq_len(times)) gc(full = TRUE)
 thaw <- function() invisible(.C("pw_thaw_now"))
 native <- function(...) .Call(...)
-try_freeze <- function() .C("pw_freeze_now", watch, why = "")$why
-freeze <- function() {
-    why <- try_freeze()
+try_freeze <- function(for_forks = FALSE) .C("pw_freeze_now", watch, as.integer(for_forks), why = "")$why
+freeze <- function(...) {
+    why <- try_freeze(...)
     if (nzchar(why)) stop("not frozen: ", why)
 }
 # A namespace of our own: what is in it may be frozen.
@@ -252,6 +252,31 @@ cases$fork <- function() {
     }
     expect(identical(unlist(parallel::mclapply(1:2, work, mc.cores = 2)), rep(TRUE, 2)))
     cell$value <- value; rm(value); full(2); overwrite(); expect(identical(cell$value, list(1, c(5, 6))))
+}
+
+# What a parent freezes for its workers stays shared with them when they collect, though half of each page is free.
+cases$workers <- function() {
+    loadNamespace("parallel")
+    in_package("cell", new.env()); cell$value <- 1
+    all <- lapply(1:1e6, function(i) c(i, i + .5)); in_package("kept", all[c(TRUE, FALSE)]); rm(all)
+    freeze(for_forks = TRUE); value <- list(1, c(5, 6)); full(3)
+    own <- function() { # megabytes that are this process's alone
+        lines <- grep("^Private_(Clean|Dirty):", readLines("/proc/self/smaps_rollup"), value = TRUE)
+        sum(as.numeric(sub(".*: *([0-9]+) kB", "\\1", lines))) / 1024
+    }
+    work <- function(i) {
+        full(); private <- own()
+        cell$value <- list(i, value); cell$other <- value; v <- list(i, "own"); full(2); assign("value", v, envir = cell); rm(v)
+        gctorture2(211); x <- paste(vapply(1:40, function(j) { cell$kept <- list(j, letters[j %% 7 + 1]); cell$kept[[2]] }, ""), collapse = ""); gctorture2(0)
+        overwrite(); full(2); overwrite()
+        list(private, x, cell$value, identical(cell$other, list(1, c(5, 6))), identical(kept[[2e5]], c(399999, 399999.5)))
+    }
+    for (found in parallel::mclapply(1:4, work, mc.cores = 4)) {
+        expect(found[[1]] < 28) # 16, of 83 where free nodes of such pages are R's; the pages have 64
+        expect(found[[2]] == paste(letters[1:40 %% 7 + 1], collapse = "")); expect(identical(found[[3]][[2]], "own")); expect(found[[4]] && found[[5]])
+    }
+    cell$value <- value; rm(value); full(2); overwrite(); expect(identical(cell$value, list(1, c(5, 6))))
+    thaw(); full(2); overwrite(); expect(identical(cell$value, list(1, c(5, 6))))
 }
 
 cases$torture <- function() {

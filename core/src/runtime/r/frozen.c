@@ -210,7 +210,7 @@ static void hold_node(struct pw_r_frozen_page *page, struct pw_r_node *node) {
 }
 
 // Free nodes of pages with frozen ones: what would be made there would have these looked at again.
-static void hold_free_nodes(unsigned number) {
+static void hold_free_nodes(unsigned number, double worth) {
     struct pw_r_heap_class *class = &state.layout.classes[number];
     struct pw_r_frozen_page *page = NULL;
     for (struct pw_r_node *node = class->free, *next; node != class->fresh; node = next) {
@@ -220,7 +220,7 @@ static void hold_free_nodes(unsigned number) {
             size_t at = pw_r_frozen_pages_find(&state.pages, (uintptr_t)node);
             page = &state.pages.pages[at]; // each of R's pages is there
         }
-        if (page->count >= WORTH_HOLDING * state.layout.per_page[number]) {
+        if (page->count > 0 && page->count >= worth * state.layout.per_page[number]) {
             class->free = class->free == node ? next : class->free;
             hold_node(page, node);
         }
@@ -255,12 +255,12 @@ static bool note_namespace(void *context, struct pw_r_node *environment) {
     return state.namespace_count < MOST_NAMESPACES;
 }
 
-static void freeze_all(const struct pw_r_reach *reach) {
+static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
     for (size_t i = 0; i < state.pages.count; i++) {
         freeze_page(reach, &state.pages.pages[i]);
     }
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
-        hold_free_nodes(c);
+        hold_free_nodes(c, for_forks ? 0 : WORTH_HOLDING);
     }
     pw_r_frozen_pages_settle(&state.pages);
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
@@ -279,7 +279,7 @@ static bool fits_limits(const struct pw_r_reach *reach) {
     return *state.layout.node_limit > reach->count && *state.layout.vector_limit > reach->units;
 }
 
-static const char *begin(bool watch) {
+static const char *begin(struct pw_r_freeze_how how) {
     struct pw_r_reach reach;
     const char *problem = pw_r_reach_find(&reach, &state.layout, &state.api);
     state.namespace_count = 0;
@@ -293,14 +293,14 @@ static const char *begin(bool watch) {
         problem = "no memory";
     }
     if (!problem) {
-        freeze_all(&reach);
+        freeze_all(&reach, how.for_forks);
         state.rescan = (struct pw_r_rescan){.marker = state.rescan.marker,
                                             .pages = &state.pages,
                                             .frozen = &state.nodes,
                                             .roots = &state.roots,
                                             .nothing = state.api.nil,
                                             .global = state.api.global};
-        pw_r_rescan_start(&state.rescan, watch);
+        pw_r_rescan_start(&state.rescan, how.watch);
     }
     pw_r_reach_free(&reach);
     return problem;
@@ -442,7 +442,11 @@ static const char *prepare(void) {
     if (state.api.is_collecting() || !may_call()) {
         return "not now: R is collecting, or no system calls may be made";
     }
-    return pw_r_api_call(&state.api, "gc.time", 1) ? NULL : "gc.time fails";
+    if (!pw_r_api_call(&state.api, "gc.time", 1)) {
+        return "gc.time fails";
+    }
+    state.process->getrusage_works = true; // called again, it would thaw
+    return NULL;
 }
 
 struct calls {
@@ -483,13 +487,22 @@ static const char *check(void) {
     return is_called() ? NULL : "R's collections are not seen";
 }
 
-static const char *freeze(bool watch) {
+// Twice: what lives is of the oldest generation then, and R gives free pages back.
+static void collect_all(void) {
+    state.api.collect();
+    state.api.collect();
+}
+
+static const char *freeze(struct pw_r_freeze_how how) {
     const struct pw_options *options = &state.process->options;
     if (options->freeze == PW_FREEZE_AUTO &&
         (options->policy == PW_POLICY_GENERAL || !pw_r_rescan_can_watch())) {
         return "the kernel does not tell of written pages, or R's are blocks of ours";
     }
     const char *problem = prepare();
+    if (!problem && how.for_forks) {
+        collect_all(); // what was frozen before, and is dropped, among it
+    }
     if (!problem) {
         problem = state.found ? check() : find();
     }
@@ -500,11 +513,14 @@ static const char *freeze(bool watch) {
         problem = "no memory";
     }
     if (!problem) {
-        problem = begin(watch);
+        problem = begin(how);
     }
     if (!problem && !is_called()) { // and R's counters are right from here on
         pw_r_thaw();
         problem = "R's collections are not seen";
+    }
+    if (!problem && how.for_forks) {
+        collect_all();
     }
     return problem;
 }
@@ -518,17 +534,17 @@ bool pw_r_freeze_is_due(const struct pw_process *process) {
                : pw_freeze_pays(&process->freezing, pw_os_thread_cpu_ns());
 }
 
-const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand) {
+const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) {
     if (state.busy) {
         return "not now: it is being done";
     }
     state.busy = true; // R code runs meanwhile
     uint64_t start = pw_os_thread_cpu_ns();
-    state.by_hand |= by_hand;
+    state.by_hand |= how.by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
     pw_r_thaw();
-    const char *problem = freeze(watch);
+    const char *problem = freeze(how);
     if (problem) {
         PW_COUNT(&process->stats, fallback_freeze, 1);
     } else {

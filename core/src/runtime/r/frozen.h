@@ -13,10 +13,18 @@
 
 struct pw_process;
 
+struct pw_r_freeze_how {
+    bool watch;   // the kernel is asked to tell of written pages
+    bool by_hand; // from then on it is never due
+    // All is collected before and after, and free nodes of any page with a frozen one stay free:
+    // were a child to take one, the page would be copied, and a collection of its writes to all
+    // that are in R's list.
+    bool for_forks;
+};
+
 // Freeze, or thaw and freeze anew. Collects: to be called where R code may run. NULL, or why
-// nothing is frozen. With `watch` the kernel is asked to tell of written pages. Once it is done by
-// hand it is never due.
-const char *pw_r_freeze(struct pw_process *process, bool watch, bool by_hand);
+// nothing is frozen.
+const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how);
 
 // freeze=check: at once, and when ten collections have passed. freeze=auto: it pays.
 bool pw_r_freeze_is_due(const struct pw_process *process);

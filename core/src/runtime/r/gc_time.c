@@ -51,7 +51,7 @@ static void on_polled_events(void) {
         enable_gc_time(announced_to);
     }
     if (again && pw_r_freeze_is_due(announced_to)) {
-        pw_r_freeze(announced_to, true, false);
+        pw_r_freeze(announced_to, (struct pw_r_freeze_how){.watch = true});
     }
     if (earlier_handler) {
         earlier_handler();

@@ -1,0 +1,87 @@
+# What gc(freeze = TRUE) promises, in an R with the patch: Rscript --vanilla freeze.R. What is wrong is said by stop(); the
+# last line is "ok".
+expect <- function(found, what = deparse(substitute(found))) if (!isTRUE(found)) stop("not so: ", paste(what, collapse = ""), call. = FALSE)
+full <- function(times = 1) for (i in seq_len(times)) gc()
+freeze <- function() invisible(gc(freeze = TRUE))
+thaw <- function() invisible(gc(freeze = FALSE))
+megabytes <- function() sum(gc()[, 2])
+# Takes what was freed by mistake into use again.
+overwrite <- function() { for (i in 1:5) { x <- lapply(1:20000, function(i) list(i, i + .5)); y <- paste0("overwritten", 1:5000) }; invisible() }
+value <- function() list(c(5, 6, 7), paste0("a text of its own ", 1:3))
+gc() # and what it needs is compiled
+
+# An old object that is not frozen, stored into a frozen one: the ways in which R code does that in place. The attribute is
+# of an environment, as others are copied.
+f <- function(x) x; environment(f) <- new.env()
+makeActiveBinding("active", local({ kept <- NULL; function(v) if (missing(v)) kept else kept <<- v }), environment())
+holders <- list(hashed = new.env(hash = TRUE), plain = new.env(hash = FALSE), registered = new.env(), marked = new.env())
+setClass("Held", representation(it = "ANY")); reference <- setRefClass("Reference", fields = list(it = "ANY"))$new(it = 0)
+for (e in holders) { e$it <- 0; e$other <- 0 }
+stores <- list(
+    hashed = list(function(v) assign("it", v, holders$hashed), function() holders$hashed$it),
+    new = list(function(v) assign(paste0("new", length(ls(holders$hashed))), v, holders$hashed),
+               function() get(paste0("new", length(ls(holders$hashed)) - 1), holders$hashed)),
+    plain = list(function(v) assign("it", v, holders$plain), function() holders$plain$it),
+    parent = list(function(v) parent.env(holders$plain) <- list2env(list(inherited = v)), function() parent.env(holders$plain)$inherited),
+    attribute = list(function(v) attr(holders$marked, "it") <<- v, function() attr(holders$marked, "it")),
+    active = list(function(v) active <<- v, function() active),
+    closure = list(function(v) environment(f)$it <- v, function() environment(f)$it),
+    global = list(function(v) assign("a_variable", v, globalenv()), function() get("a_variable", globalenv())),
+    option = list(function(v) options(freeze.test = v), function() getOption("freeze.test")),
+    field = list(function(v) reference$it <- v, function() reference$it),
+    promise = list(function(v) { force(v); delayedAssign("it", v, environment(), holders$registered) }, function() holders$registered$it))
+for (round in 1:3) {
+    freeze()
+    for (name in names(stores)) {
+        it <- value(); full(3) # of the oldest generation
+        stores[[name]][[1]](it); rm(it)
+        gc(full = FALSE); full(); overwrite(); full(2); overwrite()
+        expect(identical(stores[[name]][[2]](), value()), paste(name, "holds what was stored"))
+    }
+    for (name in names(stores)) expect(identical(stores[[name]][[2]](), value()), paste(name, "still holds it"))
+}
+for (i in 1:6) { # R goes on from a young collection to a full one by itself
+    it <- list(i, c(5, 6)); full(3); assign("it", it, holders$hashed); rm(it)
+    more <- lapply(1:(60000 * i), function(j) list(j)); overwrite()
+    expect(identical(holders$hashed$it, list(i, c(5, 6))))
+}
+rm(more)
+
+# Large vectors are given back, and what else was frozen when it is thawed.
+x <- numeric(2e7); y <- lapply(1:4e5, function(i) c(i, i + .5))
+freeze(); before <- megabytes(); rm(x)
+expect(before - megabytes() > 150)
+before <- megabytes(); rm(y); kept <- megabytes()
+expect(before - kept < 10); thaw(); expect(before - megabytes() > 20)
+
+# Finalizers and weak references wait for a thaw where their key is frozen, and only there.
+fired <- character()
+add <- function(name) function(e) fired <<- c(fired, name)
+old <- new.env(); reg.finalizer(old, add("frozen"))
+freeze(); young <- new.env(); reg.finalizer(young, add("not"))
+rm(old, young); full(2); expect(identical(fired, "not")); thaw(); full(); expect(identical(fired, c("not", "frozen")))
+
+# Counts are those without a freeze, and room is found again and again.
+thaw(); full(2); before <- gc()[1, 1]; freeze(); expect(abs(gc()[1, 1] - before) < 5000)
+for (i in 1:8) { freeze(); full(); thaw(); z <- lapply(1:1e5, function(i) list(i)) }
+rm(z); expect(abs(gc()[1, 1] - before) < 20000); expect(sum(memory.profile()) >= before)
+
+# Other kinds, collecting all the time.
+deferred <- as.character(1:100); compact <- 1:1000000; fib <- function(n) if (n < 2) n else fib(n - 1) + fib(n - 2)
+freeze(); invisible(gctorture2(53))
+expect(fib(12) == 144); expect(sum(compact) == 500000500000); expect(identical(deferred[99], "99"))
+setClass("Point", representation(x = "numeric")); setGeneric("shift", function(o, by) standardGeneric("shift"))
+setMethod("shift", "Point", function(o, by) { o@x <- o@x + by; o }); expect(shift(new("Point", x = 1), 2)@x == 3)
+expect(tryCatch(stop("a"), error = conditionMessage) == "a"); invisible(gctorture2(0))
+loadNamespace("splines"); freeze(); unloadNamespace("splines"); full(2); thaw(); full(2); overwrite()
+
+# A child that collects leaves shared what is frozen.
+own <- function() {
+    lines <- grep("^Private_(Clean|Dirty):", readLines("/proc/self/smaps_rollup"), value = TRUE)
+    sum(as.numeric(sub(".*: *([0-9]+) kB", "\\1", lines))) / 1024
+}
+child <- function() parallel::mccollect(parallel::mcparallel({ full(); own() }))[[1]]
+kept <- lapply(1:1e6, function(i) c(i, i)); full(2); loadNamespace("parallel"); full(2)
+plain <- child(); freeze(); full(2); frozen <- child(); cat(sprintf("a child's own memory: %.0f MB, frozen %.0f MB\n", plain, frozen))
+expect(frozen < plain / 3)
+cat("ok\n")

@@ -1381,7 +1381,11 @@ static void misuse_ends_the_program(void **state) {
                                        release_inside_medium,
                                        resize_released_medium,
                                        release_large_twice_beside_a_thread};
-    for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+    size_t count = sizeof misuses / sizeof *misuses;
+#ifdef __SANITIZE_THREAD__
+    count--; // a child of a process of several threads starts none under TSan
+#endif
+    for (size_t i = 0; i < count; i++) {
         int status = run_in_child(misuses[i], NULL);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     }

@@ -289,7 +289,7 @@ void pw_keeper_end(struct pw_process *process) {
         }
     }
     if (pw_process_enter()) {
-        process->keeper_stops = false;
+        __atomic_store_n(&process->keeper_stops, false, __ATOMIC_RELAXED);
         pw_process_leave();
     }
 }

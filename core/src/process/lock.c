@@ -61,19 +61,24 @@ static uint32_t fork_of_now(void) {
     return __atomic_load_n(&pw_process.fork_epoch, __ATOMIC_RELAXED);
 }
 
-// By a clock that nobody can set, where the C library has it (2.30).
+// By a clock that nobody can set, where the C library has it (2.30). ThreadSanitizer does not know
+// it, and would take the lock for nobody's.
+#ifdef __SANITIZE_THREAD__
+#define LOCK_BY_CLOCK ((int (*)(pthread_mutex_t *, clockid_t, const struct timespec *))NULL)
+#else
 extern int pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *)
     __attribute__((weak));
+#define LOCK_BY_CLOCK (&pthread_mutex_clocklock)
+#endif
 
 static bool wait_for_lock(unsigned milliseconds) {
     struct timespec until;
-    clock_gettime(pthread_mutex_clocklock ? CLOCK_MONOTONIC : CLOCK_REALTIME, &until);
+    clock_gettime(LOCK_BY_CLOCK ? CLOCK_MONOTONIC : CLOCK_REALTIME, &until);
     long nanoseconds = until.tv_nsec + (long)milliseconds * 1000000;
     until.tv_sec += nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    return (pthread_mutex_clocklock
-                ? pthread_mutex_clocklock(&pw_process.lock, CLOCK_MONOTONIC, &until)
-                : pthread_mutex_timedlock(&pw_process.lock, &until)) == 0;
+    return (LOCK_BY_CLOCK ? LOCK_BY_CLOCK(&pw_process.lock, CLOCK_MONOTONIC, &until)
+                          : pthread_mutex_timedlock(&pw_process.lock, &until)) == 0;
 }
 
 // A handler that was registered before ours runs after it, and may wait for a thread that waits for

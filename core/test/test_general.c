@@ -651,6 +651,26 @@ static void a_child_does_not_use_what_lay_on_the_shelf(void **state) {
     pw_general_free(&pw_process, &pw_gate, block);
 }
 
+// One thread of a child finds out that it is one. Until it has cleared the shelf, others do
+// without.
+static void nobody_comes_in_while_a_child_clears_the_shelf(void **state) {
+    (void)state;
+    uint32_t *marker = pw_process.general.fork_marker;
+    if (!marker) {
+        skip(); // the kernel has none
+    }
+    char *block = allocate(500 * KB), *small = allocate(100);
+    pw_general_free(&pw_process, &pw_gate, block);
+    *marker = PW_FORK_BEING_NOTICED;
+    char *other = allocate(500 * KB);
+    *marker = PW_FORK_NOTICED;
+    assert_ptr_not_equal(other, block);
+    assert_ptr_equal(allocate(500 * KB), block);
+    pw_general_free(&pw_process, &pw_gate, other);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, small);
+}
+
 static void a_fork_leaves_the_child_no_medium_block_to_lose(void **state) {
     (void)state;
     uint64_t live = statistics().live_bytes;
@@ -1426,6 +1446,7 @@ int main(void) {
         TEST(what_the_program_altered_is_not_kept),
         TEST(buffers_that_grow_leave_no_mappings),
         TEST(a_child_does_not_use_what_lay_on_the_shelf),
+        TEST(nobody_comes_in_while_a_child_clears_the_shelf),
         TEST(a_fork_leaves_the_child_no_medium_block_to_lose),
         TEST(a_large_block_that_shrinks_stays_ours),
         TEST(an_alignment_that_is_none_is_refused),

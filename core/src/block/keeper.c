@@ -311,7 +311,7 @@ void pw_keeper_before_exit(struct pw_process *process) {
 
 void pw_keeper_before_cancel(struct pw_process *process, pthread_t thread) {
     bool is_another = process->knows_first_thread && !pthread_equal(thread, process->first_thread);
-    if (process->arena.base && !process->sealed && !is_another) {
+    if (process->arena.base && !process->sealed && !is_another && pw_os_pid() == process->pid) {
         end_for_ever(process);
     }
 }

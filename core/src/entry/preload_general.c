@@ -256,5 +256,8 @@ PW_API void *dlmopen(Lmid_t space, const char *path, int flags) {
     if (PW_UNLIKELY(!next)) {
         next = (void *(*)(Lmid_t, const char *, int))pw_find_next("dlmopen");
     }
+    if (space != LM_ID_BASE) {
+        __atomic_store_n(&pw_process.general.other_libraries, true, __ATOMIC_RELAXED);
+    }
     return next(space, path, space == LM_ID_BASE ? without_deepbind(flags) : flags);
 }

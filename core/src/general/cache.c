@@ -287,10 +287,11 @@ bool pw_general_before_fork(struct pw_general *general) {
     if (pw_general_thread.inside) {
         return false; // a fork out of a signal handler: waiting would be for ever
     }
-    if (general->fork_marker && __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
+    if (!pw_general_knows_process(general)) {
         pw_general_notice_fork(general);
     }
-    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
+    if (!pw_general_knows_process(general) ||
+        __atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
         return false;
     }
     pw_general_thread.inside = true; // what is dropped is not shelved again
@@ -319,7 +320,7 @@ void pw_general_after_fork_child(struct pw_general *general) {
     bool held = pw_general_thread.holds_all;
     pw_shelf_clear(general);
     if (general->fork_marker) {
-        __atomic_store_n(general->fork_marker, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(general->fork_marker, PW_FORK_NOTICED, __ATOMIC_RELEASE);
     }
     pw_general_thread.holds_all = false;
     if (!held) {

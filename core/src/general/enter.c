@@ -19,10 +19,13 @@ void pw_shelf_clear(struct pw_general *general) {
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
 // lock for ever. Such a child does without these segments: their blocks stay what they are.
 void pw_general_notice_fork(struct pw_general *general) {
-    pw_shelf_clear(general); // before anybody takes the fork for noticed
-    if (__atomic_exchange_n(general->fork_marker, 1, __ATOMIC_RELAXED) != 0) {
-        return; // somebody else does
+    uint32_t unnoticed = 0;
+    if (!__atomic_compare_exchange_n(general->fork_marker, &unnoticed, PW_FORK_BEING_NOTICED, false,
+                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        return; // another thread does, and nobody comes in before it is done
     }
+    pw_shelf_clear(general);
+    __atomic_store_n(general->fork_marker, PW_FORK_NOTICED, __ATOMIC_RELEASE);
     bool free = pthread_mutex_trylock(&general->tables) == 0;
     if (free) {
         pthread_mutex_unlock(&general->tables);

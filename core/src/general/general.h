@@ -127,7 +127,8 @@ struct pw_general {
     struct pw_general_host host;
     struct pw_stats *stats;
     uint8_t *classes;      // page of the arena -> class + 1; 0: no segment's. The arena's labels
-    uint32_t *fork_marker; // reads zero in a fork's child that has not noticed yet; may be NULL
+    uint32_t *fork_marker; // PW_FORK_*; zero in a child that has not noticed yet. May be NULL
+    bool other_libraries;  // C libraries: theirs may have started threads that ours does not know
     unsigned decay_ms;     // 0: idle pages are never given back
     bool orphaned;         // a lock is held by a thread that this process does not have
     bool keeper_wanted;    // the host's: pages are warm, and no thread gives them back yet
@@ -314,18 +315,29 @@ void pw_general_leave_tables(struct pw_general *general);
 // In a child, once: is there a lock that nobody gives back?
 void pw_general_notice_fork(struct pw_general *general);
 
-// Begin and end work of ours in this thread. False: it is in the middle of some already, or the
-// locks of this process are lost.
+// What the marker of forks reads: in a child that has not noticed yet, while one of its threads
+// clears what others left in between, and from then on.
+#define PW_FORK_UNNOTICED     0u
+#define PW_FORK_NOTICED       1u
+#define PW_FORK_BEING_NOTICED 2u
+
+static inline bool pw_general_knows_process(const struct pw_general *general) {
+    return !general->fork_marker ||
+           __atomic_load_n(general->fork_marker, __ATOMIC_ACQUIRE) == PW_FORK_NOTICED;
+}
+
+// Begin and end work of ours in this thread. False: it is in the middle of some already, the locks
+// of this process are lost, or another thread is noticing that it is a fork's child.
 static inline bool pw_general_enter(struct pw_general *general) {
     if (pw_general_thread.inside) {
         return false;
     }
     pw_general_thread.inside = true;
-    if (general->fork_marker && !pw_general_thread.holds_all &&
-        __atomic_load_n(general->fork_marker, __ATOMIC_RELAXED) == 0) {
+    if (!pw_general_knows_process(general) && !pw_general_thread.holds_all) {
         pw_general_notice_fork(general);
     }
-    if (__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
+    bool is_known = pw_general_knows_process(general) || pw_general_thread.holds_all;
+    if (!is_known || __atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
         pw_general_thread.inside = false;
         return false;
     }

@@ -9,12 +9,14 @@
 // Blocks begin at a page. This bit of a place says that its block lay there at the last look.
 #define WAS_SEEN ((uintptr_t)1)
 
-// Of the C library since 2.32: there has been one thread so far, or again. Its own malloc does
-// without atomic operations then.
+#define MOST_TRIES 1000u // to enter a stripe, where it matters
+
+// Of the C library since 2.32: it has started no thread yet. Its own malloc does without atomic
+// operations then.
 extern char __libc_single_threaded __attribute__((weak));
 
-static bool is_alone(void) {
-    return &__libc_single_threaded && __libc_single_threaded;
+static bool is_alone(const struct pw_general *general) {
+    return &__libc_single_threaded && __libc_single_threaded && !general->other_libraries;
 }
 
 // --- stripes -----------------------------------------------------------------------------
@@ -38,15 +40,25 @@ static uintptr_t *places_of(struct pw_shelf *shelf, unsigned class_number) {
 }
 
 // False: another thread is at work there.
-static bool enter_stripe(struct pw_shelf *shelf) {
+static bool enter_stripe(const struct pw_general *general, struct pw_shelf *shelf) {
     if (__atomic_load_n(&shelf->taken, __ATOMIC_RELAXED)) {
         return false;
     }
-    if (is_alone()) {
+    if (is_alone(general)) {
         __atomic_store_n(&shelf->taken, true, __ATOMIC_RELAXED);
         return true;
     }
     return !__atomic_exchange_n(&shelf->taken, true, __ATOMIC_ACQUIRE);
+}
+
+// For who would lose what lies there: a thread that is at work in it soon leaves, unless the
+// processor was taken from it.
+static bool enter_stripe_patiently(const struct pw_general *general, struct pw_shelf *shelf) {
+    bool entered = false;
+    for (unsigned i = 0; !entered && i < MOST_TRIES; i++) {
+        entered = enter_stripe(general, shelf);
+    }
+    return entered;
 }
 
 static void leave_stripe(struct pw_shelf *shelf) {
@@ -66,9 +78,10 @@ static void recount(struct pw_shelf *shelf, unsigned class_number, unsigned coun
 }
 
 // NULL: there is none. The newest comes first.
-static void *take_from(struct pw_shelf *shelf, unsigned class_number) {
+static void *take_from(const struct pw_general *general, struct pw_shelf *shelf,
+                       unsigned class_number) {
     if (__atomic_load_n(count_of(shelf, class_number), __ATOMIC_RELAXED) == 0 ||
-        !enter_stripe(shelf)) {
+        !enter_stripe(general, shelf)) {
         return NULL;
     }
     void *block = NULL;
@@ -95,14 +108,19 @@ void pw_shelf_forget(struct pw_general *general, const void *block) {
 
 // --- taking and putting --------------------------------------------------------------------
 
+// Not for other libraries' handlers of a fork, in a child whose shelf is not cleared yet.
+static bool is_open(const struct pw_general *general) {
+    return general->shelf_open && !pw_general_thread.holds_all;
+}
+
 void *pw_shelf_take(struct pw_general *general, unsigned class_number) {
-    if (!general->shelf_open || !pw_general_enter(general)) {
+    if (!is_open(general) || !pw_general_enter(general)) {
         return NULL;
     }
     void *block = NULL;
     unsigned own = own_stripe();
     for (unsigned i = 0; !block && i < PW_SHELF_STRIPES; i++) {
-        block = take_from(&general->shelves[(own + i) % PW_SHELF_STRIPES], class_number);
+        block = take_from(general, &general->shelves[(own + i) % PW_SHELF_STRIPES], class_number);
     }
     if (block) {
         __atomic_store_n(name_of(general, block), (uint8_t)(class_number + 1), __ATOMIC_RELAXED);
@@ -113,7 +131,7 @@ void *pw_shelf_take(struct pw_general *general, unsigned class_number) {
 
 static bool put(struct pw_general *general, unsigned class_number, void *block) {
     struct pw_shelf *shelf = &general->shelves[own_stripe()];
-    if (!enter_stripe(shelf)) {
+    if (!enter_stripe(general, shelf)) {
         return false;
     }
     unsigned count = *count_of(shelf, class_number);
@@ -132,7 +150,7 @@ static bool put(struct pw_general *general, unsigned class_number, void *block) 
 static bool mark(struct pw_general *general, unsigned class_number, void *block) {
     uint8_t live = (uint8_t)(class_number + 1), shelved = live | PW_CLASS_SHELVED;
     uint8_t *name = name_of(general, block);
-    if (is_alone()) {
+    if (is_alone(general)) {
         bool is_live = __atomic_load_n(name, __ATOMIC_RELAXED) == live;
         __atomic_store_n(name, is_live ? shelved : *name, __ATOMIC_RELAXED);
         return is_live;
@@ -142,7 +160,7 @@ static bool mark(struct pw_general *general, unsigned class_number, void *block)
 }
 
 bool pw_shelf_put(struct pw_general *general, unsigned class_number, void *block) {
-    if (!general->shelf_open || !pw_general_enter(general)) {
+    if (!is_open(general) || !pw_general_enter(general)) {
         return false;
     }
     bool live = mark(general, class_number, block);
@@ -206,7 +224,7 @@ static unsigned sort_out(struct pw_shelf *shelf, unsigned class_number, bool all
 static void look_at(struct pw_general *general, struct pw_shelf *shelf, unsigned class_number,
                     bool all) {
     uintptr_t gone[PW_SHELF_PLACES];
-    if (!enter_stripe(shelf)) {
+    if (!(all ? enter_stripe_patiently(general, shelf) : enter_stripe(general, shelf))) {
         return;
     }
     unsigned went = sort_out(shelf, class_number, all, gone);

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define ROOM_LEFT ((size_t)64 << 10) // or the C library gives it back
+
 bool pw_sandbox_forbids(const struct pw_options *options) {
     return options->filters != PW_FILTERS_ANY && pw_os_filter_count() > options->filters;
 }
@@ -33,6 +35,26 @@ static void drop_everything(void) {
 static void teach_c_library(void) {
     if (pw_process.largest_freed > PW_C_FIRST_MAPPED) {
         __libc_free(__libc_malloc(pw_process.largest_freed - PW_PAGE));
+    }
+}
+
+// Nor does its heap have the room that they would have left there, and the filter may forbid to
+// enlarge it. It keeps at most twice the largest block, with what it has by now. Nothing is written
+// there, so it is address space alone.
+static void give_room_to_c_library(size_t freed) {
+    size_t largest = pw_process.largest_freed, has = pw_os_c_heap_room();
+    if (largest <= PW_C_FIRST_MAPPED || 2 * largest <= has + ROOM_LEFT) {
+        return;
+    }
+    size_t most = 2 * largest - has - ROOM_LEFT, rest = freed < most ? freed : most;
+    void *pieces[3] = {NULL};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces && rest > 0; i++) {
+        size_t piece = rest < largest - 2 * PW_PAGE ? rest : largest - 2 * PW_PAGE; // not mapped
+        pieces[i] = __libc_malloc(piece);
+        rest -= piece;
+    }
+    for (size_t i = sizeof pieces / sizeof *pieces; i-- > 0;) {
+        __libc_free(pieces[i]);
     }
 }
 
@@ -62,8 +84,12 @@ void pw_sandbox_enters(void) {
     if (pw_process.arena.base) {
         drop_everything();
     }
+    size_t freed = (size_t)(pw_process.arena.end - pw_process.arena.live_pages) * PW_PAGE;
     pw_process_leave();
     teach_c_library();
+    if (!pw_gate.general) {
+        give_room_to_c_library(freed);
+    }
 }
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH

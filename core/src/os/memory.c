@@ -420,3 +420,9 @@ int pw_os_same_pages(const char *one, const char *other, const uint32_t *pages, 
     errno = saved;
     return got == (ssize_t)local.iov_len ? same : -1;
 }
+
+extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
+
+size_t pw_os_c_heap_room(void) {
+    return mallinfo2 ? mallinfo2().keepcost : 0;
+}

@@ -124,6 +124,9 @@ void *pw_os_next_function(const char *name);
 // The C library's malloc_usable_size, for a block of its own; found likewise.
 size_t pw_os_c_usable_size(const void *block);
 
+// Free bytes at the end of the C library's heap; 0 where it cannot be asked (before 2.33).
+size_t pw_os_c_heap_room(void);
+
 // How many of `pages` pages read the same at `one` and at `other`, judged by PW_OS_PEEK bytes in
 // the middle of each? Read by the kernel: a page that may not be read is an answer, not a crash.
 // -1: not known.

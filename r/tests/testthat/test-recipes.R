@@ -55,7 +55,7 @@ test_that("plumber: the hook gives back what a request took", {
   code <- recipe("plumber")
   # The memory of a server in MB: after it has started, and after a request.
   serve <- function(code) {
-    port <- httpuv::randomPort()
+    port <- callr::r(function() httpuv::randomPort()) # it leaves a thread behind, beside which nothing is shared
     server <- callr::r_bg(function(code, port) {
       eval(parse(text = code))
       plumber::pr_run(api, port = port, quiet = TRUE)

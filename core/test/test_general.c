@@ -411,7 +411,7 @@ static void pages_that_hold_blocks_are_filled_first(void **state) {
 static void idle_pages_go_back_by_themselves(void **state) {
     (void)state;
     static void *blocks[MANY];
-    pw_process.general.decay_ms = 20;
+    __atomic_store_n(&pw_process.general.decay_ms, 20, __ATOMIC_RELAXED);
     for (int i = 0; i < MANY; i++) {
         blocks[i] = memset(allocate(1024), 1, 1024);
     }
@@ -435,7 +435,8 @@ static void idle_pages_go_back_by_themselves(void **state) {
     for (int i = 0; i < MANY; i += 64) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
-    pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
+    __atomic_store_n(&pw_process.general.decay_ms, pw_process.options.decay_seconds * 1000,
+                     __ATOMIC_RELAXED);
 }
 
 static void a_trim_tells_of_both_its_looks(void **state) {
@@ -445,7 +446,7 @@ static void a_trim_tells_of_both_its_looks(void **state) {
     for (int i = 0; i < COUNT; i++) {
         blocks[i] = memset(allocate(PW_PAGE), 1, PW_PAGE);
     }
-    pw_process.general.decay_ms = 0; // nobody else looks
+    __atomic_store_n(&pw_process.general.decay_ms, 0, __ATOMIC_RELAXED); // nobody else looks
     for (int i = 0; i < COUNT; i++) {
         if (i % 4) {
             pw_general_free(&pw_process, &pw_gate, blocks[i]);
@@ -458,7 +459,8 @@ static void a_trim_tells_of_both_its_looks(void **state) {
     size_t said = pw_general_trim(&pw_process.general); // the first look finds them idle again
     assert_true(said > COUNT / 2 * PW_PAGE);
     assert_int_equal(said, statistics().segment_idle_bytes - before);
-    pw_process.general.decay_ms = pw_process.options.decay_seconds * 1000;
+    __atomic_store_n(&pw_process.general.decay_ms, pw_process.options.decay_seconds * 1000,
+                     __ATOMIC_RELAXED);
     for (int i = 0; i < COUNT; i += 4) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }
@@ -661,9 +663,9 @@ static void nobody_comes_in_while_a_child_clears_the_shelf(void **state) {
     }
     char *block = allocate(500 * KB), *small = allocate(100);
     pw_general_free(&pw_process, &pw_gate, block);
-    *marker = PW_FORK_BEING_NOTICED;
+    __atomic_store_n(marker, PW_FORK_BEING_NOTICED, __ATOMIC_RELAXED); // the keeper reads it
     char *other = allocate(500 * KB);
-    *marker = PW_FORK_NOTICED;
+    __atomic_store_n(marker, PW_FORK_NOTICED, __ATOMIC_RELAXED);
     assert_ptr_not_equal(other, block);
     assert_ptr_equal(allocate(500 * KB), block);
     pw_general_free(&pw_process, &pw_gate, other);

@@ -168,7 +168,7 @@ static uint32_t first_page(const struct pw_general *general, const struct pw_seg
 }
 
 void pw_general_seal(struct pw_general *general) {
-    general->decay_ms = 0;
+    __atomic_store_n(&general->decay_ms, 0, __ATOMIC_RELAXED);
 }
 
 static void name_pages(struct pw_general *general, const struct pw_segment *segment,

@@ -25,7 +25,7 @@ RELEASES       ?= bookworm trixie sid
 WHO            ?= root
 
 B        := build
-CARGO    := CARGO_TARGET_DIR=$(CURDIR)/$(B)/cargo scripts/with-cargo
+CARGO    := CARGO_TARGET_DIR="$(CURDIR)/$(B)/cargo" scripts/with-cargo
 ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
@@ -182,7 +182,7 @@ bench-frozen: ## what a frozen heap saves R's collections, into docs/results/fro
 
 bench-workers: core ## memory of R workers forked from one parent, plain and frozen, into docs/results/workers.md
 	@$(ENSURE) run bench-workers
-	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
+	@scripts/install-r "$(CURDIR)/$(B)/r-library" >/dev/null
 	@bench/workers/run $(if $(filter-out file,$(origin ROUNDS)),--rounds $(ROUNDS))
 
 bench-together: ## two and four R programs at once under one memory limit, into docs/results/together.md (root)
@@ -195,7 +195,7 @@ bench-mutants: core ## each rule of the core broken: the test that notices, the 
 
 bench-r-share: core ## objects shared between R processes, into docs/results/r-share.md
 	@$(ENSURE) run bench
-	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null
+	@scripts/install-r "$(CURDIR)/$(B)/r-library" >/dev/null
 	@bench/share-r/run --rounds $(RUNS)
 
 bench-trace: ## what recording traces costs redis, ruby, SQLite, pandas and deep recursion, beside heaptrack, into docs/results/trace-overhead.md
@@ -255,7 +255,7 @@ bench-rails-cluster: ## a preloaded cluster of Rails under eight allocators, int
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test
 	@$(MAKE) --no-print-directory build
-	@scripts/install-r $(CURDIR)/$(B)/r-library >/dev/null 2>&1
+	@scripts/install-r "$(CURDIR)/$(B)/r-library" >/dev/null 2>&1
 	@bench/large-pages/run --rounds $(RUNS) $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(MINUTES),--time-limit $(MINUTES)) $(WORKLOADS)
 
 install: build ## install under PREFIX (and DESTDIR); what make jvm built as well

@@ -490,13 +490,7 @@ fn the_report_lists_temporary_allocations() {
                 allocate(&mut lines, 2, false);
             }
         }
-        for (site, symbol) in ["keep", "format", "render"].iter().enumerate() {
-            let _ = writeln!(
-                lines,
-                "site {site} type=- depth=- class=128\n\
-                 frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
-            );
-        }
+        lines.push_str(&sites(&["keep", "format", "render"]));
         bench.convert("t", &lines);
         let shown = text(&bench.run(&["report", "t.trace"]));
         bench.run(&["report", "--html", "t.html", "t.trace"]);
@@ -527,6 +521,17 @@ fn the_report_lists_temporary_allocations() {
     );
 }
 
+/// Sites by their number, each a function of one module.
+fn sites(functions: &[&str]) -> String {
+    let site = |(number, function): (usize, &&str)| {
+        format!(
+            "site {number} type=- depth=- class=128\n\
+             frame 0x10 symbol={function} file=- line=0 module=/bin/x build=-\n"
+        )
+    };
+    functions.iter().enumerate().map(site).collect()
+}
+
 /// What lies on pages together goes back together, and no one place's blocks would do it.
 #[test]
 fn places_that_hold_pages_together_are_named_together() {
@@ -542,13 +547,7 @@ fn places_that_hold_pages_together_are_named_together() {
     for object in (1..=6400).filter(|object| (object - 1) % 32 > 1) {
         let _ = writeln!(lines, "free {object}");
     }
-    for (site, symbol) in ["node", "name", "brief"].iter().enumerate() {
-        let _ = writeln!(
-            lines,
-            "site {site} type=- depth=- class=128\n\
-             frame 0x10 symbol={symbol} file=- line=0 module=/bin/x build=-"
-        );
-    }
+    lines.push_str(&sites(&["node", "name", "brief"]));
     bench.convert("t", &lines);
     let shown = text(&bench.run(&["report", "t.trace"])).replace('\n', " ");
     // 200 pages, less six of 4 KB for the 200 blocks of each of the two.

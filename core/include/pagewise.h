@@ -164,8 +164,9 @@ PW_API bool pw_switch_on(const char *options, const char **reason);
 PW_API void pw_switch_off(void);
 
 // Take what R's packages have brought out of its collections (docs/design/frozen.md), so that those
-// of children that are forked from now on leave its pages shared. NULL, or in one line why nothing
-// was. Again after more packages were loaded. To be called where R code may run.
+// of children that are forked from now on leave its pages shared. NULL, or in one line, which is
+// never freed, why nothing was. Again after more packages were loaded. To be called by the thread
+// that R code runs in, where it may run.
 PW_API const char *pw_freeze_for_forks(void);
 
 // For tests of R's permanent generation, in the form of R's .C(): freeze now, told of written pages

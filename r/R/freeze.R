@@ -6,7 +6,7 @@
 #' and their pages stay shared.
 #'
 #' Call it when packages are loaded, before the first worker is forked, and again when more were loaded. It takes as long
-#' as about seven full collections. What the program computes is not changed. `gc()` shows fewer cells: frozen ones are
+#' as several full collections. What the program computes is not changed. `gc()` shows fewer cells: frozen ones are
 #' not counted. An object of a package that is dropped later (a function that is replaced) stays until packages are
 #' unloaded, `pagewise_off()` is called, or this function again.
 #'

@@ -202,6 +202,9 @@ static const char *freeze(struct pw_r_freeze_how how) {
 }
 
 const char *pw_freeze_for_forks(void) {
+    if (!pw_is_on()) {
+        return "Pagewise is not on";
+    }
     return freeze((struct pw_r_freeze_how){.watch = true, .by_hand = true, .for_forks = true});
 }
 

@@ -98,8 +98,7 @@ static void shrink_idle(struct pw_general *general, struct pw_cache *cache) {
 
 static void look_if_due(struct pw_general *general) {
     uint64_t now = pw_os_now_ms(), last = __atomic_load_n(&general->looked_ms, __ATOMIC_RELAXED);
-    unsigned decay =
-        __atomic_load_n(&general->decay_ms, __ATOMIC_RELAXED); // seals come at any time
+    unsigned decay = __atomic_load_n(&general->decay_ms, __ATOMIC_RELAXED); // a seal may come
     // Two looks in a decay time: what held no block at both was idle for half of it at least.
     if (decay == 0 || now - last < decay / 2 + 1) {
         return;

@@ -26,6 +26,16 @@ local_pagewise <- function(..., frame = parent.frame()) {
   do.call(on.exit, list(quote(pagewise_off()), add = TRUE), envir = frame)
 }
 
+# Plots go to a file that nobody looks at.
+local_plots <- function(frame = parent.frame()) {
+  file <- tempfile(fileext = ".pdf")
+  grDevices::pdf(file)
+  do.call(on.exit, list(bquote({
+    grDevices::dev.off()
+    unlink(.(file))
+  }), add = TRUE), envir = frame)
+}
+
 # A cluster whose workers find the package where this process found it.
 local_workers <- function(n = 1, frame = parent.frame()) {
   skip_if_not_installed("parallel")

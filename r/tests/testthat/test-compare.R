@@ -35,12 +35,7 @@ test_that("an expression that keeps copies takes less under Pagewise, and its re
   expect_match(text, "<pagewise_comparison> \\{.*peak memory +[0-9]+ MB.*2 runs plain and under Pagewise each")
   expect_match(text, "fewer than 5 pairs")
   expect_false(grepl("DIFFERS|not at work", text))
-  file <- tempfile(fileext = ".pdf")
-  grDevices::pdf(file)
-  on.exit({
-    grDevices::dev.off()
-    unlink(file)
-  }, add = TRUE)
+  local_plots()
   expect_invisible(plot(result))
   skip_if_not_installed("knitr")
   expect_match(knitr::knit_print(result), "2 runs plain.*\\|peak memory +\\|")

@@ -36,6 +36,7 @@ test_that("it says what is missing, and a program that cannot be frozen goes on"
   out <- fresh_r(c(
     "library(pagewise)",
     "cat(tryCatch(pagewise_freeze(), pagewise_unavailable = conditionMessage), '\\n')",
+    "pagewise_on(); invisible(pagewise_off()); stopifnot(.Call(pagewise:::pagewise_freeze_for_forks) == 'Pagewise is not on')",
     "pagewise_on(); invisible(gctorture2(10000))",
     "said <- tryCatch(pagewise_freeze(), pagewise_warning = conditionMessage)",
     "frozen <- suppressWarnings(pagewise_freeze()); invisible(gctorture2(0)); cat(said, frozen, pagewise_freeze(), sep = '\\n')"

@@ -37,12 +37,7 @@ test_that("every result is a data frame where one is wanted", {
 test_that("every result can be plotted", {
   skip_without_page_table()
   local_pagewise("share")
-  file <- tempfile(fileext = ".pdf")
-  grDevices::pdf(file)
-  on.exit({
-    grDevices::dev.off()
-    unlink(file)
-  }, add = TRUE)
+  local_plots()
   assign("pw_plotted", runif(1e5), globalenv())
   on.exit(rm("pw_plotted", envir = globalenv()), add = TRUE)
   x <- share(list(a = runif(1e5), b = 1:1e5))

@@ -17,18 +17,20 @@ data$score <- with(data, 50 + 4 * year + 2 * ses - urban + rnorm(schools, 0, 3)[
 data$passed <- rbinom(nrow(data), 1, plogis((data$score - 55) / 5))
 
 growth <- lmer(score ~ year * ses + urban + (year | school) + (1 | class) + (1 | pupil), data = data)
-print(summary(growth, correlation = FALSE))
+print(round(coef(summary(growth))[, 1:2], 2))
+print(round(as.data.frame(VarCorr(growth))$sdcor, 1))
 
 without_slope <- lmer(score ~ year * ses + urban + (1 | school) + (1 | class) + (1 | pupil), data = data)
 print(anova(growth, without_slope))
 
 effects <- ranef(growth)$school
-print(round(head(effects[order(-effects$year), ], 5), 3))
-print(round(cor(effects), 3))
+print(round(head(effects[order(-effects$year), ], 5), 2))
+print(round(cor(effects), 2))
 
 passing <- glmer(passed ~ year + ses + urban + (1 | school) + (1 | class), data = data, family = binomial, nAGQ = 0)
-print(summary(passing, correlation = FALSE))
+print(round(coef(summary(passing))[, 1:2], 2))
+print(round(as.data.frame(VarCorr(passing))$sdcor, 1))
 
 growth_of <- function(fit) c(year = fixef(fit)[["year"]], school = sqrt(VarCorr(fit)$school[2, 2]), residual = sigma(fit))
 simulated <- bootMer(growth, growth_of, nsim = 4, seed = 4)
-print(round(apply(simulated$t, 2, range), 3))
+print(round(apply(simulated$t, 2, range), 2))

@@ -123,6 +123,7 @@ static bool start(const char *text) {
     if (is_forbidden(text)) {
         return false;
     }
+    pw_c_library_identify_loader();
     pw_options_read(options, text, pw_gate.serves_all ? PW_POLICY_GENERAL : PW_POLICY_AUTO, warn);
     const char *policy = pw_policy_name(options->policy);
     if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {

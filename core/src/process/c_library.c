@@ -157,13 +157,19 @@ static int find_ranges(struct dl_phdr_info *info, size_t size, void *context) {
         ranges[0] = whole;
     } else if (whole.end > whole.start && contains(&whole, (uintptr_t)__tls_get_addr)) {
         ranges[1] = whole;
-        pw_process.loader = pw_os_identity_of(info->dlpi_name);
+        pw_process.loader_path = info->dlpi_name;
     }
     return 0;
 }
 
 void pw_c_library_find(void) {
     dl_iterate_phdr(find_ranges, pw_process.c_library);
+}
+
+void pw_c_library_identify_loader(void) {
+    if (pw_process.loader_path) {
+        pw_process.loader = pw_os_identity_of(pw_process.loader_path);
+    }
 }
 
 bool pw_c_library_contains(const void *site, bool otherwise) {

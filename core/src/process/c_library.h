@@ -35,8 +35,11 @@ void pw_behind_decide(void);
 // does where none is preloaded.
 PW_API void *pw_find_next(const char *name) __attribute__((weak));
 
-// Find out where the C library and the dynamic loader lie.
+// Find out where the C library and the dynamic loader lie. No system call.
 void pw_c_library_find(void);
+
+// And which file the loader is: a system call, which a filter may end the process for.
+void pw_c_library_identify_loader(void);
 
 // Does `site` lie in one of them? Takes no lock. `otherwise`: the answer before they were found.
 bool pw_c_library_contains(const void *site, bool otherwise);

@@ -44,7 +44,8 @@ struct pw_process {
     bool some_put_off;
 
     struct pw_address_range c_library[2]; // the C library and the dynamic loader
-    struct pw_os_identity loader;         // the latter's file
+    const char *loader_path;              // the latter's file, and which one that is: 0 where
+    struct pw_os_identity loader;         // nobody may ask
     struct pw_options options;
     struct pw_stats stats;
     struct pw_arena arena;

@@ -9,6 +9,7 @@ Reads the spool by itself (core/src/record/spool.h). Exit status 77: this machin
 import collections
 import errno
 import glob
+import operator
 import os
 import re
 import shutil
@@ -58,15 +59,17 @@ class Recording:
             if [sequence for sequence, _, _ in lane] != list(range(len(lane))):
                 raise Failure(f"{path}: a lane's chunks are not in sequence")
             self.read_lane(lane, events)
-        # Python's sort is stable: a lane's own order stays.
-        events.sort(key=lambda event: event[0])
         self.lanes = len(chunks)
+        if self.lanes > 1:  # Python's sort is stable: a lane's own order stays.
+            events.sort(key=operator.itemgetter(0))
         self.replay(events)
 
     def read_lane(self, lane, events):
+        """Appends (stamp, address, size, place) of each allocation, and (stamp, address, None, None) of each free."""
         slots = {}
         before = 0
         lives_on = False
+        append, aligned = events.append, set()
         for _, stamp, words in lane:
             at = 0
             while at < len(words) and words[at]:
@@ -75,22 +78,21 @@ class Recording:
                 if kind == 1:
                     lives_on = False
                     stamp += word >> 2 & 0x3fffffff
-                    size, place = word >> 32, words[at + 1] >> 48 & 0x3ff
-                    alignment = words[at + 1] >> 58
                     at += 1
-                    address = words[at] & 0xffffffffffff
+                    second = words[at]
+                    size = word >> 32
                     if size == 0xffffffff:
                         at += 1
                         size = words[at]
-                    events.append((stamp, "allocate", address, size, slots[place]))
-                    self.alignments[size].add(alignment)
+                    append((stamp, second & ADDRESS, size, slots[second >> 48 & 0x3ff]))
+                    aligned.add((size, second >> 58))
                 elif kind == 2:
                     if lives_on:
                         raise Failure(f"{self.path}: a block was resized and became nothing")
                     lives_on = word >> 16 & 1
                     stamp += word >> 2 & 0x3fff
-                    events.append((stamp, "free", word >> 16 & ~1, 0, None))
-                    self.resized += word >> 16 & 1
+                    append((stamp, word >> 16 & ~1, None, None))
+                    self.resized += lives_on
                 elif kind == 3:
                     count, operand = word >> 8 & 0xffffff, word >> 32
                     content = words[at + 1:at + 1 + count]
@@ -102,6 +104,8 @@ class Recording:
                     raise Failure(f"{self.path}: stamps go back")
                 before = stamp
                 at += 1
+        for size, alignment in aligned:
+            self.alignments[size].add(alignment)
 
     def other(self, kind, operand, content, slots, stamp):
         if kind == 1:
@@ -131,17 +135,20 @@ class Recording:
         live, self.allocations, self.frees = {}, collections.Counter(), collections.Counter()
         self.foreign = 0
         self.places = collections.defaultdict(set)
-        for _, what, address, size, place in events:
-            if what == "allocate":
-                if address in live:
-                    raise Failure(f"{self.path}: {address:x} was given out twice: events are in the wrong order")
-                live[address] = size
-                self.allocations[size] += 1
-                self.places[size].add(place)
+        allocated, freed = collections.Counter(), []
+        for _, address, size, place in events:
+            if size is None:
+                freed.append(live.pop(address, None))
             elif address in live:
-                self.frees[live.pop(address)] += 1
+                raise Failure(f"{self.path}: {address:x} was given out twice: events are in the wrong order")
             else:
-                self.foreign += 1
+                live[address] = size
+                allocated[size, place] += 1
+        for (size, place), count in allocated.items():
+            self.allocations[size] += count
+            self.places[size].add(place)
+        self.frees.update(freed)
+        self.foreign = self.frees.pop(None, 0)
 
 
 def was_begun(path):

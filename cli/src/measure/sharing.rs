@@ -3,7 +3,7 @@
 //! A block says how large the vectors are that are mapped onto snapshots (shared), and what the snapshots hold. Which
 //! of these pages were written since, and so became the vector's own, the kernel knows: private pages of mappings of
 //! snapshots. That takes a walk through page tables, so it is asked seldom, and in between the last answer's share
-//! holds.
+//! holds: not for twice as many pages, of which it may know nothing.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -38,6 +38,8 @@ pub struct Sharing {
     changed: Option<SystemTime>,
     walks: Allowance,
     walked: Option<Instant>,
+    /// What was shared at the last walk, in bytes.
+    walked_bytes: u64,
     /// Of shared pages, those that were written: what the last walk found.
     written_share: f64,
 }
@@ -58,6 +60,7 @@ impl Sharing {
             changed: None,
             walks: Allowance::new(started, WALKS_AT_ONCE, WALKS_SHARE),
             walked: None,
+            walked_bytes: 0,
             written_share: 0.0,
         }
     }
@@ -124,14 +127,17 @@ impl Sharing {
         sum
     }
 
+    /// All walks after doublings take no longer than twice the last of them.
     fn may_walk(&self, bytes: u64) -> bool {
         let cost = Duration::from_nanos(bytes / 4096 * NANOSECONDS_A_PAGE);
         let has_rested = self.walked.is_none_or(|at| at.elapsed() >= WALKS_REST);
-        has_rested && self.walks.rest_before(cost).is_zero()
+        let has_doubled = bytes / 2 >= self.walked_bytes;
+        has_rested && (has_doubled || self.walks.rest_before(cost).is_zero())
     }
 
     fn walk(&mut self, processes: &[i32], mapped: u64) {
         self.walked = Some(Instant::now());
+        self.walked_bytes = mapped;
         let before = thread_cpu_time();
         let with_block = processes.iter().filter(|one| self.blocks.contains_key(one));
         let maps =
@@ -171,6 +177,20 @@ mod tests {
                      7f20-7f30 rw-p 00004000 00:01 9 /memfd:pagewise-snapshots (deleted)\nAnonymous: 8 kB\n";
         assert_eq!(private_pages_of_snapshots(smaps), 24 << 10);
         assert_eq!(private_pages_of_snapshots(""), 0);
+    }
+
+    #[test]
+    fn an_early_walk_does_not_stand_for_what_is_shared_later() {
+        let mut sharing = Sharing::new(Path::new("/nowhere"), Instant::now());
+        sharing.walk(&[], 100 << 20);
+        sharing.walks.spend(Duration::from_secs(60));
+        let long_ago = Instant::now().checked_sub(2 * WALKS_REST);
+        assert!(long_ago.is_some(), "the machine has just been started");
+        sharing.walked = long_ago;
+        assert!(!sharing.may_walk(150 << 20));
+        assert!(sharing.may_walk(200 << 20));
+        sharing.walk(&[], 200 << 20);
+        assert!(!sharing.may_walk(800 << 20), "without a rest");
     }
 
     #[test]

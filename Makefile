@@ -139,6 +139,15 @@ bench-hostile: core ## STEPS (1e8) of hostile programs, into docs/results/hostil
 	@core/test/hostile/long --build $(B)/core/core/test/hostile --libraries $(B)/lib --page docs/results/hostile.md \
 	    --steps $(or $(STEPS),1e8) --minutes $(or $(MINUTES),120) $(if $(MACHINE),--machine)
 
+site: ## a web site of the documents, into build/site (builds mdBook first, some minutes)
+	@$(ENSURE) build site
+	@[ -x $(B)/mdbook/bin/mdbook ] || $(CARGO) install --quiet --locked --root $(B)/mdbook mdbook@0.4.52
+	@scripts/site
+
+test-site: site ## each link of that site leads somewhere
+	@$(ENSURE) test-site
+	@scripts/test-site
+
 test-kernel: ## build kernels with mmapcopy(2) and test them in a virtual machine (kernel/README.md)
 	@kernel/run test
 

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PW_LOG_MAX_FRAMES   64
+#define PW_LOG_USUAL_FRAMES 64
+#define PW_LOG_MAX_FRAMES   128  // where interpreters have several frames to each of the program's
 #define PW_LOG_MODULES      4096 // places for modules, a power of two
 #define PW_LOG_LANES_FROZEN 32
 
@@ -136,6 +137,7 @@ void pw_log_stay_frozen(const struct pw_log_frozen *before, int denied);
 
 // The slot of an allocation's site; writes it down where it is new (record_site.c).
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
+bool pw_site_is_in_module(const void *address);
 void pw_site_forget_modules(void); // an address may mean another module from now on
 void pw_site_find_stack(struct pw_lane *lane);
 

@@ -195,6 +195,11 @@ static const struct link_map *module_of(const void *address, const char **start,
 }
 #endif
 
+bool pw_site_is_in_module(const void *address) {
+    const char *start, *end;
+    return module_of(address, &start, &end) != NULL;
+}
+
 // Where the file is. A name that was looked for from the working folder of its time says nothing
 // by itself: the kernel knows, where it may be asked, else the folder at the start has to do.
 static void find_path(const char *name, const void *start, char *path, size_t size) {
@@ -301,7 +306,7 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     size_t count = 1;
     stack[0] = (uintptr_t)site;
     uintptr_t at = (uintptr_t)frame;
-    while (count < PW_LOG_MAX_FRAMES && at >= lane->stack_low && at % sizeof at == 0 &&
+    while (count < PW_LOG_USUAL_FRAMES && at >= lane->stack_low && at % sizeof at == 0 &&
            at + 2 * sizeof at <= lane->stack_high) {
         uintptr_t next = ((const uintptr_t *)at)[0];
         uintptr_t back = ((const uintptr_t *)at)[1];
@@ -334,7 +339,7 @@ static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stac
 }
 
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
-    uint64_t walked[PW_LOG_MAX_FRAMES];
+    uint64_t walked[PW_LOG_USUAL_FRAMES];
     const uint64_t *stack = walked;
     size_t count = 0;
     if (pw_log.stacks == PW_STACKS_BY_TABLES) {

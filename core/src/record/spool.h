@@ -28,7 +28,8 @@
 //
 // A load is a module that was loaded, from 1: addresses alone do not tell which one, as another may
 // be loaded where an unloaded one was. 0: none is known. (Version 1 had no loads: a module's stamp
-// was in its place, slots had no more than ten bits and stacks no more than addresses.)
+// was in its place, slots had no more than ten bits and stacks no more than addresses. Before
+// version 3 stacks had at most 64 frames; now it is 128.)
 #ifndef PW_RECORD_SPOOL_H
 #define PW_RECORD_SPOOL_H
 
@@ -36,7 +37,7 @@
 
 #define PW_SPOOL_MAGIC   UINT64_C(0x314c4f4f50535750) // "PWSPOOL1"
 #define PW_CHUNK_MAGIC   UINT64_C(0x314b4e5548435750) // "PWCHUNK1"
-#define PW_SPOOL_VERSION 2
+#define PW_SPOOL_VERSION 3
 #define PW_SPOOL_STEP    (64 << 10)
 #define PW_SPOOL_SLOTS   1024 // slots of a lane for the sites it has used last
 #define PW_SPOOL_LOAD_AT 10   // bit of a site's operand

@@ -8,7 +8,14 @@
 // by the caller and where its frame lies, each with the places in which its return addresses lay:
 // as long as these hold the same, it is the same stack. (All that could differ is a frame of
 // variable size that has moved and left its old return address behind.)
+//
+// Code that a program has made itself, CPython's trampolines or what V8 compiles, is in no table:
+// there libgcc's walk ends. It goes on by what is left of the function where that does nothing but
+// return, else by the frame pointer, and through the functions behind it by tables again. What a
+// frame pointer leads to is not certain: so from there on steps are our own, which read the tables
+// and the stack alone.
 
+#include "record/cfi.h"
 #include "record/log.h"
 
 #include <dlfcn.h>
@@ -17,6 +24,9 @@
 #define SETS    128
 #define WAYS    4 // stacks that meet at the same caller and depth
 #define LIBRARY "libgcc_s.so.1"
+
+#define MOST_ADDRESS   ((UINT64_C(1) << 47) - 1) // of a program
+#define GENERATED_ROOM ((uintptr_t)1 << 31)      // of the code that a runtime makes
 
 // How one stack was found.
 struct stack {
@@ -32,10 +42,17 @@ struct pw_unwound {
     unsigned turn;
 };
 
+// As libgcc has it (dwarf_eh_bases).
+struct bases {
+    void *text, *data, *function;
+};
+
 static struct {
     _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
     _Unwind_Ptr (*address)(struct _Unwind_Context *);
     _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
+    _Unwind_Word (*any_register)(struct _Unwind_Context *, int);
+    const void *(*find)(void *, struct bases *); // the entry of the tables for an address
 } unwinder;
 
 bool pw_unwind_start(void) {
@@ -46,6 +63,9 @@ bool pw_unwind_start(void) {
     unwinder.address = (_Unwind_Ptr(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
     unwinder.stack_pointer =
         (_Unwind_Word(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
+    unwinder.any_register =
+        (_Unwind_Word(*)(struct _Unwind_Context *, int))dlsym(library, "_Unwind_GetGR");
+    unwinder.find = (const void *(*)(void *, struct bases *))dlsym(library, "_Unwind_Find_FDE");
     unwinder.backtrace =
         (_Unwind_Reason_Code(*)(_Unwind_Trace_Fn, void *))dlsym(library, "_Unwind_Backtrace");
     return unwinder.address && unwinder.stack_pointer && unwinder.backtrace;
@@ -53,8 +73,10 @@ bool pw_unwind_start(void) {
 
 struct walk {
     struct stack *stack;
-    uintptr_t end; // of the memory that the stack lies in
-    bool is_plain; // every return address lies right below its frame
+    uintptr_t end;     // of the memory that the stack lies in
+    bool is_plain;     // every return address lies right below its frame
+    bool is_ended;     // there is no further frame, or none that makes sense
+    uintptr_t pointer; // the last frame's frame pointer
 };
 
 // Called for each frame, our own first. Ends the walk where tables are wrong: frames must lie on
@@ -69,9 +91,10 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
         return _URC_NO_REASON;
     }
     bool is_first = count == 0;
-    if (pointer > walk->end || address < PW_PAGE || count == PW_LOG_MAX_FRAMES ||
+    if (pointer > walk->end || address < PW_PAGE || count == PW_LOG_USUAL_FRAMES ||
         (is_first ? pointer != stack->start || address != stack->site
                   : pointer <= stack->places[count - 1])) {
+        walk->is_ended = true;
         return _URC_END_OF_STACK;
     }
     uintptr_t place = pointer - sizeof place;
@@ -79,7 +102,47 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
     stack->places[count] = place;
     walk->is_plain = walk->is_plain && *(const uintptr_t *)place == address;
     stack->count = count + 1;
+    walk->pointer = unwinder.any_register ? unwinder.any_register(context, PW_CFI_POINTER) : 0;
     return _URC_NO_REASON;
+}
+
+// Could it be the address of code? `generated` is one outside of modules; runtimes keep such code
+// together.
+static bool is_plausible(uintptr_t address, uintptr_t generated) {
+    uintptr_t distance = address > generated ? address - generated : generated - address;
+    return address >= PW_PAGE && address <= MOST_ADDRESS &&
+           (distance < GENERATED_ROOM || pw_site_is_in_module((const void *)address));
+}
+
+// From code without tables on. False: it led nowhere, and may lead somewhere the next time.
+static bool go_on(struct walk *walk) {
+    struct stack *stack = walk->stack;
+    size_t last = stack->count - 1;
+    struct pw_cfi_frame frame = {stack->returns[last], stack->places[last] + sizeof(uintptr_t),
+                                 walk->pointer};
+    uintptr_t generated = frame.address;
+    bool is_certain = true; // what lies at the address is code
+    while (stack->count < PW_LOG_MAX_FRAMES) {
+        struct bases bases = {0};
+        const void *entry = unwinder.find((void *)(frame.address - 1), &bases);
+        if (entry) {
+            if (!pw_cfi_step(&frame, entry, (uintptr_t)bases.function, walk->end)) {
+                return true; // as at the start of a thread
+            }
+        } else if (!is_certain || !pw_cfi_step_by_code(&frame, walk->end)) {
+            is_certain = false;
+            if (!pw_cfi_step_by_pointer(&frame, walk->end)) {
+                return false;
+            }
+        }
+        if (!is_plausible(frame.address, generated)) {
+            return frame.address == 0;
+        }
+        stack->returns[stack->count] = frame.address;
+        stack->places[stack->count] = frame.stack - sizeof(uintptr_t);
+        stack->count++;
+    }
+    return true;
 }
 
 // `end`: of the thread's stack, which may be another thread's than when the stack was found.
@@ -107,10 +170,13 @@ static struct stack *find(struct pw_unwound *known, struct stack *set, const str
     stack->count = 0;
     stack->site = site;
     stack->start = start;
-    struct walk walk = {stack, lane->stack_high, true};
+    struct walk walk = {.stack = stack, .end = lane->stack_high, .is_plain = true};
     unwinder.backtrace(visit, &walk);
+    if (!walk.is_ended && stack->count > 0 && unwinder.find && unwinder.any_register) {
+        walk.is_plain &= go_on(&walk);
+    }
     if (!walk.is_plain) {
-        // A signal's frame, for instance.
+        // A signal's frame, for instance, or a frame pointer that led nowhere.
         known->strange = *stack;
         stack->count = 0;
         return &known->strange;

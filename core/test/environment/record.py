@@ -34,7 +34,7 @@ class Recording:
             data = file.read()
         self.path = path
         magic, version, self.stop, self.process, self.parent = struct.unpack_from("<8sIIII", data)
-        if magic != b"PWSPOOL1" or version != 2:
+        if magic != b"PWSPOOL1" or version != 3:
             raise Failure(f"{path} is no spool")
         self.error, = struct.unpack_from("<I", data, 36)
         self.program = data[104:104 + 1024].split(b"\0")[0].decode()

@@ -3,16 +3,18 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use metis::heap::size_class;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use trace_format::{
-    Event, Frame, Manner, Module, ObjectId, Occurrence, Options, Properties, Site, SiteId,
+    Event, Frame, JIT, Manner, Module, ObjectId, Occurrence, Options, Properties, Site, SiteId,
     ThreadId, TraceWriter,
 };
 
 use super::clock;
+use super::perf_map::{self, Foldable, PerfMap};
 use super::spool::{Action, Header, Place, PlaceId, Record, Return, Spool, Tables};
 use super::stop::Stop;
 use super::symbols::Symbols;
@@ -45,6 +47,8 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub ended: Option<String>,
+    /// Names of the code that the process has made.
+    pub generated: Rc<PerfMap>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +117,7 @@ pub fn assemble<W: Write>(
             return Err(Error::Stopped);
         }
     }
-    Ok(assembly.end(spool, symbols)?)
+    Ok(assembly.end(spool, symbols, &known.generated)?)
 }
 
 impl<W: Write> Assembly<W> {
@@ -195,15 +199,21 @@ impl<W: Write> Assembly<W> {
         site
     }
 
-    fn end(mut self, spool: &Spool, symbols: &mut Symbols) -> trace_format::Result<(W, Assembled)> {
+    fn end(
+        mut self,
+        spool: &Spool,
+        symbols: &mut Symbols,
+        generated: &PerfMap,
+    ) -> trace_format::Result<(W, Assembled)> {
         let started_as = started_as(&spool.header);
         for &(place, class) in &self.keys {
             let mut resolved = Vec::new();
             let depth = addresses_of(&spool.tables, place, &mut resolved);
             let mut frames: Vec<Resolved> = resolved
                 .iter()
-                .map(|&(at, seen)| Resolved::of(&spool.tables, at, seen, symbols))
+                .map(|&(at, seen)| Resolved::of(&spool.tables, at, seen, symbols, generated))
                 .collect();
+            perf_map::fold(&mut frames);
             for frame in &mut frames {
                 if let Some(name) = started_as
                     .as_ref()
@@ -238,6 +248,10 @@ impl<W: Write> Assembly<W> {
             if number > 0 {
                 self.writer.set_property(name, number.to_string());
             }
+        }
+        if !generated.is_empty() {
+            self.writer
+                .set_property("perf-map", generated.len().to_string());
         }
         if let Some(build_id) = build_id_of(spool) {
             self.writer.set_property("build-id", build_id);
@@ -304,22 +318,40 @@ struct Resolved {
     symbol: String,
     file: String,
     line: u32,
+    is_python: bool,
+}
+
+impl Foldable for Resolved {
+    fn symbol(&self) -> &str {
+        &self.symbol
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn is_python(&self) -> bool {
+        self.is_python
+    }
 }
 
 impl Resolved {
-    fn of(tables: &Tables, at: Return, seen: u64, symbols: &mut Symbols) -> Self {
+    fn of(
+        tables: &Tables,
+        at: Return,
+        seen: u64,
+        symbols: &mut Symbols,
+        generated: &PerfMap,
+    ) -> Self {
         let Some(module) = tables.module_of(at, seen) else {
-            return Self {
-                path: String::new(),
-                build_id: String::new(),
-                offset: at.address,
-                symbol: String::new(),
-                file: String::new(),
-                line: 0,
-            };
+            return Self::outside_modules(at, generated);
         };
         let offset = at.address.wrapping_sub(module.bias);
-        let found = symbols.find(&module.path, &module.build_id, offset);
+        let mut found = symbols.find(&module.path, &module.build_id, offset);
+        if found.symbol.is_empty() {
+            // A runtime names the parts that it has brought along, such as node its builtins.
+            found = generated.find(at.address).unwrap_or_default().found;
+        }
         Self {
             path: module.path.clone(),
             build_id: module.build_id.clone(),
@@ -327,6 +359,25 @@ impl Resolved {
             symbol: found.symbol,
             file: found.file,
             line: found.line,
+            is_python: false,
+        }
+    }
+
+    /// By the process's perf map, where it tells.
+    fn outside_modules(at: Return, generated: &PerfMap) -> Self {
+        let known = generated.find(at.address);
+        let path = if known.is_some() { JIT } else { "" };
+        let offset = known.as_ref().map_or(at.address, |known| known.offset);
+        let is_python = known.as_ref().is_some_and(|known| known.is_python);
+        let found = known.map(|known| known.found).unwrap_or_default();
+        Self {
+            path: path.to_owned(),
+            build_id: String::new(),
+            offset,
+            symbol: found.symbol,
+            file: found.file,
+            line: found.line,
+            is_python,
         }
     }
 

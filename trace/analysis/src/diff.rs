@@ -1,13 +1,14 @@
 //! What the places of one trace allocated, held and pinned more or less than those of another.
 //!
 //! Where a place is in its module does not change from run to run, so it is matched by module, offset and symbol. In a
-//! module that was built anew offsets mean nothing: there its places are matched by function, those of one together.
+//! module that was built anew offsets mean nothing: there its places are matched by function, those of one together. So
+//! they are in code that the programs have made themselves, by function and file.
 
 use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
-use trace_format::{Frame, FrameId, Properties, SiteId, SiteTable};
+use trace_format::{Frame, FrameId, JIT, Properties, SiteId, SiteTable};
 
 use super::analysis::{Analysis, SiteFigures};
 
@@ -85,6 +86,8 @@ impl Change {
 struct Spot<'a> {
     module: &'a str,
     symbol: &'a str,
+    /// Of code that the program has made; else the module tells.
+    file: &'a str,
     /// 0 where the function alone tells.
     offset: u64,
 }
@@ -160,10 +163,13 @@ impl<'a> Names<'a> {
 
     fn spot(&self, frame: &Frame<'a>) -> Spot<'a> {
         let module = module_name(frame.module.path, self.programs);
-        let is_by_function = self.rebuilt.contains(module) && !frame.symbol.is_empty();
+        let is_generated = module == JIT;
+        let is_by_function =
+            is_generated || self.rebuilt.contains(module) && !frame.symbol.is_empty();
         Spot {
             module,
             symbol: frame.symbol,
+            file: if is_generated { frame.file } else { "" },
             offset: if is_by_function { 0 } else { frame.offset },
         }
     }
@@ -319,6 +325,32 @@ mod tests {
             [(true, true, 8.0), (true, true, 0.0)]
         );
         assert!(found.changes[1].is_none() && !found.changes[0].is_none());
+    }
+
+    /// One function, compiled anew at another place; its name in another file is another's.
+    #[test]
+    fn generated_code_is_matched_by_function_and_file() {
+        let before = Fake::new("/bin/x").with(JIT, "", &[("f", 6)], 5.0);
+        let after = Fake::new("/bin/x").with(JIT, "", &[("f", 90)], 7.0);
+        assert_eq!(changes(&before, &after, true), [(true, true, 2.0)]);
+        let mut elsewhere = Fake::new("/bin/x").with(JIT, "", &[], 7.0);
+        elsewhere.sites = SiteTable::new();
+        let frame = Frame {
+            module: Module {
+                path: JIT,
+                build_id: "",
+            },
+            offset: 6,
+            symbol: "f",
+            file: "b.py",
+            line: 0,
+        };
+        let site = Site {
+            frames: vec![frame],
+            ..Site::default()
+        };
+        elsewhere.sites.add(&site).expect("room");
+        assert_eq!(changes(&before, &elsewhere, true).len(), 2);
     }
 
     #[test]

@@ -176,8 +176,16 @@ impl Building {
     }
 }
 
-/// As profilers name a call: by its function, else by where it is in its module.
+/// As profilers name a call: by its function, else by where it is in its module. Functions of scripts are often called
+/// alike, and stand beside the interpreter's: they have their files' names.
 fn function(frame: &Frame) -> String {
+    if frame.is_of_script() {
+        let bare = Frame {
+            line: 0,
+            ..frame.clone()
+        };
+        return name(&bare.to_string());
+    }
     if !frame.symbol.is_empty() {
         return name(frame.symbol);
     }
@@ -197,7 +205,7 @@ fn name(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace_format::{Module, Site};
+    use trace_format::{JIT, Module, Site};
 
     fn site(sites: &mut SiteTable, symbols: &[&str]) {
         let frames = symbols.iter().rev().map(|&symbol| Frame {
@@ -261,6 +269,26 @@ mod tests {
         );
         assert_eq!(lines(Kind::Pinned), [("main;b;x+0x10".to_owned(), 7)]);
         assert!(lines(Kind::Peak).is_empty());
+    }
+
+    #[test]
+    fn functions_of_scripts_have_their_files_names() {
+        let frame = Frame {
+            module: Module {
+                path: JIT,
+                build_id: "",
+            },
+            offset: 6,
+            symbol: "load",
+            file: "/app/a;b.py",
+            line: 3,
+        };
+        assert_eq!(function(&frame), "load (a:b.py)");
+        let builtin = Frame {
+            file: "",
+            ..frame.clone()
+        };
+        assert_eq!(function(&builtin), "load");
     }
 
     #[test]

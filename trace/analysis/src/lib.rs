@@ -1,6 +1,6 @@
-//! From what a recorder leaves behind to a trace (`spool`, `symbols`, `assemble`, and `jvm` for the agent in a JVM), and
-//! from a trace to figures: what each call site allocated, holds and pins (`analysis`, `pages`), what could go
-//! back to the system without it (`elsewhere`), what groups of sites on pages of their own would hold in a model
+//! From what a recorder leaves behind to a trace (`spool`, `symbols`, `perf_map`, `assemble`, and `jvm` for the agent in
+//! a JVM), and from a trace to figures: what each call site allocated, holds and pins (`analysis`, `pages`), what could
+//! go back to the system without it (`elsewhere`), what groups of sites on pages of their own would hold in a model
 //! (`what_if`), what that is more or less than in another trace (`diff`), all of it as a tree of calls (`flame`) and as
 //! a profile (`pprof`).
 //!
@@ -14,6 +14,7 @@ pub mod elsewhere;
 pub mod flame;
 pub mod jvm;
 pub mod pages;
+pub mod perf_map;
 pub mod pprof;
 pub mod spool;
 mod stacks;

@@ -15,7 +15,7 @@ use super::stop::Stop;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PWSPOOL1");
 const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"PWCHUNK1");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const STEP: u64 = 64 << 10;
 const LARGEST_CHUNK: u64 = 1 << 20;
 const CHUNK_HEADER: u64 = 64;
@@ -27,11 +27,13 @@ const WINDOW: usize = 4096;
 /// Sites by return address and depth, and stacks: more than any program has, fewer than memory holds.
 const MAX_PLACES: usize = 1 << 20;
 const MAX_MODULES: usize = 1 << 16;
-const MAX_FRAMES: usize = 64;
+const MAX_FRAMES: usize = 128;
 
 #[derive(Clone, Debug)]
 pub struct Header {
     pub process: u32,
+    /// The process that had started it.
+    pub parent: u32,
     pub stop: Option<Stop>,
     pub sample_bytes: u64,
     /// How stacks were found; None: sites are no stacks.
@@ -57,6 +59,20 @@ pub struct Header {
 }
 
 impl Header {
+    /// None: the file is no spool.
+    pub fn read(path: &Path) -> io::Result<Option<Self>> {
+        Self::read_from(&File::open(path)?)
+    }
+
+    fn read_from(file: &File) -> io::Result<Option<Self>> {
+        if file.metadata()?.len() < HEADER as u64 {
+            return Ok(None);
+        }
+        let mut page = vec![0; HEADER];
+        file.read_exact_at(&mut page, 0)?;
+        Ok(Self::parse(&page))
+    }
+
     /// None: this is not a spool file, or its process had not come far enough.
     fn parse(page: &[u8]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| page[at + i]));
@@ -75,6 +91,7 @@ impl Header {
                 _ => Some(Stop::File(u32_at(36) as i32)),
             },
             process: u32_at(16),
+            parent: u32_at(20),
             sample_bytes: u64_at(24),
             stacks: match u32_at(32) {
                 0 => None,
@@ -248,15 +265,10 @@ impl Spool {
     /// None: the file is no spool.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
-        let mut page = vec![0; HEADER];
-        if bytes < HEADER as u64 {
-            return Ok(None);
-        }
-        file.read_exact_at(&mut page, 0)?;
-        let Some(header) = Header::parse(&page) else {
+        let Some(header) = Header::read_from(&file)? else {
             return Ok(None);
         };
+        let bytes = file.metadata()?.len();
         let lanes = find_lanes(&file, bytes)?;
         let mut spool = Self {
             file,

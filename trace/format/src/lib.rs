@@ -34,5 +34,5 @@ pub use library_names::is_of_library;
 pub use manners::Manner;
 pub use properties::Properties;
 pub use reader::TraceReader;
-pub use tables::{Frame, FrameId, Module, ModuleId, Site, SiteTable};
+pub use tables::{Frame, FrameId, JIT, Module, ModuleId, Site, SiteTable};
 pub use writer::{Options, TraceWriter};

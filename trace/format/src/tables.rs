@@ -24,6 +24,9 @@ pub type ModuleId = u32;
 /// 0: not known.
 type StringId = u32;
 
+/// The module of code that a program has made while it ran.
+pub const JIT: &str = "[jit]";
+
 /// A program or shared library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Module<'a> {
@@ -55,15 +58,21 @@ pub struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Its frames from the first that is the program's on: before it are `operator new`, containers and the like.
-    /// All, where no other is known.
+    /// Its frames from the first that is the program's on: before it are `operator new`, containers and the like, or the
+    /// interpreter of a script. All, where no other is known.
     pub fn own_frames(&self) -> &[Frame<'a>] {
-        let own = self.frames.iter().position(|frame| !frame.is_of_library());
+        let script = self.frames.iter().position(Frame::is_of_script);
+        let own = script.or_else(|| self.frames.iter().position(|frame| !frame.is_of_library()));
         &self.frames[own.unwrap_or(0)..]
     }
 }
 
 impl Frame<'_> {
+    /// Is it a function of a script, whose interpreter or compiler has told its file?
+    pub fn is_of_script(&self) -> bool {
+        self.module.path == JIT && !self.file.is_empty()
+    }
+
     fn is_of_library(&self) -> bool {
         match self.symbol {
             "" => LIBRARIES

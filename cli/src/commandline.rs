@@ -359,6 +359,9 @@ pub struct RecordArguments {
     /// Tell sites apart by the whole stack of callers
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "tables")]
     pub stacks: Option<Stacks>,
+    /// Record whole stacks, with the functions of Python 3.12 or later in them; Python then recurses less deeply
+    #[arg(long, conflicts_with = "jvm")]
+    pub python: bool,
     /// Record a random sample: one allocation in BYTES bytes on average
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub sample: Option<u64>,

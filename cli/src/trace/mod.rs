@@ -10,6 +10,7 @@ mod jvm;
 mod kinship;
 mod losses;
 mod output;
+mod perf_maps;
 mod progress;
 mod reading;
 mod record;

@@ -10,13 +10,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
+use trace_analysis::Stacks;
 use trace_analysis::assemble::{self, Assembled, Known, Progress};
-use trace_analysis::spool::Spool;
+use trace_analysis::spool::{Header, Spool};
 use trace_analysis::symbols::Symbols;
 
 use super::jvm;
 use super::losses::Losses;
 use super::output::{self, Output};
+use super::perf_maps::{self, After};
 use super::progress;
 use crate::commandline::RecordArguments;
 use crate::ending::Ending;
@@ -31,6 +33,8 @@ use crate::tell::tell;
 use crate::trial;
 
 const VARIABLE: &str = "PAGEWISE_RECORD";
+/// By which Python writes a perf map.
+const PYTHON_VARIABLE: &str = "PYTHONPERFSUPPORT";
 /// Scripts start dozens of processes of which nobody wants a trace.
 const FEW_EVENTS: u64 = 1000;
 
@@ -142,7 +146,7 @@ fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> 
     let existing = std::env::var_os("LD_PRELOAD");
     let preload = preload_list(&library::RECORD, Some(library), existing.as_deref());
     let mut options = format!("spool={},parent={}", spool.display(), std::process::id());
-    if let Some(stacks) = arguments.stacks {
+    if let Some(stacks) = stacks_of(arguments) {
         options.push_str(&format!(",stacks={}", stacks.number()));
     }
     if let Some(bytes) = arguments.sample {
@@ -156,11 +160,19 @@ fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> 
         .args(&arguments.command[1..])
         .env("LD_PRELOAD", preload)
         .env(VARIABLE, options);
+    if arguments.python {
+        command.env(PYTHON_VARIABLE, "1");
+    }
     command
 }
 
+fn stacks_of(arguments: &RecordArguments) -> Option<Stacks> {
+    let otherwise = arguments.python.then_some(Stacks::Tables);
+    arguments.stacks.or(otherwise)
+}
+
 /// A process's spool, by its number and that of the program it had executed.
-type Spools = BTreeMap<(i32, u32), PathBuf>;
+pub type Spools = BTreeMap<(i32, u32), PathBuf>;
 
 fn spools_in(folder: &Path) -> io::Result<Spools> {
     let mut found = Spools::new();
@@ -208,6 +220,10 @@ fn make_traces(
 ) -> Result<()> {
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     let names = names(&spools, main, &arguments.output);
+    let is_ours = arguments.python && std::env::var_os(PYTHON_VARIABLE).is_none();
+    let after = if is_ours { After::Remove } else { After::Leave };
+    perf_maps::keep(folder, &spools, after, arguments.quiet);
+    let mut maps = perf_maps::Kept::of_recording(folder, &spools);
     let mut symbols = Symbols::default();
     let mut others = Others::default();
     let mut seen_main = None;
@@ -219,6 +235,7 @@ fn make_traces(
                 (true, _) => Some(in_words(ended.end)),
                 (false, _) => None,
             },
+            generated: maps.of(key.0),
         };
         let fewest = match (is_main, arguments.every_process) {
             (true, _) => 0,
@@ -239,6 +256,7 @@ fn make_traces(
         tell(&jvm::out_of_memory(arguments));
     }
     hint_at_jvm(arguments, &spools);
+    hint_at_python(arguments, &spools, &maps);
     if !arguments.quiet {
         tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
@@ -484,6 +502,24 @@ fn hint_at_jvm(arguments: &RecordArguments, spools: &Spools) {
     }
 }
 
+/// Without its maps Python's own functions are not in a trace.
+fn hint_at_python(arguments: &RecordArguments, spools: &Spools, maps: &perf_maps::Kept) {
+    let is_nameless = |(process, path): (i32, &PathBuf)| {
+        let header = Header::read(path).ok().flatten();
+        header.is_some_and(|header| perf_maps::is_python_with_maps(&header)) && !maps.has(process)
+    };
+    let mut all = spools.iter().map(|((process, _), path)| (*process, path));
+    if stacks_of(arguments).is_some()
+        && !arguments.python
+        && !arguments.quiet
+        && all.any(is_nameless)
+    {
+        tell(
+            "of Python the interpreter's functions are in the stacks, the script's are not: --python adds them",
+        );
+    }
+}
+
 /// Events that are no allocations.
 fn others_of(arguments: &RecordArguments) -> &'static str {
     if arguments.jvm {
@@ -506,11 +542,16 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     };
     let first = spools.iter().min_by_key(|(_, path)| started(path));
     let main = first.map_or(0, |((process, _), _)| *process);
+    perf_maps::keep(folder, &spools, After::Leave, false);
+    let mut maps = perf_maps::Kept::of_recording(folder, &spools);
     let mut symbols = Symbols::default();
     let mut made = Vec::new();
     for (key, name) in names(&spools, main, target) {
         let fewest = u64::from(name != target);
-        let known = Known::default();
+        let known = Known {
+            ended: None,
+            generated: maps.of(key.0),
+        };
         let go_on = || Ok(());
         let trace = make_trace(&spools[&key], &name, &known, fewest, &mut symbols, &go_on)?;
         if trace.is_some_and(|trace| trace.is_kept) {

@@ -313,7 +313,8 @@ pub fn place(site: SiteId, known: &SiteTable) -> String {
         // Of neighbours in one file its name once is enough.
         let is_plain = caller.line == 0
             && !caller.symbol.is_empty()
-            && caller.module.path == callee.module.path;
+            && caller.module.path == callee.module.path
+            && caller.file == callee.file;
         let name = match is_plain {
             true => caller.symbol.to_owned(),
             false => caller.to_string(),

@@ -92,6 +92,7 @@ pub fn recorder() -> &'static Path {
             "record/site.c",
             "record/sample.c",
             "record/unwind.c",
+            "record/cfi.c",
             "record/load.c",
             "record/seccomp.c",
             "record/filter.c",

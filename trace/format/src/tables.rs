@@ -61,8 +61,10 @@ impl<'a> Site<'a> {
     /// Its frames from the first that is the program's on: before it are `operator new`, containers and the like, or the
     /// interpreter of a script. All, where no other is known.
     pub fn own_frames(&self) -> &[Frame<'a>] {
-        let script = self.frames.iter().position(Frame::is_of_script);
-        let own = script.or_else(|| self.frames.iter().position(|frame| !frame.is_of_library()));
+        let find = |is: fn(&Frame) -> bool| self.frames.iter().position(is);
+        let own = find(|frame| frame.is_of_script() && !frame.is_of_runtime())
+            .or_else(|| find(|frame| frame.is_of_script()))
+            .or_else(|| find(|frame| !frame.is_of_library()));
         &self.frames[own.unwrap_or(0)..]
     }
 }
@@ -71,6 +73,11 @@ impl Frame<'_> {
     /// Is it a function of a script, whose interpreter or compiler has told its file?
     pub fn is_of_script(&self) -> bool {
         self.module.path == JIT && !self.file.is_empty()
+    }
+
+    /// Is it a script that the language's runtime brings along, and works through whatever the program does?
+    fn is_of_runtime(&self) -> bool {
+        RUNTIMES.iter().any(|start| self.file.starts_with(start))
     }
 
     fn is_of_library(&self) -> bool {
@@ -82,6 +89,9 @@ impl Frame<'_> {
         }
     }
 }
+
+/// Beginnings of files: Python's imports, and node's own modules.
+const RUNTIMES: [&str; 2] = ["<frozen importlib.", "node:"];
 
 /// C++'s, some of whose functions have no names.
 const LIBRARIES: [&str; 2] = ["libstdc++.so", "libc++.so"];

@@ -6,8 +6,8 @@ mod damage;
 use std::io::Cursor;
 
 use trace_format::{
-    Codec, Error, Event, Frame, Manner, Module, Options, Properties, Site, SiteTable, TraceReader,
-    TraceWriter, text,
+    Codec, Error, Event, Frame, JIT, Manner, Module, Options, Properties, Site, SiteTable,
+    TraceReader, TraceWriter, text,
 };
 
 type Recorded = (Event, Option<u64>);
@@ -614,4 +614,33 @@ fn sites_of_two_traces_are_matched_by_what_is_known_of_them() {
         stacks([["b", "a"], ["a", "b"]]),
     );
     assert_eq!(one.numbers_in(&other), [Some(1), None]);
+}
+
+/// Whoever looks for a place means the script, not its interpreter, nor what that works through.
+#[test]
+fn a_scripts_place_is_its_own_function() {
+    let frame = |path, symbol, file| Frame {
+        module: Module { path, build_id: "" },
+        symbol,
+        file,
+        ..Frame::default()
+    };
+    let place = |frames: &[Frame]| {
+        let mut table = SiteTable::new();
+        let site = Site {
+            frames: frames.to_vec(),
+            ..Site::default()
+        };
+        let number = table.add(&site).unwrap();
+        table.describe_place(number)
+    };
+    let native = frame("/usr/bin/python3", "_PyObject_Malloc", "obmalloc.c");
+    let stub = frame(JIT, "Builtin:Add", "");
+    let import = frame(JIT, "_call", "<frozen importlib._bootstrap>");
+    let script = frame(JIT, "load", "/app/a.py");
+    let all = [native, stub, import, script];
+    assert_eq!(place(&all), "load (a.py)");
+    assert_eq!(place(&all[..3]), "_call (<frozen importlib._bootstrap>)");
+    assert_eq!(place(&all[..2]), "_PyObject_Malloc (obmalloc.c)");
+    assert_eq!(place(&all[1..2]), "Builtin:Add ([jit])");
 }

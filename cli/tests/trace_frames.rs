@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -114,6 +115,20 @@ fn frame_pointers_that_lead_anywhere_crash_nothing() {
     assert!(text(&output).ends_with("done\n"));
     let lines = folded(&bench, "x.trace");
     assert_eq!(stack_of(&lines, 1000), FROM_TRAMPOLINE);
+    // What frame pointers lead to counts where it may be code, and is looked for each time.
+    let of_line = |line: &String| -> Vec<u64> {
+        let calls = line.split([';', ' ']);
+        let addresses = calls.filter_map(|call| call.strip_prefix("0x"));
+        addresses
+            .map(|digits| u64::from_str_radix(digits, 16).unwrap())
+            .collect()
+    };
+    let addresses: BTreeSet<u64> = lines.iter().flat_map(of_line).collect();
+    let (least, most) = (addresses.first().unwrap(), addresses.last().unwrap());
+    assert!(
+        addresses.len() > 3 && most - least < 1 << 32,
+        "{addresses:x?}"
+    );
     let of_wild = lines.iter().filter_map(|line| line.rsplit_once(' '));
     let bytes: u64 = of_wild
         .map(|(_, bytes)| bytes.parse::<u64>().unwrap())

@@ -18,6 +18,7 @@ pub mod replay;
 mod report;
 mod show;
 mod simulate;
+mod spools;
 mod stat;
 
 use std::path::Path;

@@ -15,7 +15,7 @@ use nix::libc;
 use trace_analysis::perf_map::{MAX_BYTES, PerfMap};
 use trace_analysis::spool::Header;
 
-use super::record::Spools;
+use super::spools::Spools;
 use crate::tell::tell;
 
 /// Where all runtimes write them.

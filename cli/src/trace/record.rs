@@ -20,6 +20,7 @@ use super::losses::Losses;
 use super::output::{self, Output};
 use super::perf_maps::{self, After};
 use super::progress;
+use super::spools::{Spools, spools_in};
 use crate::commandline::RecordArguments;
 use crate::ending::Ending;
 use crate::failure::Failure;
@@ -169,24 +170,6 @@ fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> 
 fn stacks_of(arguments: &RecordArguments) -> Option<Stacks> {
     let otherwise = arguments.python.then_some(Stacks::Tables);
     arguments.stacks.or(otherwise)
-}
-
-/// A process's spool, by its number and that of the program it had executed.
-pub type Spools = BTreeMap<(i32, u32), PathBuf>;
-
-fn spools_in(folder: &Path) -> io::Result<Spools> {
-    let mut found = Spools::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let numbers = name.and_then(|name| name.split_once('.'));
-        if let Some((process, program)) = numbers
-            && let (Ok(process), Ok(program)) = (process.parse(), program.parse())
-        {
-            found.insert((process, program), path);
-        }
-    }
-    Ok(found)
 }
 
 /// FILE is the trace of the command's process, and of the last program that it executed; all others are

@@ -101,6 +101,7 @@ pub fn recorder() -> &'static Path {
             "os/process.c",
             "os/mapping.c",
             "os/mapped_file.c",
+            "os/module.c",
             "os/system_call.c",
         ]
         .map(|name| core.join("src").join(name));

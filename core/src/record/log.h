@@ -137,7 +137,6 @@ void pw_log_stay_frozen(const struct pw_log_frozen *before, int denied);
 
 // The slot of an allocation's site; writes it down where it is new (record_site.c).
 uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame);
-bool pw_site_is_in_module(const void *address);
 void pw_site_forget_modules(void); // an address may mean another module from now on
 void pw_site_find_stack(struct pw_lane *lane);
 

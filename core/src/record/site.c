@@ -195,11 +195,6 @@ static const struct link_map *module_of(const void *address, const char **start,
 }
 #endif
 
-bool pw_site_is_in_module(const void *address) {
-    const char *start, *end;
-    return module_of(address, &start, &end) != NULL;
-}
-
 // Where the file is. A name that was looked for from the working folder of its time says nothing
 // by itself: the kernel knows, where it may be asked, else the folder at the start has to do.
 static void find_path(const char *name, const void *start, char *path, size_t size) {

@@ -15,6 +15,7 @@
 // frame pointer leads to is not certain: so from there on steps are our own, which read the tables
 // and the stack alone.
 
+#include "os/module.h"
 #include "record/cfi.h"
 #include "record/log.h"
 
@@ -110,8 +111,9 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
 // together.
 static bool is_plausible(uintptr_t address, uintptr_t generated) {
     uintptr_t distance = address > generated ? address - generated : generated - address;
+    const char *path;
     return address >= PW_PAGE && address <= MOST_ADDRESS &&
-           (distance < GENERATED_ROOM || pw_site_is_in_module((const void *)address));
+           (distance < GENERATED_ROOM || pw_os_module_base((const void *)address, &path));
 }
 
 // From code without tables on. False: it led nowhere, and may lead somewhere the next time.

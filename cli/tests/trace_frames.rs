@@ -370,3 +370,17 @@ fn without_its_option_python_is_left_alone_and_the_option_is_named() {
         assert!(!errors(&output).contains("--python"), "{}", errors(&output));
     }
 }
+
+#[test]
+fn it_is_said_where_no_python_tells_its_names() {
+    let bench = new_bench();
+    let output = bench.record(&["--python"], &["true"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("CPython 3.12 or later"), "{said}");
+    let shown = text(&bench.run(&["show", "--properties", "x.trace"]));
+    assert!(shown.contains("stacks: unwind-tables"), "{shown}");
+    let words = ["record", "-o", "y.trace", "--python", "--jvm", "--", "true"];
+    let both = errors(&bench.run(&words));
+    assert!(both.contains("cannot be used with"), "{both}");
+}

@@ -492,11 +492,14 @@ fn hint_at_python(arguments: &RecordArguments, spools: &Spools, maps: &perf_maps
         header.is_some_and(|header| perf_maps::is_python_with_maps(&header)) && !maps.has(process)
     };
     let mut all = spools.iter().map(|((process, _), path)| (*process, path));
-    if stacks_of(arguments).is_some()
-        && !arguments.python
-        && !arguments.quiet
-        && all.any(is_nameless)
-    {
+    if arguments.quiet || stacks_of(arguments).is_none() {
+        return;
+    }
+    if arguments.python && !all.clone().any(|(process, _)| maps.has(process)) {
+        tell(
+            "no process told the names of Python's functions: that takes CPython 3.12 or later, without -E and -I",
+        );
+    } else if !arguments.python && all.any(is_nameless) {
         tell(
             "of Python the interpreter's functions are in the stacks, the script's are not: --python adds them",
         );

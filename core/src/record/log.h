@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define PW_LOG_USUAL_FRAMES 64
-#define PW_LOG_MAX_FRAMES   128  // where interpreters have several frames to each of the program's
+#define PW_LOG_MAX_FRAMES   256  // where interpreters have several frames to each of the program's
 #define PW_LOG_MODULES      4096 // places for modules, a power of two
 #define PW_LOG_LANES_FROZEN 32
 

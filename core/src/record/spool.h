@@ -29,7 +29,7 @@
 // A load is a module that was loaded, from 1: addresses alone do not tell which one, as another may
 // be loaded where an unloaded one was. 0: none is known. (Version 1 had no loads: a module's stamp
 // was in its place, slots had no more than ten bits and stacks no more than addresses. Before
-// version 3 stacks had at most 64 frames; now it is 128.)
+// version 3 stacks had at most 64 frames; now it is 256.)
 #ifndef PW_RECORD_SPOOL_H
 #define PW_RECORD_SPOOL_H
 

@@ -27,7 +27,7 @@ const WINDOW: usize = 4096;
 /// Sites by return address and depth, and stacks: more than any program has, fewer than memory holds.
 const MAX_PLACES: usize = 1 << 20;
 const MAX_MODULES: usize = 1 << 16;
-const MAX_FRAMES: usize = 128;
+const MAX_FRAMES: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Header {

@@ -20,11 +20,13 @@
 #include "record/log.h"
 
 #include <dlfcn.h>
+#include <string.h>
 #include <unwind.h>
 
-#define SETS    128
-#define WAYS    4 // stacks that meet at the same caller and depth
-#define LIBRARY "libgcc_s.so.1"
+#define SETS      128
+#define LONG_SETS 16 // of stacks through generated code
+#define WAYS      4  // stacks that meet at the same caller and depth
+#define LIBRARY   "libgcc_s.so.1"
 
 #define MOST_ADDRESS   ((UINT64_C(1) << 47) - 1) // of a program
 #define GENERATED_ROOM ((uintptr_t)1 << 31)      // of the code that a runtime makes
@@ -33,14 +35,23 @@
 struct stack {
     uintptr_t site, start; // the innermost return address; the stack pointer behind it
     size_t count;          // 0: none
-    uint64_t returns[PW_LOG_MAX_FRAMES]; // innermost first
-    uintptr_t places[PW_LOG_MAX_FRAMES]; // where each of them lies
+    uint64_t *returns;     // innermost first
+    uintptr_t *places;     // where each of them lies
 };
 
+// Most stacks are short, and lie close together.
 struct pw_unwound {
     struct stack stacks[SETS][WAYS];
-    struct stack strange; // the last one that cannot be found again
+    struct stack long_stacks[LONG_SETS][WAYS];
+    struct stack latest; // as it is being walked
     unsigned turn;
+    bool has_long;
+    uint64_t returns[SETS][WAYS][PW_LOG_USUAL_FRAMES];
+    uintptr_t places[SETS][WAYS][PW_LOG_USUAL_FRAMES];
+    uint64_t long_returns[LONG_SETS][WAYS][PW_LOG_MAX_FRAMES];
+    uintptr_t long_places[LONG_SETS][WAYS][PW_LOG_MAX_FRAMES];
+    uint64_t latest_returns[PW_LOG_MAX_FRAMES];
+    uintptr_t latest_places[PW_LOG_MAX_FRAMES];
 };
 
 // As libgcc has it (dwarf_eh_bases).
@@ -161,36 +172,66 @@ static bool is_same(const struct stack *stack, uintptr_t site, uintptr_t start, 
     return true;
 }
 
-static struct stack *find(struct pw_unwound *known, struct stack *set, const struct pw_lane *lane,
-                          uintptr_t site, uintptr_t start) {
+static const struct stack *find_in(const struct stack *set, uintptr_t site, uintptr_t start,
+                                   uintptr_t end) {
     for (int way = 0; way < WAYS; way++) {
-        if (is_same(&set[way], site, start, lane->stack_high)) {
+        if (is_same(&set[way], site, start, end)) {
             return &set[way];
         }
     }
-    struct stack *stack = &set[known->turn++ % WAYS];
-    stack->count = 0;
-    stack->site = site;
-    stack->start = start;
-    struct walk walk = {.stack = stack, .end = lane->stack_high, .is_plain = true};
+    return NULL;
+}
+
+// In the place of another.
+static void keep(struct pw_unwound *known, unsigned set) {
+    const struct stack *latest = &known->latest;
+    unsigned way = known->turn++ % WAYS, long_set = set % LONG_SETS;
+    bool is_long = latest->count > PW_LOG_USUAL_FRAMES;
+    struct stack *stack = is_long ? &known->long_stacks[long_set][way] : &known->stacks[set][way];
+    stack->returns = is_long ? known->long_returns[long_set][way] : known->returns[set][way];
+    stack->places = is_long ? known->long_places[long_set][way] : known->places[set][way];
+    known->has_long |= is_long;
+    memcpy(stack->returns, latest->returns, latest->count * sizeof *latest->returns);
+    memcpy(stack->places, latest->places, latest->count * sizeof *latest->places);
+    stack->site = latest->site;
+    stack->start = latest->start;
+    stack->count = latest->count;
+}
+
+static const struct stack *find(struct pw_unwound *known, unsigned set, const struct pw_lane *lane,
+                                uintptr_t site, uintptr_t start) {
+    uintptr_t end = lane->stack_high;
+    const struct stack *found = find_in(known->stacks[set], site, start, end);
+    if (!found && known->has_long) {
+        found = find_in(known->long_stacks[set % LONG_SETS], site, start, end);
+    }
+    if (found) {
+        return found;
+    }
+    struct stack *latest = &known->latest;
+    *latest = (struct stack){site, start, 0, known->latest_returns, known->latest_places};
+    struct walk walk = {.stack = latest, .end = end, .is_plain = true};
     unwinder.backtrace(visit, &walk);
-    if (!walk.is_ended && stack->count > 0 && unwinder.find && unwinder.any_register) {
+    if (!walk.is_ended && latest->count > 0 && unwinder.find && unwinder.any_register) {
         walk.is_plain &= go_on(&walk);
     }
-    if (!walk.is_plain) {
-        // A signal's frame, for instance, or a frame pointer that led nowhere.
-        known->strange = *stack;
-        stack->count = 0;
-        return &known->strange;
+    // Else it has a signal's frame, for instance, or a frame pointer that led nowhere.
+    if (walk.is_plain) {
+        keep(known, set);
     }
-    return stack;
+    return latest;
+}
+
+static void forget(struct stack *stacks, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        stacks[i].count = 0;
+    }
 }
 
 void pw_unwind_forget(struct pw_lane *lane) {
-    for (int set = 0; lane->unwound && set < SETS; set++) {
-        for (int way = 0; way < WAYS; way++) {
-            lane->unwound->stacks[set][way].count = 0;
-        }
+    if (lane->unwound) {
+        forget(lane->unwound->stacks[0], (size_t)SETS * WAYS);
+        forget(lane->unwound->long_stacks[0], (size_t)LONG_SETS * WAYS);
     }
 }
 
@@ -208,8 +249,8 @@ size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
         return 0;
     }
     uint64_t key = ((uintptr_t)site ^ start << 20) * UINT64_C(0x9e3779b97f4a7c15);
-    struct stack *set = lane->unwound->stacks[key >> 57];
-    const struct stack *found = find(lane->unwound, set, lane, (uintptr_t)site, start);
+    const struct stack *found =
+        find(lane->unwound, (unsigned)(key >> 57), lane, (uintptr_t)site, start);
     *stack = found->returns;
     return found->count;
 }

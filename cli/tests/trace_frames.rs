@@ -254,7 +254,10 @@ def pages():
     for size in (20000, 20000):
         leaf(size)
         yield size
+def deep(more):
+    deep(more - 1) if more else leaf(60000)
 def main():
+    for _ in range(3): deep(30)
     Store().fill(10000)
     for _ in pages(): pass
     sorted([1], key=lambda one: leaf(30000) or one)
@@ -301,6 +304,9 @@ fn pythons_functions_stand_beside_native_ones() {
             scripts(&lines, 30_000),
             "<module> main main.<locals>.<lambda> leaf"
         );
+        // Deeper than native stacks are walked.
+        let deep = format!("<module> main {}leaf", "deep ".repeat(31));
+        assert_eq!(scripts(&lines, 180_000), deep);
         let threads = lines.iter().find(|line| line.contains("Thread.run"));
         let thread = threads.unwrap_or_else(|| panic!("{lines:#?}"));
         assert!(!thread.contains("main (x.py)"), "{thread}");

@@ -5,21 +5,23 @@ seconds until the last one is done.
 """
 
 import multiprocessing
+import os
 import sys
 import time
 
-import numpy as np
-import pandas as pd
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import pagewise
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+import pagewise  # noqa: E402
+from proportional import proportional  # noqa: E402 (found by the line above)
 
 kept = []
 
 
 def begin() -> int:
     """What an idle worker has."""
-    import os
-
     return os.getpid()
 
 
@@ -31,23 +33,14 @@ def work(frame: pd.DataFrame) -> float:
     return total
 
 
-def memory_of(pids: list[int]) -> int:
-    """Bytes that these processes have, what they have in common in equal parts."""
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-            total += next(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
-    return total
-
-
 if __name__ == "__main__":
     rows = int(sys.argv[1]) // (20 * 8)
     frame = pagewise.share(pd.DataFrame({f"c{i}": np.full(rows, float(i)) for i in range(20)}))
     pools = [multiprocessing.get_context("spawn").Pool(1) for _ in range(8)]
     pids = [pool.apply(begin) for pool in pools]
-    before, begun = memory_of(pids), time.perf_counter()
+    before, begun = proportional(pids), time.perf_counter()
     totals = {answer.get() for answer in [pool.apply_async(work, (frame,)) for pool in pools]}
     seconds = time.perf_counter() - begun
     if totals != {190.0 * rows} or float(frame["c7"].iloc[0]) != 7:
         sys.exit(f"a worker read something else: {totals}")
-    print((memory_of(pids) - before) / (rows * 20 * 8), seconds)
+    print((proportional(pids) - before) / (rows * 20 * 8), seconds)

@@ -42,6 +42,7 @@ help: ## list the targets
 	@echo "  CASES='name ...' limits bench-foundation to these cases"
 	@echo "  bench-r: PART=$(PART) (or benchmarks table5 figure11 calls report)  SCALE=$(SCALE) (or full)  MINUTES=limit"
 	@echo "           WORKLOADS=lda,...  CONFIGURATIONS=plain,auto,...  RUNS=rounds in all; Ctrl-C and the same again goes on"
+	@echo "  bench-python-sharing: WAYS='pagewise joblib ...'  SIZE=MB (1000)  TORCH=1  ROUNDS=$(ROUNDS)"
 	@echo "  bench-everyday: SCRIPTS='caret ...' (or tuning, unseen)  ROUNDS=$(ROUNDS)  CONFIGURATIONS='auto NAME=OPTIONS ...'"
 
 build: core cli ## build build/bin/pagewise and build/lib/libpagewise*.so (the default)
@@ -178,6 +179,11 @@ bench-python: ## programs of NumPy, pandas and scikit-learn, plain against Pagew
 	@$(MAKE) --no-print-directory build
 	@bench/python/run --programs "$(PROGRAMS)" --rounds $(ROUNDS) --configurations "$(CONFIGURATIONS)" \
 	    $(if $(MINUTES),--time-limit $(MINUTES))
+
+bench-python-sharing: ## pagewise.share() beside SharedMemory, joblib, torch (TORCH=1) and pickling, into docs/results/python-sharing.md (resumable)
+	@$(ENSURE) build run bench-python
+	@$(MAKE) --no-print-directory core
+	@bench/python/sharing --ways "$(WAYS)" --rounds $(ROUNDS) $(if $(SIZE),--megabytes $(SIZE)) $(if $(TORCH),--torch)
 
 bench-beside-threads: ## what threads of R's packages cost in sharing, into docs/results/beside-threads.md
 	@$(ENSURE) build run bench-beside-threads

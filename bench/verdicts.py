@@ -133,6 +133,14 @@ def of_python(page: Tables) -> Iterable[str | None]:
     yield tally(page, TARGETS)
 
 
+def of_python_sharing(page: Tables) -> Iterable[str | None]:
+    yield say("Until eight workers have read an array that is handed to them, it takes {} of pickling's time with `pagewise.share()`.", percent_of,
+              page.number("pagewise.share()", "to plain"))
+    column = "copies, 5 % written"
+    yield say("When each has written 5 % of it there are {} copies of it in memory, {} with pickling.", str, page.number("pagewise.share()", column),
+              page.number("pickling", column))
+
+
 def of_share(page: Tables) -> Iterable[str | None]:
     yield say("Handing a data frame to four workers is {} times as fast as R's own way, and leaves {} copies of it in memory, not {}.", str,
               page.number("handing it to 4 workers", "measured"), page.number("physical memory", "measured"),
@@ -227,7 +235,7 @@ PAGES: dict[str, Sentences] = {
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
     "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen, "workers.md": of_workers,
     "together.md": of_together,
-    "python.md": of_python, "general.md": of_general,
+    "python.md": of_python, "python-sharing.md": of_python_sharing, "general.md": of_general,
 }
 
 

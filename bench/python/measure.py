@@ -15,6 +15,8 @@ KEPT = ("copies_seen", "copies_shared", "shared_copy_bytes", "private_copy_bytes
         "bookkeeping_bytes")
 # Programs print the same in each run.
 SETTINGS = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+# The same, for programs that import pagewise from the sources.
+FROM_SOURCES = {**SETTINGS, "PYTHONPATH": os.path.join(ROOT, "python/src"), "PAGEWISE_CORE": os.path.join(ROOT, "build/lib/libpagewise.so.0")}
 # Milliseconds of CPU time and by the clock of importing pagewise and of switching on, NumPy being there.
 START = """
 import time, numpy
@@ -64,9 +66,8 @@ def workers(python: str, signals: Signals) -> tuple[float, float]:
 
 def _two_numbers(words: list[str], signals: Signals) -> tuple[float, float]:
     """What a program that imports pagewise from the sources prints in its first line."""
-    more = {**SETTINGS, "PYTHONPATH": os.path.join(ROOT, "python/src"), "PAGEWISE_CORE": os.path.join(ROOT, "build/lib/libpagewise.so.0")}
     with tempfile.TemporaryDirectory(prefix="pagewise-bench-") as folder:
-        printed = one_run.printed(words, folder, signals, more).partition(b"\n")[0]
+        printed = one_run.printed(words, folder, signals, FROM_SOURCES).partition(b"\n")[0]
     try:
         one, other = map(float, printed.split())
         return one, other

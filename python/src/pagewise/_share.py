@@ -362,8 +362,8 @@ def handles(everywhere: bool = True) -> Iterator[None]:
     Parameters
     ----------
     everywhere : bool
-        True: handles, for programs that send pickles in a way of their own (a queue, a socket), or from a worker that
-        keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another machine.
+        True: handles, for programs that send pickles in a way of their own (a queue, a socket, Dask, Ray), or from a
+        worker that keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another machine.
     """
     global _asked
     before = _asked

@@ -99,6 +99,7 @@ pub const FIELDS: &[&str] = &[
     "thaws",
     "fallback_freeze",
     "fallback_written",
+    "fallback_page_size",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

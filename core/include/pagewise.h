@@ -117,7 +117,8 @@ extern "C" {
     X(freezes, "times they were frozen")                                                           \
     X(thaws, "times they were all given back to R")                                                \
     X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")     \
-    X(fallback_written, "looks at all frozen objects: the kernel does not tell of written pages")
+    X(fallback_written, "looks at all frozen objects: the kernel does not tell of written pages")  \
+    X(fallback_page_size, "all left to the C library: built for pages of another size")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator
@@ -274,7 +275,7 @@ enum pw_shared_result {
     PW_SHARED_DENIED,  // may exist: the process that has it, or /proc, may not be looked into
     PW_SHARED_GONE,    // no process has it any more
     PW_SHARED_FORGED,  // what was found is not what the handle describes
-    PW_SHARED_LIMIT,   // no memory file, or no descriptor, could be had
+    PW_SHARED_LIMIT,   // no memory file, or no descriptor, could be had; or see fallback_page_size
     PW_SHARED_MEMORY,  // the memory file could not be written: out of memory, or RLIMIT_FSIZE
 };
 
@@ -460,8 +461,8 @@ struct pw_heap_options {
     unsigned reserved[7]; // must be 0
 };
 
-// A new, empty heap; NULL, EINVAL for options that make no sense, ENOMEM. Free it with
-// pw_heap_delete.
+// A new, empty heap; NULL, EINVAL for options that make no sense, ENOSYS where the kernel's pages
+// are not of the size that the library was built for, ENOMEM. Free it with pw_heap_delete.
 PW_API struct pw_heap *pw_heap_new(const struct pw_heap_options *options);
 
 // End of the heap: all its blocks, and all its memory back to the kernel. NULL is allowed.

@@ -16,6 +16,7 @@ const char *const pw_os_point_names[PW_POINT_COUNT] = {
     "peek",        "room",       "spool_create", "spool_stat",   "spool_room",   "spool_map",
     "spool_keep",  "protect",    "hugetlb",      "collapse",     "lock",         "file_seal",
     "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",         "written",
+    "page_size",
 };
 
 static struct {

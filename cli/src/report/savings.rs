@@ -71,7 +71,10 @@ fn is_little(statistics: &Statistics) -> bool {
 fn is_at_work(statistics: &Statistics) -> bool {
     let has_own_malloc =
         statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0;
-    statistics.processes > 0 && statistics.get("fallback_seccomp") == 0 && !has_own_malloc
+    statistics.processes > 0
+        && statistics.get("fallback_seccomp") == 0
+        && statistics.get("fallback_page_size") == 0
+        && !has_own_malloc
 }
 
 fn shared(statistics: &Statistics) -> String {
@@ -93,6 +96,8 @@ fn no_reason(statistics: &Statistics, policy: Policy) -> &'static str {
     } else if statistics.processes == 0 {
         "the library was not loaded by the command, or a seccomp filter was in force where it started \
          (--options seccomp=ignore takes the risk)"
+    } else if statistics.get("fallback_page_size") > 0 {
+        "Pagewise is for kernels with pages of 4 KB, and this one's are larger (getconf PAGESIZE)"
     } else if statistics.get("fallback_allocator") > 0 && statistics.get("blocks_allocated") == 0 {
         "the program brings a malloc of its own, to which all memory is left"
     } else if let Some(obstacle) = obstacle(statistics) {
@@ -172,6 +177,10 @@ mod tests {
         assert!(why(&Statistics::default()).contains("not loaded"));
         let found = statistics(&[("fallback_allocator", 1)]);
         assert!(why(&found).contains("a malloc of its own"));
+        let found = statistics(&[("fallback_page_size", 1)]);
+        assert!(why(&found).contains("pages of 4 KB"));
+        let none = clause(Policy::Auto, &found);
+        assert!(none.starts_with("Pagewise was not at work"), "{none}");
         let found = statistics(&[("blocks_allocated", 2)]);
         assert!(why(&found).starts_with("no copies of whole pages were seen"));
     }

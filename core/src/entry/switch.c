@@ -131,6 +131,10 @@ static bool start(const char *text) {
     }
     PW_COUNT(&pw_process.stats, bookkeeping_bytes, sizeof pw_process.predictor);
     pw_process_note_identity();
+    if (!pw_os_pages_fit()) {
+        PW_COUNT(&pw_process.stats, fallback_page_size, 1);
+        return false;
+    }
     if (pw_behind.is_other && !pw_gate.serves_all) {
         // The program's own choice, whose other functions would not know blocks of ours.
         PW_COUNT(&pw_process.stats, fallback_allocator, 1);
@@ -223,6 +227,10 @@ const char *pw_heap_switch_on(const char *text) {
     pw_options_read(&options, text, PW_POLICY_AUTO, refuse);
     if (*refused) {
         return refused;
+    }
+    if (!pw_os_pages_fit()) {
+        return "this library is for kernels with pages of 4 KB, and this one's are larger (getconf "
+               "PAGESIZE)";
     }
     if (pw_gate.serves_all && !pw_gate.general) {
         return "all memory is the C library's since the program's start (policy=plain, or no "

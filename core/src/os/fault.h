@@ -48,6 +48,7 @@ enum pw_os_point {
     PW_POINT_WITNESS_ASK,
     PW_POINT_MAPS,
     PW_POINT_WRITTEN,
+    PW_POINT_PAGE_SIZE, // the kernel has pages of another
     PW_POINT_COUNT
 };
 

@@ -11,6 +11,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
@@ -31,6 +32,10 @@
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define ANONYMOUS  (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+bool pw_os_pages_fit(void) {
+    return !PW_OS_FAULT(PW_POINT_PAGE_SIZE) && getauxval(AT_PAGESZ) == PW_PAGE;
+}
 
 // Like mmap at a fixed place, as a yes or no, errno kept.
 static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offset, int fault) {

@@ -16,13 +16,21 @@
 // Of a guess that is read without the lock which guards it, and found out again under it.
 #define PW_UNLOCKED __attribute__((no_sanitize("thread")))
 
+// What everything is counted in. It must be the kernel's own page, which on x86-64 is always of 4
+// KB, and on aarch64 of 4, 16 or 64 KB: cmake's PAGEWISE_PAGE_SHIFT says which (12, 14, 16).
+#ifndef PW_PAGE_SHIFT
 #define PW_PAGE_SHIFT 12
-#define PW_PAGE       ((size_t)1 << PW_PAGE_SHIFT)
-#define PW_HUGE_PAGE  ((size_t)2 << 20)
+#endif
+#define PW_PAGE      ((size_t)1 << PW_PAGE_SHIFT)
+#define PW_HUGE_PAGE ((size_t)2 << 20)
 
 static inline size_t pw_pages_for(size_t bytes) {
     return (bytes + PW_PAGE - 1) >> PW_PAGE_SHIFT;
 }
+
+// Is it? Else nothing may be mapped, given back or shared by whole pages: the kernel takes the rest
+// of its own page as well.
+bool pw_os_pages_fit(void);
 
 // --- memory ------------------------------------------------------------------
 

@@ -22,8 +22,9 @@
 
 uint32_t *pw_os_fork_marker(void) {
     int saved = errno;
-    void *page = PW_OS_FAULT(PW_POINT_FORK_MARKER) ? NULL : pw_os_map_table(PW_PAGE);
-    if (page && pw_call_madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
+    int fault = PW_OS_FAULT(PW_POINT_FORK_MARKER); // below 0: the advice is taken, and not followed
+    void *page = fault > 0 ? NULL : pw_os_map_table(PW_PAGE);
+    if (page && fault == 0 && pw_call_madvise(page, PW_PAGE, MADV_WIPEONFORK) != 0) {
         pw_call_munmap(page, PW_PAGE);
         page = NULL;
     }

@@ -240,9 +240,14 @@ static void after_fork_parent(void) {
     release_others();
 }
 
+// Emulators of system calls take the advice to wipe the marker, and do not all follow it.
+static bool is_unnoticed(void) {
+    return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
+}
+
 static void after_fork_child(void) {
     end_of_fork();
-    if (pw_process.started && pw_process.arena.base && pw_process_is_new()) {
+    if (pw_process.started && pw_process.arena.base && is_unnoticed()) {
         notice_fork();
     }
     if (pw_gate.general) {

@@ -12,6 +12,10 @@ struct pw_heap *pw_heap_new(const struct pw_heap_options *options) {
         errno = EINVAL;
         return NULL;
     }
+    if (!pw_os_pages_fit()) {
+        errno = ENOSYS;
+        return NULL;
+    }
     struct pw_heap_whole *heap = pw_plain_new(options);
     if (heap && (options->flags & PW_HEAP_CHECKED) && !pw_checker_new(heap)) {
         pw_plain_delete(heap);

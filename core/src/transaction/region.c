@@ -123,6 +123,10 @@ struct pw_region *pw_region_new(const struct pw_heap_options *options) {
         errno = EINVAL;
         return NULL;
     }
+    if (!pw_os_pages_fit()) {
+        errno = ENOSYS;
+        return NULL;
+    }
     struct region_chunk *chunk =
         map_chunk(SMALLEST_REGION, sizeof(struct pw_region), options->flags);
     if (!chunk) {

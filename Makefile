@@ -123,6 +123,10 @@ test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_S
 test-releases: ## make run, and the SUITES that are named (or all), on bare releases of Debian, as WHO: root, user or both (root)
 	@test/releases/run --as $(WHO) $(RELEASES) $(if $(filter-out file,$(origin SUITES)),--suites $(SUITES))
 
+test-aarch64: ## build the core for aarch64 by the cross compiler, and run its tests under qemu-user (TESTS=REGEX)
+	@$(ENSURE) build aarch64
+	@JOBS=$(JOBS) test/aarch64/run $(if $(TESTS),--tests '$(TESTS)')
+
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm
 	@$(MAKE) --no-print-directory jvm

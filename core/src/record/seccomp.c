@@ -265,6 +265,23 @@ __asm__(".text\n"
         "    jmp *%rax\n"
         ".size syscall, . - syscall\n");
 _Static_assert(SYS_prctl == 157 && SYS_seccomp == 317, "as above");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl syscall\n"
+        ".type syscall, %function\n"
+        "syscall:\n"
+        "    hint #34\n"     // bti c
+        "    cmp x0, #167\n" // prctl
+        "    b.eq 1f\n"
+        "    cmp x0, #277\n" // seccomp
+        "    b.eq 1f\n"
+        "    adrp x16, pw_record_next_syscall\n"
+        "    ldr x16, [x16, :lo12:pw_record_next_syscall]\n"
+        "    cbz x16, 1f\n"
+        "    br x16\n"
+        "1:  b pw_record_syscall\n"
+        ".size syscall, . - syscall\n");
+_Static_assert(SYS_prctl == 167 && SYS_seccomp == 277, "as above");
 #else
 API long syscall(long number, ...) {
     unsigned long words[6];

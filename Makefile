@@ -36,7 +36,7 @@ PAGEWISE := $(B)/bin/pagewise
 help: ## list the targets
 	@echo "Pagewise: run unmodified programs in less physical memory, and prove it."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PREFIX=$(PREFIX)  DESTDIR=$(DESTDIR)  RUNS=$(RUNS) (pairs a benchmark case)  JOBS=$(JOBS)"
 	@echo "  CASES='name ...' limits bench-foundation to these cases"

@@ -136,6 +136,33 @@ fn frame_pointers_that_lead_anywhere_crash_nothing() {
     assert!(bytes >= 20_000 * 48, "{bytes}");
 }
 
+/// Its stack ends where nobody can tell, and what its outermost call returns to must not be read.
+#[test]
+fn a_thread_may_begin_on_a_coroutines_stack() {
+    let Some(program) = jit() else { return };
+    let bench = new_bench();
+    let output = bench.record(&["--stacks"], &[program, "elsewhere"]);
+    clean_up(&output);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(text(&output).ends_with("done\n"));
+    // Its own stack is known all the same.
+    let lines = folded(&bench, "x.trace");
+    let is_own = |line: &&String| line.ends_with(";start_elsewhere;innermost 5000");
+    let own = lines.iter().find(is_own);
+    assert!(own.is_some_and(|line| line.contains("clone")), "{lines:#?}");
+}
+
+/// The unwinder allocates under the lock that a walk of ours would wait for.
+#[test]
+fn programs_may_register_tables_for_their_code() {
+    let Some(program) = jit() else { return };
+    let bench = new_bench();
+    let output = bench.record(&["--stacks"], &[program, "registering"]);
+    clean_up(&output);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(text(&output).ends_with("done\n"));
+}
+
 /// Where the recorder may make no system call, it still finds its way.
 #[test]
 fn a_program_in_strict_mode_has_the_same_stacks() {

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +39,11 @@ static const unsigned char trampoline[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd6,
                                            0x48, 0x83, 0xc4, 0x08, 0xc3};
 // Its frame pointer is the third argument: push %rbp; mov %rdx,%rbp; call *%rsi; nop; pop %rbp; ret
 static const unsigned char by_any[] = {0x55, 0x48, 0x89, 0xd5, 0xff, 0xd6, 0x90, 0x5d, 0xc3};
+
+// Onto the stack that ends at the third argument, never to return:
+// mov %rdx,%rsp; push $0x11111000; jmp *%rsi
+static const unsigned char elsewhere[] = {0x48, 0x89, 0xd4, 0x68, 0x00,
+                                          0x10, 0x11, 0x11, 0xff, 0xe6};
 
 static char *code;
 
@@ -130,9 +137,50 @@ __attribute__((noinline)) static void call_by_any(generated call, int times) {
     }
 }
 
+#define OWN_STACK (1 << 18)
+
+static jmp_buf before;
+
+static void allocate_and_leave(size_t size) {
+    free(innermost(size));
+    longjmp(before, 1);
+}
+
+// What a thread does first, on a coroutine's stack, whose outermost call returns to no code.
+static void *start_elsewhere(void *call) {
+    char *stack = mmap(NULL, OWN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(stack != MAP_FAILED);
+    if (setjmp(before) == 0) {
+        ((generated)call)(48, allocate_and_leave, (uintptr_t)stack + OWN_STACK);
+    }
+    free(innermost(5000));
+    return NULL;
+}
+
+void __register_frame(void *tables);
+const void *_Unwind_Find_FDE(void *address, void *bases);
+
+// As compilers to memory do it; the second asks for them, as an exception does. Under the lock of
+// the list of tables, both allocate.
+static void register_tables(int times) {
+    static uint64_t all[512][10];
+    for (int i = 0; i < times; i++) {
+        // With what all entries have in common before it and an end behind.
+        uint32_t words[] = {20, 0, 0x78010001, 0x08070c10, 0x00000190, 0,          28, 28,
+                            0,  0, ROOM,       0,          0x0286100e, 0x00060d43, 0,  0};
+        uint64_t start = (uintptr_t)code + (uintptr_t)i * ROOM;
+        memcpy(words + 8, &start, sizeof start);
+        memcpy(all[i], words, sizeof words);
+        void *bases[3];
+        __register_frame(all[i]);
+        CHECK(_Unwind_Find_FDE((void *)(uintptr_t)(start + 1), bases));
+    }
+}
+
 int main(int count, char **words) {
     (void)count;
-    code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    code =
+        mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(code != MAP_FAILED);
     generated python = add(0, trampoline, sizeof trampoline);
     generated script = add(1, by_pointer, sizeof by_pointer);
@@ -156,6 +204,15 @@ int main(int count, char **words) {
     (void)keep;
     if (strcmp(words[1], "wild") == 0) {
         call_by_any(any, 20000);
+    }
+    if (strcmp(words[1], "elsewhere") == 0) {
+        pthread_t thread;
+        generated call = add(4, elsewhere, sizeof elsewhere);
+        CHECK(pthread_create(&thread, NULL, start_elsewhere, (void *)call) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    } else if (strcmp(words[1], "registering") == 0) {
+        alarm(60); // else it would wait for ever
+        register_tables(512);
     }
     CHECK(write(STDOUT_FILENO, "done\n", 5) == 5);
     syscall(SYS_exit, 0);

@@ -186,9 +186,11 @@ int pw_os_parent_pid(void) {
 }
 
 uint64_t pw_os_stack_limit(void) {
+    // A program may raise its limit when its mappings have long been placed by the one before.
+    uint64_t most = (uint64_t)64 << 20;
     struct rlimit limit;
     int saved = errno;
-    bool known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    bool known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < most;
     errno = saved;
-    return known ? limit.rlim_cur : (uint64_t)64 << 20;
+    return known ? limit.rlim_cur : most;
 }

@@ -395,7 +395,7 @@ int pw_os_pid(void);
 void pw_os_fork_for_handlers(void);
 int pw_os_thread_id(void);
 int pw_os_parent_pid(void);
-uint64_t pw_os_stack_limit(void); // bytes
+uint64_t pw_os_stack_limit(void); // bytes that the first thread's stack may take, 64 MB at most
 uint64_t pw_os_monotonic_ns(void);
 uint64_t pw_os_real_ns(void);
 uint64_t pw_os_thread_cpu_ns(void); // since 1970

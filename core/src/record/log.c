@@ -165,6 +165,7 @@ void pw_log_start(void) {
         return;
     }
     pw_log.is_started = true;
+    pw_log.first_thread = (uintptr_t)__builtin_thread_pointer();
     if (!read_options() || (pw_log.sample_bytes && !pw_sample_start())) {
         return;
     }

@@ -58,8 +58,9 @@ struct pw_log {
     // forks, 0 when it has not begun to record. NULL: never.
     uint32_t *epoch;
     uint32_t last_epoch;
-    bool is_started; // the options have been read
-    bool is_on;      // events are written down
+    bool is_started;        // the options have been read
+    bool is_on;             // events are written down
+    uintptr_t first_thread; // the thread pointer of that which began the program
     enum pw_spool_stacks stacks;
     bool has_children; // children record as well
     uint64_t sample_bytes;

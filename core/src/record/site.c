@@ -36,23 +36,24 @@ static uint32_t depth_of(const struct pw_lane *lane, const void *frame) {
     return FINE_STEPS + 1 + ((doubling - 8) << COARSE) + step;
 }
 
+// The thread's own stack, whichever it is on: a first event may come from a coroutine, on memory
+// that ends where nobody can tell, and whose outermost call returns to no code.
 void pw_site_find_stack(struct pw_lane *lane) {
-    bool may_ask = !pw_log.is_frozen && !pw_log.is_closed;
-    bool is_main = may_ask && pw_os_thread_id() == pw_os_pid();
-    // A thread's control block lies at the start of its stack.
-    lane->stack_base =
-        is_main ? (uintptr_t)__libc_stack_end : (uintptr_t)__builtin_thread_pointer();
+    // A thread's control block lies at the start of its stack, but for the first one's. A child of
+    // a fork goes on as the thread that it was.
+    uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+    bool is_first = thread == pw_log.first_thread;
+    lane->stack_base = is_first ? (uintptr_t)__libc_stack_end : thread;
     lane->stack_low = lane->stack_high = 0;
-    if (pw_log.stacks == PW_STACKS_NONE || !may_ask) {
+    if (pw_log.stacks == PW_STACKS_NONE || pw_log.is_frozen || pw_log.is_closed) {
         return;
     }
-    uintptr_t low, high, here = (uintptr_t)__builtin_frame_address(0);
-    if (pw_os_mapping_of((const void *)here, &low, &high)) {
-        // What lies above the thread's own stack may be another's, in the same mapping, and go.
-        bool has_base = lane->stack_base > here && lane->stack_base < high;
-        lane->stack_high = has_base ? lane->stack_base : high;
+    uintptr_t low, high;
+    if (pw_os_mapping_of((const void *)lane->stack_base, &low, &high)) {
+        // What lies above may be another's, in the same mapping, and go.
+        lane->stack_high = lane->stack_base;
         // The first thread's stack grows; nothing else is mapped that near to it.
-        lane->stack_low = is_main ? high - pw_os_stack_limit() : low;
+        lane->stack_low = is_first ? high - pw_os_stack_limit() : low;
     }
 }
 

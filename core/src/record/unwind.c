@@ -65,6 +65,7 @@ static struct {
     _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
     _Unwind_Word (*any_register)(struct _Unwind_Context *, int);
     const void *(*find)(void *, struct bases *); // the entry of the tables for an address
+    const void *module;                          // its own
 } unwinder;
 
 bool pw_unwind_start(void) {
@@ -80,6 +81,8 @@ bool pw_unwind_start(void) {
     unwinder.find = (const void *(*)(void *, struct bases *))dlsym(library, "_Unwind_Find_FDE");
     unwinder.backtrace =
         (_Unwind_Reason_Code(*)(_Unwind_Trace_Fn, void *))dlsym(library, "_Unwind_Backtrace");
+    const char *path;
+    unwinder.module = pw_os_module_base((const void *)unwinder.backtrace, &path);
     return unwinder.address && unwinder.stack_pointer && unwinder.backtrace;
 }
 
@@ -158,6 +161,14 @@ static bool go_on(struct walk *walk) {
     return true;
 }
 
+// It allocates while it holds the lock of its list of tables, where a program registers some for
+// code that it has made: a walk would wait for that lock for ever.
+static bool is_unwinders(uintptr_t site) {
+    const char *path;
+    const void *module = pw_os_module_base((const void *)site, &path);
+    return module && module == unwinder.module;
+}
+
 // `end`: of the thread's stack, which may be another thread's than when the stack was found.
 static bool is_same(const struct stack *stack, uintptr_t site, uintptr_t start, uintptr_t end) {
     if (stack->count == 0 || stack->site != site || stack->start != start ||
@@ -198,6 +209,7 @@ static void keep(struct pw_unwound *known, unsigned set) {
     stack->count = latest->count;
 }
 
+// NULL: no walk may be made.
 static const struct stack *find(struct pw_unwound *known, unsigned set, const struct pw_lane *lane,
                                 uintptr_t site, uintptr_t start) {
     uintptr_t end = lane->stack_high;
@@ -207,6 +219,9 @@ static const struct stack *find(struct pw_unwound *known, unsigned set, const st
     }
     if (found) {
         return found;
+    }
+    if (is_unwinders(site)) {
+        return NULL;
     }
     struct stack *latest = &known->latest;
     *latest = (struct stack){site, start, 0, known->latest_returns, known->latest_places};
@@ -251,6 +266,6 @@ size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
     uint64_t key = ((uintptr_t)site ^ start << 20) * UINT64_C(0x9e3779b97f4a7c15);
     const struct stack *found =
         find(lane->unwound, (unsigned)(key >> 57), lane, (uintptr_t)site, start);
-    *stack = found->returns;
-    return found->count;
+    *stack = found ? found->returns : NULL;
+    return found ? found->count : 0;
 }

@@ -249,6 +249,34 @@ static void test_rows_are_those_of_the_call(void **state) {
     }
 }
 
+// Nothing is read behind an entry, nor beside the stack, and no number is too large.
+static void test_damaged_tables_are_survived(void **state) {
+    (void)state;
+    enum { RECORD = 8 }; // what a record begins with: its length, and what belongs to what
+    uintptr_t low = small_stack(), end = low + PAGE, last = small_stack() + PAGE;
+    unsigned char *damaged = (unsigned char *)(last - sizeof table);
+    for (int round = 0; round < 200000; round++) {
+        memcpy(damaged, table, sizeof table);
+        size_t start = draw() % sizeof table, size = 1 + draw() % 12;
+        bool is_large = draw() % 2;
+        for (size_t at = start; at < start + size && at < sizeof table; at++) {
+            bool is_head = at < RECORD || (at >= ENTRY && at < ENTRY + RECORD);
+            damaged[at] = is_head ? table[at] : is_large ? 0xff : (unsigned char)draw();
+        }
+        *(uintptr_t *)(low + draw() % PAGE / 8 * 8) = any_pointer(low);
+        struct pw_cfi_frame frame = {FUNCTION + draw() % 64, low + draw() % PAGE / 8 * 8,
+                                     any_pointer(low)};
+        struct pw_cfi_frame before = frame;
+        if (pw_cfi_step(&frame, damaged + ENTRY, FUNCTION, end)) {
+            assert_true(frame.stack > before.stack && frame.stack <= end);
+        } else {
+            assert_memory_equal(&frame, &before, sizeof frame);
+        }
+    }
+    assert_int_equal(munmap((void *)(low - PAGE), 3 * PAGE), 0);
+    assert_int_equal(munmap((void *)(last - 2 * PAGE), 3 * PAGE), 0);
+}
+
 extern void *__libc_stack_end;
 
 int main(void) {
@@ -261,6 +289,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_read_beside_the_stack),
         cmocka_unit_test(test_returns_are_recognized),
         cmocka_unit_test(test_rows_are_those_of_the_call),
+        cmocka_unit_test(test_damaged_tables_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

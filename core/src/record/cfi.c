@@ -118,6 +118,11 @@ static struct rule at_cfa(int64_t offset) {
     return (struct rule){AT_CFA, offset};
 }
 
+// As the table has offsets. A damaged one may have any.
+static int64_t scaled(uint64_t value, const struct table *table) {
+    return (int64_t)(value * (uint64_t)table->data_factor);
+}
+
 // One operation of those that move no place. False: it is not known.
 static bool apply(unsigned operation, struct reader *reader, const struct table *table,
                   struct row *row) {
@@ -128,7 +133,7 @@ static bool apply(unsigned operation, struct reader *reader, const struct table 
         return true;
     case 0x05: // offset_extended
         number = leb(reader, false);
-        set(row, number, at_cfa((int64_t)leb(reader, false) * table->data_factor));
+        set(row, number, at_cfa(scaled(leb(reader, false), table)));
         return true;
     case 0x06: // restore_extended
         number = leb(reader, false);
@@ -162,14 +167,14 @@ static bool apply(unsigned operation, struct reader *reader, const struct table 
         return true;
     case 0x11: // offset_extended_sf
         number = leb(reader, false);
-        set(row, number, at_cfa((int64_t)leb(reader, true) * table->data_factor));
+        set(row, number, at_cfa(scaled(leb(reader, true), table)));
         return true;
     case 0x12: // def_cfa_sf
         set_base(row, leb(reader, false));
-        row->offset = (int64_t)leb(reader, true) * table->data_factor;
+        row->offset = scaled(leb(reader, true), table);
         return true;
     case 0x13: // def_cfa_offset_sf
-        row->offset = (int64_t)leb(reader, true) * table->data_factor;
+        row->offset = scaled(leb(reader, true), table);
         return true;
     case 0x2e: // GNU_args_size
         leb(reader, false);
@@ -203,7 +208,7 @@ static bool run(struct reader reader, const struct table *table, uint64_t target
                 return true;
             }
         } else if (operation >> 6 == 2) {
-            set(row, number, at_cfa((int64_t)leb(&reader, false) * table->data_factor));
+            set(row, number, at_cfa(scaled(leb(&reader, false), table)));
         } else if (operation >> 6 == 3) {
             set(row, number, number == POINTER ? table->initial.pointer : table->initial.back);
         } else if (operation == 0x0a && count < REMEMBERED) {

@@ -152,6 +152,19 @@ fn a_thread_may_begin_on_a_coroutines_stack() {
     assert!(own.is_some_and(|line| line.contains("clone")), "{lines:#?}");
 }
 
+/// Only what is certainly on a stack keeps its library loaded.
+#[test]
+fn libraries_may_be_unloaded_that_frame_pointers_lead_to() {
+    let Some(program) = jit() else { return };
+    for stacks in ["--stacks=tables", "--stacks=frame-pointers"] {
+        let bench = new_bench();
+        let output = bench.record(&[stacks], &[program, "unloading"]);
+        clean_up(&output);
+        assert!(output.status.success(), "{stacks}: {}", errors(&output));
+        assert!(text(&output).ends_with("done\n"));
+    }
+}
+
 /// The unwinder allocates under the lock that a walk of ours would wait for.
 #[test]
 fn programs_may_register_tables_for_their_code() {

@@ -94,6 +94,7 @@ pub fn recorder() -> &'static Path {
             "record/unwind.c",
             "record/cfi.c",
             "record/load.c",
+            "record/hold.c",
             "record/seccomp.c",
             "record/filter.c",
             "os/file.c",

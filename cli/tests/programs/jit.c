@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -157,6 +158,37 @@ static void *start_elsewhere(void *call) {
     return NULL;
 }
 
+static uintptr_t in_library;
+static int has_ended;
+
+// Frame pointers lead to addresses in a library that nobody is in.
+static void *call_into_library(void *call) {
+    volatile uintptr_t fake[64];
+    for (unsigned i = 0; !__atomic_load_n(&has_ended, __ATOMIC_RELAXED); i++) {
+        for (unsigned at = 0; at < 64; at += 2) {
+            fake[at] = at < 62 ? (uintptr_t)(fake + at + 2) : 0;
+            fake[at + 1] = in_library + 5 + i % 61;
+        }
+        free(((generated)call)(48, malloc, (uintptr_t)fake));
+    }
+    return NULL;
+}
+
+static void unload(generated call, int times) {
+    pthread_t threads[2];
+    for (int i = 0; i < times; i++) {
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        CHECK(library);
+        in_library = (uintptr_t)dlsym(library, "fmod");
+        for (int k = 0; k < 2 && i == 0; k++) {
+            CHECK(pthread_create(&threads[k], NULL, call_into_library, (void *)call) == 0);
+        }
+        CHECK(dlclose(library) == 0);
+    }
+    __atomic_store_n(&has_ended, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);
+}
+
 void __register_frame(void *tables);
 const void *_Unwind_Find_FDE(void *address, void *bases);
 
@@ -210,6 +242,8 @@ int main(int count, char **words) {
         generated call = add(4, elsewhere, sizeof elsewhere);
         CHECK(pthread_create(&thread, NULL, start_elsewhere, (void *)call) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
+    } else if (strcmp(words[1], "unloading") == 0) {
+        unload(any, 2000);
     } else if (strcmp(words[1], "registering") == 0) {
         alarm(60); // else it would wait for ever
         register_tables(512);

@@ -21,8 +21,10 @@ int pw_record_close(void *library) {
 }
 
 API int dlclose(void *library) {
+    pw_hold_closing_begins();
     pw_site_forget_modules();
     int result = pw_record_close(library);
     pw_site_forget_modules();
+    pw_hold_closing_ends();
     return result;
 }

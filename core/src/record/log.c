@@ -200,6 +200,7 @@ void pw_log_end(void) {
 static void begin_child(void) {
     struct pw_spool_header *parents = pw_log.header;
     pw_log.header = NULL;
+    pw_hold_begin_child();
     pw_log.is_on = pw_log.has_children && begin_process();
     if (pw_log.has_children && !pw_log.is_on && parents) {
         __atomic_fetch_add(&parents->lost_children, 1, __ATOMIC_RELAXED);

@@ -77,7 +77,9 @@ struct pw_log {
     uint64_t *sampled; // addresses of the blocks in the sample, see record_sample.c
     // Grows when an address may mean another module than before: lanes then forget their slots.
     uint32_t generation;
-    uint32_t loads; // given out
+    uint32_t loads;   // given out
+    uint32_t closing; // threads that are in dlclose
+    uint32_t reading; // threads that read what one could unload
     struct pw_log_module modules[PW_LOG_MODULES];
     // Where the program has restricted its system calls, see record_seccomp.c.
     bool is_frozen;    // none may be made any more
@@ -143,9 +145,21 @@ void pw_site_find_stack(struct pw_lane *lane);
 
 // Stacks by unwind tables (record_unwind.c). The first says whether there is somebody who reads
 // them. The second finds the return addresses from `site` on, innermost first, and says how many: 0
-// where it cannot tell, on another stack than the thread's for instance.
+// where it cannot tell, on another stack than the thread's for instance. `certain`: how many of
+// them are beyond doubt.
 bool pw_unwind_start(void);
-size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack);
+size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack,
+                 size_t *certain);
+
+// Keeps libraries loaded while what lies in them is read (record_hold.c). An address that certainly
+// is on the stack does so by itself, one that only looks like it does not. False: another thread is
+// unloading some, and nothing is kept.
+bool pw_hold_libraries(void);
+void pw_hold_release(void);
+// dlclose begins, and has ended.
+void pw_hold_closing_begins(void);
+void pw_hold_closing_ends(void);
+void pw_hold_begin_child(void); // in which only the thread that has forked goes on
 
 // The stacks found so far do not count any more.
 void pw_unwind_forget(struct pw_lane *lane);

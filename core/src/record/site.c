@@ -321,11 +321,18 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     return count;
 }
 
-static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count) {
+// `certain`: how many of the addresses certainly are returns.
+static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count,
+                       size_t certain) {
     uint64_t words[PW_LOG_MAX_FRAMES];
+    bool is_held = certain < count && pw_hold_libraries();
     for (size_t i = 0; i < count; i++) {
-        uint64_t load = note_module(lane, (const void *)(uintptr_t)stack[i]);
+        bool may_read = i < certain || is_held;
+        uint64_t load = may_read ? note_module(lane, (const void *)(uintptr_t)stack[i]) : 0;
         words[i] = (stack[i] & ADDRESS) | load << 48;
+    }
+    if (is_held) {
+        pw_hold_release();
     }
     if (!pw_log_room(lane, count + 1)) {
         return false;
@@ -337,12 +344,13 @@ static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stac
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
     uint64_t walked[PW_LOG_USUAL_FRAMES];
     const uint64_t *stack = walked;
-    size_t count = 0;
+    size_t count = 0, certain = 1;
     if (pw_log.stacks == PW_STACKS_BY_TABLES) {
-        count = pw_unwind(lane, site, frame, &stack);
+        count = pw_unwind(lane, site, frame, &stack, &certain);
     }
     if (count == 0) {
         stack = walked;
+        certain = 1;
         count = walk(lane, frame, site, walked);
     }
     uint64_t key = count;
@@ -351,7 +359,7 @@ static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *f
         key ^= key >> 32;
     }
     uint32_t slot = slot_of(key);
-    if (lane->slots[slot] != key && note_stack(lane, slot, stack, count)) {
+    if (lane->slots[slot] != key && note_stack(lane, slot, stack, count, certain)) {
         lane->slots[slot] = key;
     }
     return slot;

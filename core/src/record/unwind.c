@@ -35,6 +35,7 @@
 struct stack {
     uintptr_t site, start; // the innermost return address; the stack pointer behind it
     size_t count;          // 0: none
+    size_t certain;        // of them
     uint64_t *returns;     // innermost first
     uintptr_t *places;     // where each of them lies
 };
@@ -157,6 +158,7 @@ static bool go_on(struct walk *walk) {
         stack->returns[stack->count] = frame.address;
         stack->places[stack->count] = frame.stack - sizeof(uintptr_t);
         stack->count++;
+        stack->certain += is_certain;
     }
     return true;
 }
@@ -207,6 +209,7 @@ static void keep(struct pw_unwound *known, unsigned set) {
     stack->site = latest->site;
     stack->start = latest->start;
     stack->count = latest->count;
+    stack->certain = latest->certain;
 }
 
 // NULL: no walk may be made.
@@ -224,11 +227,21 @@ static const struct stack *find(struct pw_unwound *known, unsigned set, const st
         return NULL;
     }
     struct stack *latest = &known->latest;
-    *latest = (struct stack){site, start, 0, known->latest_returns, known->latest_places};
+    *latest = (struct stack){
+        .site = site,
+        .start = start,
+        .returns = known->latest_returns,
+        .places = known->latest_places,
+    };
     struct walk walk = {.stack = latest, .end = end, .is_plain = true};
     unwinder.backtrace(visit, &walk);
+    latest->certain = latest->count;
     if (!walk.is_ended && latest->count > 0 && unwinder.find && unwinder.any_register) {
-        walk.is_plain &= go_on(&walk);
+        bool is_held = pw_hold_libraries();
+        walk.is_plain &= is_held && go_on(&walk);
+        if (is_held) {
+            pw_hold_release();
+        }
     }
     // Else it has a signal's frame, for instance, or a frame pointer that led nowhere.
     if (walk.is_plain) {
@@ -250,8 +263,8 @@ void pw_unwind_forget(struct pw_lane *lane) {
     }
 }
 
-size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
-                 const uint64_t **stack) {
+size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack,
+                 size_t *certain) {
     // The frame holds the one before, and the return address.
     uintptr_t start = (uintptr_t)frame + 2 * sizeof start;
     if (!unwinder.backtrace || start < lane->stack_low || start > lane->stack_high) {
@@ -266,6 +279,10 @@ size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
     uint64_t key = ((uintptr_t)site ^ start << 20) * UINT64_C(0x9e3779b97f4a7c15);
     const struct stack *found =
         find(lane->unwound, (unsigned)(key >> 57), lane, (uintptr_t)site, start);
-    *stack = found ? found->returns : NULL;
-    return found ? found->count : 0;
+    if (!found) {
+        return 0;
+    }
+    *stack = found->returns;
+    *certain = found->certain;
+    return found->count;
 }

@@ -1,9 +1,20 @@
 //! Texts of others on a terminal.
 
-/// Names in a trace may hold anything: line ends, and what a terminal takes for commands. Each control character becomes one that
-/// shows where it was.
+/// Names in a trace may hold anything: line ends, what a terminal takes for commands, and what turns the order of letters around.
+/// Each such character becomes one that shows where it was.
 pub fn plain(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(
+        |letter: char| letter.is_control() || turns_around(letter),
+        "\u{fffd}",
+    )
+}
+
+/// Marks, embeddings, overrides and isolates of the Unicode bidirectional algorithm.
+fn turns_around(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 #[cfg(test)]
@@ -17,5 +28,6 @@ mod tests {
             plain("\u{1b}[2J\nx\u{9b}1m"),
             "\u{fffd}[2J\u{fffd}x\u{fffd}1m"
         );
+        assert_eq!(plain("ok\u{202e}c.lived"), "ok\u{fffd}c.lived");
     }
 }

@@ -113,7 +113,7 @@ def written(results: Results) -> page.Page:
         made.is_provisional(f"{lacking} of {len(SCRIPTS)} scripts have less than {LEAST_ROUNDS} rounds of `{TREATED}`: type `make bench-everyday`.")
     elif lacking := results.with_less_than(ENOUGH_ROUNDS):
         made.add(f"**{lacking} of {len(SCRIPTS)} scripts have less than {ENOUGH_ROUNDS} rounds**: their intervals are wide. `make bench-everyday` goes on.")
-    made.add("Written by `make bench-everyday`. [The scripts, and how they are measured](../../bench/everyday/README.md). Ratios are to plain R in the same "
+    made.add("Written by `make bench-everyday`. The scripts, and how they are measured: `bench/everyday/README.md`. Ratios are to plain R in the same "
              "rounds, with 95 % intervals; below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
              "*CPU time in all* is that of `pagewise run` and R, to `Rscript` alone. *Of the library* is R's own, to R under a `pagewise run` that loads no "
              "library; the sampler is in neither. Average and peak are physical memory. Half of the scripts were there to tune Pagewise on, and half "

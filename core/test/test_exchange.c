@@ -454,6 +454,50 @@ static void other_users_cannot_read(void **state) {
     pw_shared_close(&shared);
 }
 
+static bool go_on(void *context, uint32_t process, int32_t descriptor) {
+    (void)context;
+    (void)process;
+    (void)descriptor;
+    return true;
+}
+
+#define NOBODY_ELSE 4000000000u // no process has this user
+
+// What a program has that does not wait for its children. Root may list a zombie's descriptors.
+static void processes_that_have_ended_hide_nothing(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        siginfo_t ended;
+        CHECK(setresuid(NOBODY_ELSE, NOBODY_ELSE, NOBODY_ELSE) == 0);
+        CHECK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+        CHECK(!pw_os_each_holder("nothing", go_on, NULL));
+        pid_t zombie = fork();
+        if (zombie == 0) {
+            _exit(0);
+        }
+        CHECK(waitid(P_PID, (id_t)zombie, &ended, WEXITED | WNOWAIT) == 0);
+        CHECK(!pw_os_each_holder("nothing", go_on, NULL));
+        pid_t hidden = fork();
+        if (hidden == 0) {
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+            pause();
+        }
+        for (int i = 0; i < 1000 && !pw_os_each_holder("nothing", go_on, NULL); i++) {
+            usleep(10000);
+        }
+        CHECK(pw_os_each_holder("nothing", go_on, NULL));
+        kill(hidden, SIGKILL);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_are_private),
@@ -470,6 +514,7 @@ int main(void) {
         cmocka_unit_test(failures_are_results),
         cmocka_unit_test(limits_are_results),
         cmocka_unit_test(other_users_cannot_read),
+        cmocka_unit_test(processes_that_have_ended_hide_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

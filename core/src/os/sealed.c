@@ -149,6 +149,24 @@ static bool is_limit(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+// Whether a process of this user, whose descriptors may not be listed, may have some. One that has
+// ended and waits for its parent has no memory and nothing open, unless other threads of it go on.
+static bool may_hold(unsigned long pid) {
+    char path[64], pages[32];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%lu", pid);
+    if (stat(path, &status) != 0 || status.st_uid != geteuid()) {
+        return false;
+    }
+    snprintf(path, sizeof path, "/proc/%lu/statm", pid);
+    if (pw_os_read_text(path, pages, sizeof pages) <= 0 || strncmp(pages, "0 ", 2) != 0) {
+        return true;
+    }
+    snprintf(path, sizeof path, "/proc/%lu/task", pid);
+    // proc(5): the link count is two plus one for each thread.
+    return stat(path, &status) == 0 && status.st_nlink > 3;
+}
+
 bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context) {
     int saved = errno;
     char target[NAME_MAX + 32], path[64];
@@ -173,8 +191,7 @@ bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *contex
         } else if (is_limit(errno)) {
             limited = true;
         } else {
-            snprintf(path, sizeof path, "/proc/%lu", pid);
-            hidden |= stat(path, &status) == 0 && status.st_uid == geteuid();
+            hidden |= may_hold(pid);
         }
     }
     hidden |= !processes || limited;

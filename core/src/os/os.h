@@ -195,6 +195,11 @@ bool pw_os_read(const struct pw_os_file *file, void *to, size_t size, uint64_t o
 // A private, copy-on-write mapping of a part of the file, anywhere. NULL on failure.
 void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t offset);
 
+// Whether a process of this user, whose descriptors may not be listed, may have some. One that has
+// ended and waits for its parent has no memory and nothing open, unless other threads of it go on.
+// Changes errno.
+bool pw_os_may_hold(uint32_t pid);
+
 // Call `visit` for every descriptor of a process of this user, or of this process, that has the
 // memory file `name` open, until it returns false. True: a process could not be looked into. A call
 // with process 0 and descriptor -1: the search ended for want of descriptors or memory of our own.

@@ -149,20 +149,27 @@ static bool is_limit(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// Whether a process of this user, whose descriptors may not be listed, may have some. One that has
-// ended and waits for its parent has no memory and nothing open, unless other threads of it go on.
-static bool may_hold(unsigned long pid) {
+static bool is_of_this_user(uint32_t pid) {
+    char path[64];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%u", pid);
+    return stat(path, &status) == 0 && status.st_uid == geteuid();
+}
+
+bool pw_os_may_hold(uint32_t pid) {
     char path[64], pages[32];
     struct stat status;
-    snprintf(path, sizeof path, "/proc/%lu", pid);
-    if (stat(path, &status) != 0 || status.st_uid != geteuid()) {
+    if (!is_of_this_user(pid)) {
         return false;
     }
-    snprintf(path, sizeof path, "/proc/%lu/statm", pid);
-    if (pw_os_read_text(path, pages, sizeof pages) <= 0 || strncmp(pages, "0 ", 2) != 0) {
+    snprintf(path, sizeof path, "/proc/%u/statm", pid);
+    if (pw_os_read_text(path, pages, sizeof pages) <= 0) {
+        return is_of_this_user(pid); // it may have gone meanwhile
+    }
+    if (strncmp(pages, "0 ", 2) != 0) {
         return true;
     }
-    snprintf(path, sizeof path, "/proc/%lu/task", pid);
+    snprintf(path, sizeof path, "/proc/%u/task", pid);
     // proc(5): the link count is two plus one for each thread.
     return stat(path, &status) == 0 && status.st_nlink > 3;
 }
@@ -191,7 +198,7 @@ bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *contex
         } else if (is_limit(errno)) {
             limited = true;
         } else {
-            hidden |= may_hold(pid);
+            hidden |= pw_os_may_hold((uint32_t)pid);
         }
     }
     hidden |= !processes || limited;

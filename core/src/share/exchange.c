@@ -232,7 +232,7 @@ static bool try_process(struct attempt *attempt, uint32_t pid, int32_t fd) {
     if (file.fd < 0) {
         if (error == EMFILE || error == ENFILE || error == ENOMEM) {
             attempt->result = PW_SHARED_LIMIT;
-        } else if (error == EACCES || error == EPERM) {
+        } else if ((error == EACCES || error == EPERM) && pw_os_may_hold(pid)) {
             attempt->result = PW_SHARED_DENIED;
         }
         return false;

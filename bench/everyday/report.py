@@ -33,7 +33,6 @@ IN_ALL = "CPU time in all"
 TARGETS = {IN_ALL: 1.00, "average": 0.92, "peak": 0.95}
 # No script's interval shall lie wholly above.
 DEAR = 1.03
-LEAST_ROUNDS = 2  # with fewer there is no interval
 ENOUGH_ROUNDS = 5
 
 
@@ -109,10 +108,8 @@ class Results:
 def written(results: Results) -> page.Page:
     """The page."""
     made = page.Page("Everyday R scripts: what Pagewise changes", verdicts.of_everyday)
-    if lacking := results.with_less_than(LEAST_ROUNDS):
-        made.is_provisional(f"{lacking} of {len(SCRIPTS)} scripts have less than {LEAST_ROUNDS} rounds of `{TREATED}`: type `make bench-everyday`.")
-    elif lacking := results.with_less_than(ENOUGH_ROUNDS):
-        made.add(f"**{lacking} of {len(SCRIPTS)} scripts have less than {ENOUGH_ROUNDS} rounds**: their intervals are wide. `make bench-everyday` goes on.")
+    if lacking := results.with_less_than(ENOUGH_ROUNDS):
+        made.is_provisional(f"{lacking} of {len(SCRIPTS)} scripts have less than {ENOUGH_ROUNDS} rounds of `{TREATED}`: type `make bench-everyday`.")
     made.add("Written by `make bench-everyday`. The scripts, and how they are measured: `bench/everyday/README.md`. Ratios are to plain R in the same "
              "rounds, with 95 % intervals; below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
              "*CPU time in all* is that of `pagewise run` and R, to `Rscript` alone. *Of the library* is R's own, to R under a `pagewise run` that loads no "

@@ -197,7 +197,6 @@ void *pw_os_map_private(const struct pw_os_file *file, size_t size, uint64_t off
 
 // Whether a process of this user, whose descriptors may not be listed, may have some. One that has
 // ended and waits for its parent has no memory and nothing open, unless other threads of it go on.
-// Changes errno.
 bool pw_os_may_hold(uint32_t pid);
 
 // Call `visit` for every descriptor of a process of this user, or of this process, that has the

@@ -156,7 +156,7 @@ static bool is_of_this_user(uint32_t pid) {
     return stat(path, &status) == 0 && status.st_uid == geteuid();
 }
 
-bool pw_os_may_hold(uint32_t pid) {
+static bool may_hold(uint32_t pid) {
     char path[64], pages[32];
     struct stat status;
     if (!is_of_this_user(pid)) {
@@ -172,6 +172,13 @@ bool pw_os_may_hold(uint32_t pid) {
     snprintf(path, sizeof path, "/proc/%u/task", pid);
     // proc(5): the link count is two plus one for each thread.
     return stat(path, &status) == 0 && status.st_nlink > 3;
+}
+
+bool pw_os_may_hold(uint32_t pid) {
+    int saved = errno;
+    bool may = may_hold(pid);
+    errno = saved;
+    return may;
 }
 
 bool pw_os_each_holder(const char *name, pw_os_visit_holder *visit, void *context) {

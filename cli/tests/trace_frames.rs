@@ -177,7 +177,7 @@ fn programs_may_register_tables_for_their_code() {
     assert!(text(&output).ends_with("done\n"));
 }
 
-/// Where the recorder may make no system call, it still finds its way.
+/// Where the recorder may make no system call, it still finds its way through code that it has met before.
 #[test]
 fn a_program_in_strict_mode_has_the_same_stacks() {
     let Some(program) = jit() else { return };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "os/module.h"
 
+#include "os/os.h"
+
 #include <dlfcn.h>
+#include <elf.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -36,6 +39,61 @@ const void *pw_os_module_base(const void *address, const char **path) {
     *path = map ? map->l_name : NULL;
     return map;
 }
+
+#if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(PW_NO_DL_FIND_OBJECT)
+
+static bool contains(const ElfW(Phdr) * segment, uintptr_t bias, uintptr_t address) {
+    return segment->p_type == PT_LOAD && address - (bias + segment->p_vaddr) < segment->p_memsz;
+}
+
+bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
+    struct dl_find_object found;
+    *place = (struct pw_os_place){0};
+    if (_dl_find_object((void *)address, &found) != 0) {
+        return false;
+    }
+    const ElfW(Ehdr) *file = found.dlfo_map_start;
+    uintptr_t bias = found.dlfo_link_map->l_addr, tables = (uintptr_t)found.dlfo_eh_frame;
+    if ((uintptr_t)found.dlfo_map_end - (uintptr_t)file < PW_PAGE ||
+        memcmp(file, ELFMAG, SELFMAG) != 0 || file->e_phentsize != sizeof(ElfW(Phdr)) ||
+        file->e_phoff > PW_PAGE || file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
+        return true;
+    }
+    const ElfW(Phdr) *segments = (const void *)((const char *)file + file->e_phoff);
+    for (int i = 0; i < file->e_phnum; i++) {
+        const ElfW(Phdr) *segment = &segments[i];
+        const unsigned char *low = (const unsigned char *)(bias + segment->p_vaddr);
+        bool is_readable = segment->p_flags & PF_R;
+        if (segment->p_flags & PF_X && contains(segment, bias, address)) {
+            place->is_code = true;
+            place->code_end = is_readable ? low + segment->p_filesz : NULL;
+        }
+        if (is_readable && tables && contains(segment, bias, tables)) {
+            place->tables = (const unsigned char *)tables;
+            place->tables_low = low;
+            place->tables_high = low + segment->p_filesz;
+        }
+    }
+    return true;
+}
+
+bool pw_os_module_has_places(void) {
+    return true;
+}
+
+#else
+
+bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
+    (void)address;
+    *place = (struct pw_os_place){0};
+    return false;
+}
+
+bool pw_os_module_has_places(void) {
+    return false;
+}
+
+#endif
 
 const char *pw_os_base_name(const char *path) {
     const char *slash = strrchr(path, '/');

@@ -6,6 +6,7 @@
 #define PW_OS_MODULE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 // Its path, as it was loaded; the program's as the kernel knows it. NULL: the address is in none.
 const char *pw_os_module_path(const void *address);
@@ -16,6 +17,22 @@ const void *pw_os_module_base(const void *address, const char **path);
 
 // Are both addresses in the same module?
 bool pw_os_module_is_one(const void *one, const void *other);
+
+// What a module says of an address in it.
+struct pw_os_place {
+    bool is_code;
+    const unsigned char *code_end; // of the code around it, if that may be read; else NULL
+    // The table of contents of its unwind tables (.eh_frame_hdr) and the segment in which both lie.
+    // NULL: it has none that may be read.
+    const unsigned char *tables, *tables_low, *tables_high;
+};
+
+// False: it is in no module, or the C library cannot tell without a lock (before glibc 2.35). The
+// module must not be unloaded meanwhile.
+bool pw_os_module_place(uintptr_t address, struct pw_os_place *place);
+
+// Whether the C library can.
+bool pw_os_module_has_places(void);
 
 // What follows the last slash of a path.
 const char *pw_os_base_name(const char *path);

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// What of DWARF's call frame information compilers use on x86-64: the caller's frame lies at a
-// distance from the stack pointer or the frame pointer, or where a realigned frame has noted it.
-// Anything else ends the walk.
+// DWARF's call frame information as compilers and the C library use it on x86-64, the few
+// operations of its expressions included: they know no jumps, so each ends. Anything else ends the
+// walk.
 
 #include "record/cfi.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #define WORD       sizeof(uintptr_t)
-#define PAGE       4096
 #define REMEMBERED 4 // rows that a function may put aside
+#define DEPTH      8 // of an expression's stack
 
 #ifdef __x86_64__
 
-enum { POINTER = 6, STACK = 7, RETURN = 16 }; // registers' numbers
-enum { BREG_POINTER = 0x70 + POINTER, DEREF = 0x06 };
+enum { FIRST_BREG = 0x70, DEREF = 0x06, PLUS_CONSTANT = 0x23 };
 
 // Reads up to `end`; past it, zeros, and `at` stays there.
 struct reader {
@@ -66,56 +64,98 @@ static unsigned pointer_size(unsigned encoding) {
     }
 }
 
+// An address that is relative to where it stands, or to nothing. False: neither.
+static bool pointer_of(struct reader *reader, unsigned encoding, uintptr_t *address) {
+    enum { BASE = 0x70, FROM_HERE = 0x10, INDIRECT = 0x80, SIGNED = 0x08 };
+    uintptr_t here = (uintptr_t)reader->at;
+    unsigned bytes = pointer_size(encoding), base = encoding & BASE;
+    if (!bytes || encoding & INDIRECT || (base != 0 && base != FROM_HERE)) {
+        return false;
+    }
+    uint64_t value = fixed(reader, bytes), sign = UINT64_C(1) << (8 * bytes - 1);
+    value = encoding & SIGNED ? (value ^ sign) - sign : value;
+    *address = value + (base == FROM_HERE ? here : 0);
+    return true;
+}
+
 // --- rows ---------------------------------------------------------------------
 
-// Where the caller's value of a register is.
-struct rule {
-    enum { SAME, AT_CFA, AT_POINTER, LOST } how;
-    int64_t offset;
-};
-
-// What holds at one place of a function. The CFA is where the caller's frame begins.
-struct row {
-    enum { BY_STACK, BY_POINTER, NOTED_AT_POINTER, NOT_KNOWN } cfa;
-    int64_t offset;
-    struct rule pointer, back;
+// Where the caller's value of a register is; of the CFA, what it is.
+enum {
+    SAME,
+    LOST,
+    AT_CFA,   // in memory, counted from the CFA
+    IS_CFA,   // the CFA itself, and the offset
+    REGISTER, // a register, and the offset
+    AT,       // in memory, counted from a register
+    BLOCK,    // what operations result in
+    AT_BLOCK, // in memory, where they say
 };
 
 struct table {
     uint64_t code_factor;
     int64_t data_factor;
     unsigned encoding;
-    struct row initial;
+    bool is_signal;
+    struct pw_cfi_row initial;
 };
 
-static void set(struct row *row, uint64_t number, struct rule rule) {
-    if (number == POINTER) {
-        row->pointer = rule;
-    } else if (number == RETURN) {
-        row->back = rule;
+static void set(struct pw_cfi_row *row, uint64_t number, struct pw_cfi_rule rule) {
+    if (number >= PW_CFI_COUNT) {
+        return; // vectors, which hold no addresses
+    }
+    row->rules[number] = rule;
+    row->changed |= UINT32_C(1) << number;
+    row->has_blocks |= rule.how == BLOCK || rule.how == AT_BLOCK;
+}
+
+static void restore(struct pw_cfi_row *row, uint64_t number, const struct table *table) {
+    if (number < PW_CFI_COUNT) {
+        uint32_t bit = UINT32_C(1) << number;
+        row->rules[number] = table->initial.rules[number];
+        row->changed = (row->changed & ~bit) | (table->initial.changed & bit);
     }
 }
 
-static void set_base(struct row *row, uint64_t number) {
-    row->cfa = number == STACK ? BY_STACK : number == POINTER ? BY_POINTER : NOT_KNOWN;
+static void set_base(struct pw_cfi_row *row, uint64_t number, int64_t offset) {
+    row->cfa = (struct pw_cfi_rule){.how = number < PW_CFI_COUNT ? REGISTER : LOST,
+                                    .number = (unsigned char)number,
+                                    .offset = offset};
 }
 
-// A block of operations; the two that compilers make are those of functions that realign their
-// frames. `is_value`: its result is the CFA itself, not where something is.
-static bool read_block(struct reader *reader, bool is_value, int64_t *offset) {
+// A block of operations. Most are a register and an offset, and what lies there if `is_value`,
+// which leaves no need for the tables afterwards.
+static struct pw_cfi_rule read_block(struct reader *reader, bool is_value) {
+    const unsigned char *start = reader->at;
     uint64_t size = leb(reader, false);
     struct reader block = *reader;
     skip(reader, size);
     block.end = reader->at;
-    if (byte_of(&block) != BREG_POINTER) {
-        return false;
+    struct pw_cfi_rule rule = {.how = AT};
+    unsigned operation = byte_of(&block);
+    if (operation >= FIRST_BREG && operation < FIRST_BREG + PW_CFI_COUNT) {
+        rule.number = (unsigned char)(operation - FIRST_BREG);
+        rule.offset = (int64_t)leb(&block, true);
+        if (is_value && block.at == block.end) {
+            rule.how = REGISTER;
+            return rule;
+        }
+        bool is_known = !is_value || byte_of(&block) == DEREF;
+        if (is_known && is_value && block.at < block.end) {
+            is_known = byte_of(&block) == PLUS_CONSTANT;
+            uint64_t after = leb(&block, false);
+            is_known &= after <= INT32_MAX;
+            rule.after = (int32_t)after;
+        }
+        if (is_known && block.at == block.end) {
+            return rule;
+        }
     }
-    *offset = (int64_t)leb(&block, true);
-    return (!is_value || byte_of(&block) == DEREF) && block.at == block.end;
+    return (struct pw_cfi_rule){.how = is_value ? BLOCK : AT_BLOCK, .block = start};
 }
 
-static struct rule at_cfa(int64_t offset) {
-    return (struct rule){AT_CFA, offset};
+static struct pw_cfi_rule at_cfa(int64_t offset) {
+    return (struct pw_cfi_rule){.how = AT_CFA, .offset = offset};
 }
 
 // As the table has offsets. A damaged one may have any.
@@ -125,9 +165,8 @@ static int64_t scaled(uint64_t value, const struct table *table) {
 
 // One operation of those that move no place. False: it is not known.
 static bool apply(unsigned operation, struct reader *reader, const struct table *table,
-                  struct row *row) {
+                  struct pw_cfi_row *row) {
     uint64_t number;
-    int64_t offset;
     switch (operation) {
     case 0x00: // nop
         return true;
@@ -136,45 +175,60 @@ static bool apply(unsigned operation, struct reader *reader, const struct table 
         set(row, number, at_cfa(scaled(leb(reader, false), table)));
         return true;
     case 0x06: // restore_extended
-        number = leb(reader, false);
-        set(row, number, number == POINTER ? table->initial.pointer : table->initial.back);
+        restore(row, leb(reader, false), table);
         return true;
     case 0x07: // undefined
-        set(row, leb(reader, false), (struct rule){LOST, 0});
+        set(row, leb(reader, false), (struct pw_cfi_rule){.how = LOST});
         return true;
     case 0x08: // same_value
-        set(row, leb(reader, false), (struct rule){SAME, 0});
+        set(row, leb(reader, false), (struct pw_cfi_rule){.how = SAME});
         return true;
+    case 0x09: { // register
+        number = leb(reader, false);
+        uint64_t other = leb(reader, false);
+        set(row, number,
+            (struct pw_cfi_rule){.how = other < PW_CFI_COUNT ? REGISTER : LOST,
+                                 .number = (unsigned char)other});
+        return true;
+    }
     case 0x0c: // def_cfa
-        set_base(row, leb(reader, false));
-        row->offset = (int64_t)leb(reader, false);
+        number = leb(reader, false);
+        set_base(row, number, (int64_t)leb(reader, false));
         return true;
     case 0x0d: // def_cfa_register
-        set_base(row, leb(reader, false));
+        set_base(row, leb(reader, false), row->cfa.how == REGISTER ? row->cfa.offset : 0);
         return true;
     case 0x0e: // def_cfa_offset
-        row->offset = (int64_t)leb(reader, false);
+        set_base(row, row->cfa.how == REGISTER ? row->cfa.number : PW_CFI_COUNT,
+                 (int64_t)leb(reader, false));
         return true;
     case 0x0f: // def_cfa_expression
-        row->cfa = read_block(reader, true, &offset) ? NOTED_AT_POINTER : NOT_KNOWN;
-        row->offset = row->cfa == NOTED_AT_POINTER ? offset : 0;
+        row->cfa = read_block(reader, true);
+        row->has_blocks |= row->cfa.how == BLOCK;
         return true;
     case 0x10: // expression
+    case 0x16: // val_expression
         number = leb(reader, false);
-        set(row, number,
-            read_block(reader, false, &offset) ? (struct rule){AT_POINTER, offset}
-                                               : (struct rule){LOST, 0});
+        set(row, number, read_block(reader, operation == 0x16));
         return true;
     case 0x11: // offset_extended_sf
         number = leb(reader, false);
         set(row, number, at_cfa(scaled(leb(reader, true), table)));
         return true;
     case 0x12: // def_cfa_sf
-        set_base(row, leb(reader, false));
-        row->offset = scaled(leb(reader, true), table);
+        number = leb(reader, false);
+        set_base(row, number, scaled(leb(reader, true), table));
         return true;
     case 0x13: // def_cfa_offset_sf
-        row->offset = scaled(leb(reader, true), table);
+        set_base(row, row->cfa.how == REGISTER ? row->cfa.number : PW_CFI_COUNT,
+                 scaled(leb(reader, true), table));
+        return true;
+    case 0x14: // val_offset
+    case 0x15: // val_offset_sf
+        number = leb(reader, false);
+        set(row, number,
+            (struct pw_cfi_rule){.how = IS_CFA,
+                                 .offset = scaled(leb(reader, operation == 0x15), table)});
         return true;
     case 0x2e: // GNU_args_size
         leb(reader, false);
@@ -194,8 +248,9 @@ static uint64_t advance(unsigned operation, struct reader *reader, const struct 
 }
 
 // The row that holds at `target` bytes into the function.
-static bool run(struct reader reader, const struct table *table, uint64_t target, struct row *row) {
-    struct row remembered[REMEMBERED];
+static bool run(struct reader reader, const struct table *table, uint64_t target,
+                struct pw_cfi_row *row) {
+    struct pw_cfi_row remembered[REMEMBERED];
     size_t count = 0;
     uint64_t place = 0;
     while (reader.at < reader.end) {
@@ -210,7 +265,7 @@ static bool run(struct reader reader, const struct table *table, uint64_t target
         } else if (operation >> 6 == 2) {
             set(row, number, at_cfa(scaled(leb(&reader, false), table)));
         } else if (operation >> 6 == 3) {
-            set(row, number, number == POINTER ? table->initial.pointer : table->initial.back);
+            restore(row, number, table);
         } else if (operation == 0x0a && count < REMEMBERED) {
             remembered[count++] = *row;
         } else if (operation == 0x0b && count > 0) {
@@ -227,18 +282,31 @@ static bool run(struct reader reader, const struct table *table, uint64_t target
 
 // --- entries ------------------------------------------------------------------
 
+static bool is_inside(const struct pw_cfi_tables *tables, const unsigned char *at, size_t size) {
+    return at >= tables->low && at <= tables->high && (size_t)(tables->high - at) >= size;
+}
+
 // The record at `start`: its length, then what it holds. False: it is none.
-static bool open_record(const unsigned char *start, struct reader *reader) {
+static bool open_record(const struct pw_cfi_tables *tables, const unsigned char *start,
+                        struct reader *reader) {
+    if (!is_inside(tables, start, 4)) {
+        return false;
+    }
     struct reader head = {start, start + 4};
     uint64_t length = fixed(&head, 4);
-    *reader = (struct reader){start + 4, start + 4 + length};
-    return length > 4 && length < UINT32_MAX;
+    *reader = (struct reader){start + 4, start + 4};
+    if (length <= 4 || !is_inside(tables, start + 4, length)) {
+        return false;
+    }
+    reader->end += length;
+    return true;
 }
 
 // What the entries of a compiled file have in common (a CIE).
-static bool read_common(const unsigned char *start, struct table *table) {
+static bool read_common(const struct pw_cfi_tables *tables, const unsigned char *start,
+                        struct table *table) {
     struct reader reader;
-    if (!open_record(start, &reader) || fixed(&reader, 4) != 0) {
+    if (!open_record(tables, start, &reader) || fixed(&reader, 4) != 0) {
         return false;
     }
     unsigned version = byte_of(&reader);
@@ -248,7 +316,8 @@ static bool read_common(const unsigned char *start, struct table *table) {
     table->code_factor = leb(&reader, false);
     table->data_factor = (int64_t)leb(&reader, true);
     uint64_t returns = version == 1 ? byte_of(&reader) : leb(&reader, false);
-    if ((version != 1 && version != 3) || returns != RETURN || letters[0] != 'z') {
+    if ((version != 1 && version != 3) || returns != PW_CFI_RETURN || count == 0 ||
+        letters[0] != 'z') {
         return false;
     }
     uint64_t size = leb(&reader, false);
@@ -272,30 +341,109 @@ static bool read_common(const unsigned char *start, struct table *table) {
             }
             break;
         }
-        default: // a signal's frame, or what is not known
+        case 'S':
+            table->is_signal = true;
+            break;
+        default: // what is not known
             return false;
         }
     }
-    table->initial = (struct row){.cfa = NOT_KNOWN};
+    table->initial = (struct pw_cfi_row){
+        .cfa = {.how = LOST}, .is_signal = table->is_signal, .blocks_end = tables->high};
     return run(reader, table, UINT64_MAX, &table->initial);
 }
 
-static bool read_row(const unsigned char *entry, uint64_t target, struct row *row) {
+// The call lies before the address: that may be the next function's.
+static uintptr_t place_of(const struct pw_cfi_frame *frame) {
+    return frame->address - !frame->is_exact;
+}
+
+bool pw_cfi_read(const struct pw_cfi_tables *tables, const unsigned char *entry, uintptr_t function,
+                 const struct pw_cfi_frame *frame, struct pw_cfi_row *row) {
+    enum { FORMAT = 0x07 };
     struct reader reader;
-    if (!open_record(entry, &reader)) {
+    if (frame->address == 0 || place_of(frame) < function || !open_record(tables, entry, &reader)) {
         return false;
     }
     const unsigned char *here = reader.at;
-    uint64_t back = fixed(&reader, 4);
-    struct table table;
-    if (back == 0 || !read_common(here - back, &table)) {
+    uint64_t back = fixed(&reader, 4), target = place_of(frame) - function;
+    struct table table = {0};
+    if (back == 0 || back > (uint64_t)(here - tables->low) ||
+        !read_common(tables, here - back, &table)) {
         return false;
     }
-    unsigned bytes = pointer_size(table.encoding);
-    skip(&reader, 2 * bytes); // the function's place and length
+    uintptr_t start, length;
+    if (!pointer_of(&reader, table.encoding, &start) ||
+        !pointer_of(&reader, table.encoding & FORMAT, &length) || target >= length) {
+        return false;
+    }
     skip(&reader, leb(&reader, false));
     *row = table.initial;
-    return bytes && run(reader, &table, target, row);
+    return run(reader, &table, target, row);
+}
+
+// The contents are pairs, of where a function begins and its entry, in order. Both are told by
+// their distance from where the contents begin.
+struct pair {
+    int32_t function, entry;
+};
+
+bool pw_cfi_find(const struct pw_cfi_tables *tables, const struct pw_cfi_frame *frame,
+                 struct pw_cfi_row *row) {
+    enum { HEAD = 4, FROM_CONTENTS = 0x3b };
+    const unsigned char *contents = tables->contents;
+    if (!is_inside(tables, contents, HEAD) || contents[0] != 1 || contents[3] != FROM_CONTENTS) {
+        return false;
+    }
+    struct reader reader = {contents + HEAD, tables->high};
+    uintptr_t first, count;
+    if (!pointer_of(&reader, contents[1], &first) || !pointer_of(&reader, contents[2], &count) ||
+        count > (uintptr_t)(reader.end - reader.at) / sizeof(struct pair)) {
+        return false;
+    }
+    int64_t wanted = (int64_t)(place_of(frame) - (uintptr_t)contents);
+    const unsigned char *pairs = reader.at;
+    uintptr_t low = 0, high = count;
+    struct pair pair;
+    while (low < high) {
+        uintptr_t middle = low + (high - low) / 2;
+        memcpy(&pair, pairs + middle * sizeof pair, sizeof pair);
+        if (pair.function <= wanted) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0) {
+        return false;
+    }
+    memcpy(&pair, pairs + (low - 1) * sizeof pair, sizeof pair);
+    if (pair.entry < tables->low - contents || pair.entry > tables->high - contents) {
+        return false;
+    }
+    uintptr_t function = (uintptr_t)contents + (uintptr_t)(int64_t)pair.function;
+    return pw_cfi_read(tables, contents + pair.entry, function, frame, row);
+}
+
+#define LONGEST_RETURN 6 // bytes
+
+// add $SIZE, %rsp; pop %rbp; ret, of which the first two may be missing.
+bool pw_cfi_read_code(const unsigned char *code, size_t size, struct pw_cfi_row *row) {
+    unsigned char left[LONGEST_RETURN + 1] = {0};
+    memcpy(left, code, size < LONGEST_RETURN ? size : LONGEST_RETURN);
+    *row = (struct pw_cfi_row){.cfa = {.how = REGISTER, .number = PW_CFI_STACK, .offset = WORD}};
+    const unsigned char *at = left;
+    if (memcmp(at, "\x48\x83\xc4", 3) == 0 && at[3] < 0x80) {
+        row->cfa.offset += at[3];
+        at += 4;
+    }
+    if (*at == 0x5d) {
+        row->cfa.offset += WORD;
+        set(row, PW_CFI_POINTER, at_cfa(-2 * (int64_t)WORD));
+        at++;
+    }
+    set(row, PW_CFI_RETURN, at_cfa(-(int64_t)WORD));
+    return *at == 0xc3;
 }
 
 // --- steps --------------------------------------------------------------------
@@ -309,48 +457,215 @@ static bool load(const struct pw_cfi_frame *frame, uintptr_t end, uintptr_t at, 
     return true;
 }
 
-// Whether it lies on the stack is seen when the return address below it is loaded.
-static bool find_caller(const struct pw_cfi_frame *frame, const struct row *row, uintptr_t end,
-                        uintptr_t *cfa) {
-    uintptr_t offset = (uintptr_t)row->offset;
-    switch (row->cfa) {
-    case BY_STACK:
-        *cfa = frame->stack + offset;
+static uintptr_t register_of(const struct pw_cfi_frame *frame, unsigned number) {
+    switch (number) {
+    case PW_CFI_POINTER:
+        return frame->pointer;
+    case PW_CFI_STACK:
+        return frame->stack;
+    case PW_CFI_RETURN:
+        return frame->address;
+    default:
+        return frame->others[number];
+    }
+}
+
+struct values {
+    uintptr_t of[DEPTH];
+    unsigned count;
+};
+
+static bool push(struct values *values, uintptr_t value) {
+    if (values->count == DEPTH) {
+        return false;
+    }
+    values->of[values->count++] = value;
+    return true;
+}
+
+// An operation on the last value. False: it is none of these, or nothing is there.
+static bool compute_one(unsigned operation, struct reader *reader, struct values *values) {
+    if (values->count < 1) {
+        return false;
+    }
+    uintptr_t *last = &values->of[values->count - 1];
+    switch (operation) {
+    case 0x12: // dup
+        return push(values, *last);
+    case 0x13: // drop
+        values->count--;
         return true;
-    case BY_POINTER:
-        *cfa = frame->pointer + offset;
+    case 0x1f: // neg
+        *last = 0 - *last;
         return true;
-    case NOTED_AT_POINTER:
-        return load(frame, end, frame->pointer + offset, cfa);
+    case 0x20: // not
+        *last = ~*last;
+        return true;
+    case PLUS_CONSTANT:
+        *last += leb(reader, false);
+        return true;
     default:
         return false;
     }
 }
 
-bool pw_cfi_step(struct pw_cfi_frame *frame, const void *entry, uintptr_t function, uintptr_t end) {
-    struct row row;
+// The same for two.
+static bool compute_two(unsigned operation, struct values *values) {
+    if (values->count < 2) {
+        return false;
+    }
+    uintptr_t *result = &values->of[values->count - 2], a = result[0], b = result[1];
+    intptr_t signed_a = (intptr_t)a, signed_b = (intptr_t)b;
+    switch (operation) {
+    case 0x16: // swap
+        result[0] = b;
+        result[1] = a;
+        return true;
+    case 0x1a:
+        *result = a & b;
+        break;
+    case 0x1c:
+        *result = a - b;
+        break;
+    case 0x1e:
+        *result = a * b;
+        break;
+    case 0x21:
+        *result = a | b;
+        break;
+    case 0x22:
+        *result = a + b;
+        break;
+    case 0x24:
+        *result = b < 64 ? a << b : 0;
+        break;
+    case 0x25:
+        *result = b < 64 ? a >> b : 0;
+        break;
+    case 0x27:
+        *result = a ^ b;
+        break;
+    case 0x29:
+        *result = a == b;
+        break;
+    case 0x2a:
+        *result = signed_a >= signed_b;
+        break;
+    case 0x2b:
+        *result = signed_a > signed_b;
+        break;
+    case 0x2c:
+        *result = signed_a <= signed_b;
+        break;
+    case 0x2d:
+        *result = signed_a < signed_b;
+        break;
+    case 0x2e:
+        *result = a != b;
+        break;
+    default:
+        return false;
+    }
+    values->count--;
+    return true;
+}
+
+// `initial`: the CFA, on which an expression for a register works; NULL for the CFA's own.
+static bool evaluate(const struct pw_cfi_frame *frame, uintptr_t end, struct reader reader,
+                     const uintptr_t *initial, uintptr_t *result) {
+    struct values values = {{initial ? *initial : 0}, initial != NULL};
+    uint64_t size = leb(&reader, false);
+    struct reader block = reader;
+    skip(&reader, size);
+    block.end = reader.at;
+    while (block.at < block.end) {
+        unsigned operation = byte_of(&block);
+        bool is_done;
+        if (operation >= FIRST_BREG && operation < FIRST_BREG + PW_CFI_COUNT) {
+            uintptr_t value = register_of(frame, operation - FIRST_BREG);
+            is_done = push(&values, value + leb(&block, true));
+        } else if (operation >= 0x30 && operation <= 0x4f) { // lit
+            is_done = push(&values, operation - 0x30);
+        } else if (operation >= 0x08 && operation <= 0x0f) { // const1u to const8s
+            unsigned bytes = 1U << (operation - 0x08) / 2;
+            uint64_t sign = operation % 2 ? UINT64_C(1) << (8 * bytes - 1) : 0;
+            is_done = push(&values, (fixed(&block, bytes) ^ sign) - sign);
+        } else if (operation == 0x10 || operation == 0x11) { // constu, consts
+            is_done = push(&values, leb(&block, operation == 0x11));
+        } else if (operation == DEREF) {
+            is_done = values.count > 0 &&
+                      load(frame, end, values.of[values.count - 1], &values.of[values.count - 1]);
+        } else {
+            is_done = operation == 0x96 || // nop
+                      compute_one(operation, &block, &values) || compute_two(operation, &values);
+        }
+        if (!is_done) {
+            return false;
+        }
+    }
+    *result = values.count ? values.of[values.count - 1] : 0;
+    return values.count > 0;
+}
+
+// `cfa` NULL: it is what is looked for.
+static bool value_of(const struct pw_cfi_frame *frame, const struct pw_cfi_row *row, uintptr_t end,
+                     const struct pw_cfi_rule *rule, const uintptr_t *cfa, uintptr_t *value) {
+    uintptr_t offset = (uintptr_t)rule->offset;
+    struct reader block = {rule->block, row->blocks_end};
+    switch (rule->how) {
+    case AT_CFA:
+        return cfa && load(frame, end, *cfa + offset, value);
+    case IS_CFA:
+        *value = cfa ? *cfa + offset : 0;
+        return cfa;
+    case REGISTER:
+        *value = register_of(frame, rule->number) + offset;
+        return true;
+    case AT:
+        if (!load(frame, end, register_of(frame, rule->number) + offset, value)) {
+            return false;
+        }
+        *value += (uintptr_t)(intptr_t)rule->after;
+        return true;
+    case BLOCK:
+        return evaluate(frame, end, block, cfa, value);
+    case AT_BLOCK:
+        return evaluate(frame, end, block, cfa, value) && load(frame, end, *value, value);
+    default:
+        return false;
+    }
+}
+
+bool pw_cfi_step(struct pw_cfi_frame *frame, const struct pw_cfi_row *row, uintptr_t end) {
     uintptr_t cfa;
-    // The call lies before the address: that may be the next function's.
-    if (frame->address <= function || !read_row(entry, frame->address - 1 - function, &row) ||
-        row.back.how != AT_CFA || row.back.offset != -(int64_t)WORD ||
-        !find_caller(frame, &row, end, &cfa)) {
+    const uint32_t special = UINT32_C(1) << PW_CFI_STACK | UINT32_C(1) << PW_CFI_RETURN;
+    const struct pw_cfi_rule *back = &row->rules[PW_CFI_RETURN];
+    struct pw_cfi_frame caller = *frame;
+    if (!value_of(frame, row, end, &row->cfa, NULL, &cfa) || cfa <= frame->stack || cfa > end ||
+        cfa % WORD != 0 || !value_of(frame, row, end, back, &cfa, &caller.address)) {
         return false;
     }
-    struct pw_cfi_frame caller = {.stack = cfa, .pointer = frame->pointer};
-    uintptr_t offset = (uintptr_t)row.pointer.offset;
-    bool has_pointer = true;
-    if (row.pointer.how == AT_CFA) {
-        has_pointer = load(frame, end, cfa + offset, &caller.pointer);
-    } else if (row.pointer.how == AT_POINTER) {
-        has_pointer = load(frame, end, frame->pointer + offset, &caller.pointer);
-    } else if (row.pointer.how == LOST) {
-        caller.pointer = 0;
-    }
-    if (!has_pointer || !load(frame, end, cfa - WORD, &caller.address)) {
-        return false;
+    caller.stack = cfa;
+    caller.is_exact = row->is_signal;
+    for (uint32_t left = row->changed & ~special; left; left &= left - 1) {
+        unsigned number = (unsigned)__builtin_ctz(left);
+        const struct pw_cfi_rule *rule = &row->rules[number];
+        uintptr_t value = register_of(frame, number);
+        bool is_found = rule->how == SAME || value_of(frame, row, end, rule, &cfa, &value);
+        if (number != PW_CFI_POINTER) {
+            caller.others[number] = is_found ? value : 0;
+        } else if (is_found || rule->how == LOST) {
+            caller.pointer = is_found ? value : 0;
+        } else {
+            return false;
+        }
     }
     *frame = caller;
     return true;
+}
+
+bool pw_cfi_is_first(const struct pw_cfi_row *row) {
+    return row->rules[PW_CFI_RETURN].how == LOST;
 }
 
 bool pw_cfi_step_by_pointer(struct pw_cfi_frame *frame, uintptr_t end) {
@@ -363,47 +678,36 @@ bool pw_cfi_step_by_pointer(struct pw_cfi_frame *frame, uintptr_t end) {
     return true;
 }
 
-#define LONGEST_RETURN 6 // bytes
-
-// add $SIZE, %rsp; pop %rbp; ret, of which the first two may be missing.
-bool pw_cfi_step_by_code(struct pw_cfi_frame *frame, uintptr_t end) {
-    if (frame->address % PAGE > PAGE - LONGEST_RETURN) {
-        return false; // what follows may be no memory
-    }
-    const unsigned char *code = (const unsigned char *)frame->address;
-    struct pw_cfi_frame caller = *frame;
-    if (memcmp(code, "\x48\x83\xc4", 3) == 0 && code[3] < 0x80) {
-        caller.stack += code[3];
-        code += 4;
-    }
-    if (*code == 0x5d) {
-        if (!load(frame, end, caller.stack, &caller.pointer)) {
-            return false;
-        }
-        caller.stack += WORD;
-        code++;
-    }
-    if (*code != 0xc3 || !load(frame, end, caller.stack, &caller.address)) {
-        return false;
-    }
-    caller.stack += WORD;
-    *frame = caller;
-    return true;
-}
-
 #else
 
-bool pw_cfi_step(struct pw_cfi_frame *frame, const void *entry, uintptr_t function, uintptr_t end) {
-    (void)frame, (void)entry, (void)function, (void)end;
+bool pw_cfi_find(const struct pw_cfi_tables *tables, const struct pw_cfi_frame *frame,
+                 struct pw_cfi_row *row) {
+    (void)tables, (void)frame, (void)row;
+    return false;
+}
+
+bool pw_cfi_read(const struct pw_cfi_tables *tables, const unsigned char *entry, uintptr_t function,
+                 const struct pw_cfi_frame *frame, struct pw_cfi_row *row) {
+    (void)tables, (void)entry, (void)function, (void)frame, (void)row;
+    return false;
+}
+
+bool pw_cfi_read_code(const unsigned char *code, size_t size, struct pw_cfi_row *row) {
+    (void)code, (void)size, (void)row;
+    return false;
+}
+
+bool pw_cfi_step(struct pw_cfi_frame *frame, const struct pw_cfi_row *row, uintptr_t end) {
+    (void)frame, (void)row, (void)end;
+    return false;
+}
+
+bool pw_cfi_is_first(const struct pw_cfi_row *row) {
+    (void)row;
     return false;
 }
 
 bool pw_cfi_step_by_pointer(struct pw_cfi_frame *frame, uintptr_t end) {
-    (void)frame, (void)end;
-    return false;
-}
-
-bool pw_cfi_step_by_code(struct pw_cfi_frame *frame, uintptr_t end) {
     (void)frame, (void)end;
     return false;
 }

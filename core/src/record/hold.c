@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Keeps libraries loaded while what lies in them is read on nothing but a guess: dlclose waits for
-// such readers, and while one is at work nobody begins to read.
+// Keeps libraries loaded while what lies in them is read: dlclose waits for such readers, and while
+// one is at work nobody begins to read.
 
 #include "record/log.h"
 
@@ -14,9 +14,11 @@ static OWN_THREAD uint32_t own_closing;
 
 static OWN_THREAD uint32_t own_reading;
 
+// What a signal's handler has left by a jump ends here.
 bool pw_hold_libraries(void) {
-    own_reading++;
-    __atomic_fetch_add(&pw_log.reading, 1, __ATOMIC_SEQ_CST);
+    uint32_t left = own_reading;
+    own_reading = 1;
+    __atomic_fetch_add(&pw_log.reading, 1 - left, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pw_log.closing, __ATOMIC_SEQ_CST) == own_closing) {
         return true;
     }
@@ -25,8 +27,8 @@ bool pw_hold_libraries(void) {
 }
 
 void pw_hold_release(void) {
-    __atomic_fetch_sub(&pw_log.reading, 1, __ATOMIC_SEQ_CST);
-    own_reading--;
+    __atomic_fetch_sub(&pw_log.reading, own_reading, __ATOMIC_SEQ_CST);
+    own_reading = 0;
 }
 
 void pw_hold_begin_child(void) {

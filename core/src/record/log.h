@@ -30,7 +30,7 @@ struct pw_lane {
     uint64_t random;
     uintptr_t stack_base;            // where the thread's stack begins (its highest address)
     uintptr_t stack_low, stack_high; // what may be read when walking the stack; 0: nothing
-    struct pw_unwound *unwound;      // record_unwind.c; NULL before the first
+    struct pw_unwound *unwound;      // unwind.c; NULL before the first
     struct pw_lane *spare;           // next in the list of lanes without a thread
     uint64_t slots[PW_SPOOL_SLOTS];  // which site or stack a slot stands for
 };
@@ -143,17 +143,15 @@ uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame)
 void pw_site_forget_modules(void); // an address may mean another module from now on
 void pw_site_find_stack(struct pw_lane *lane);
 
-// Stacks by unwind tables (record_unwind.c). The first says whether there is somebody who reads
-// them. The second finds the return addresses from `site` on, innermost first, and says how many: 0
-// where it cannot tell, on another stack than the thread's for instance. `certain`: how many of
-// them are beyond doubt.
+// Stacks by unwind tables (unwind.c). The first says whether they can be found here. The second
+// finds the return addresses from `site` on, innermost first, and says how many: 0 where it cannot
+// tell, on another stack than the thread's for instance.
 bool pw_unwind_start(void);
-size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack,
-                 size_t *certain);
+size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack);
 
-// Keeps libraries loaded while what lies in them is read (record_hold.c). An address that certainly
-// is on the stack does so by itself, one that only looks like it does not. False: another thread is
-// unloading some, and nothing is kept.
+// Keeps libraries loaded while what lies in them is read (hold.c): an address on the stack need not
+// be one that somebody returns to. Not one in the other. False: another thread is unloading some,
+// and nothing is kept.
 bool pw_hold_libraries(void);
 void pw_hold_release(void);
 // dlclose begins, and has ended.

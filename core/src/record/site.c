@@ -302,8 +302,8 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     size_t count = 1;
     stack[0] = (uintptr_t)site;
     uintptr_t at = (uintptr_t)frame;
-    while (count < PW_LOG_USUAL_FRAMES && at >= lane->stack_low && at % sizeof at == 0 &&
-           at + 2 * sizeof at <= lane->stack_high) {
+    while (count < PW_LOG_USUAL_FRAMES && lane->stack_high && at >= lane->stack_low &&
+           at % sizeof at == 0 && at <= lane->stack_high - 2 * sizeof at) {
         uintptr_t next = ((const uintptr_t *)at)[0];
         uintptr_t back = ((const uintptr_t *)at)[1];
         if (back < PW_PAGE) {
@@ -321,13 +321,11 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     return count;
 }
 
-// `certain`: how many of the addresses certainly are returns.
-static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count,
-                       size_t certain) {
+static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count) {
     uint64_t words[PW_LOG_MAX_FRAMES];
-    bool is_held = certain < count && pw_hold_libraries();
+    bool is_held = pw_hold_libraries();
     for (size_t i = 0; i < count; i++) {
-        bool may_read = i < certain || is_held;
+        bool may_read = i == 0 || is_held;
         uint64_t load = may_read ? note_module(lane, (const void *)(uintptr_t)stack[i]) : 0;
         words[i] = (stack[i] & ADDRESS) | load << 48;
     }
@@ -344,13 +342,12 @@ static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stac
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
     uint64_t walked[PW_LOG_USUAL_FRAMES];
     const uint64_t *stack = walked;
-    size_t count = 0, certain = 1;
+    size_t count = 0;
     if (pw_log.stacks == PW_STACKS_BY_TABLES) {
-        count = pw_unwind(lane, site, frame, &stack, &certain);
+        count = pw_unwind(lane, site, frame, &stack);
     }
     if (count == 0) {
         stack = walked;
-        certain = 1;
         count = walk(lane, frame, site, walked);
     }
     uint64_t key = count;
@@ -359,7 +356,7 @@ static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *f
         key ^= key >> 32;
     }
     uint32_t slot = slot_of(key);
-    if (lane->slots[slot] != key && note_stack(lane, slot, stack, count, certain)) {
+    if (lane->slots[slot] != key && note_stack(lane, slot, stack, count)) {
         lane->slots[slot] = key;
     }
     return slot;

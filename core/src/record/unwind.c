@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT
 //
 // Whole stacks by the unwind tables (.eh_frame) that Debian's binaries have where they have no
-// frame pointers. The compiler's own unwinder (libgcc) reads them: it takes no lock and allocates
-// nothing where the C library has _dl_find_object (2.35), which exceptions need just as much.
+// frame pointers. The compiler's own unwinder (libgcc) is not asked: it reads the code at whatever
+// a frame returns to and takes locks that a fork may leave held. Here a step up (cfi.c) reads the
+// thread's own stack and tables of loaded modules, which are kept loaded meanwhile, and takes no
+// lock: _dl_find_object (2.35) tells the module of an address.
 //
-// It takes about a microsecond a stack, and a server's stacks are few. So the last stacks are kept,
-// by the caller and where its frame lies, each with the places in which its return addresses lay:
-// as long as these hold the same, it is the same stack. (All that could differ is a frame of
-// variable size that has moved and left its old return address behind.)
+// What a place in the code says about its frame is remembered. And a server's stacks are few: so
+// the last ones are kept, by the caller and where its frame lies, each with the places in which its
+// return addresses lay: as long as these hold the same, it is the same stack. (All that could
+// differ is a frame of variable size that has moved and left its old return address behind.)
 //
-// Code that a program has made itself, CPython's trampolines or what V8 compiles, is in no table:
-// there libgcc's walk ends. It goes on by what is left of the function where that does nothing but
-// return, else by the frame pointer, and through the functions behind it by tables again. What a
-// frame pointer leads to is not certain: so from there on steps are our own, which read the tables
-// and the stack alone.
+// Code that a program has made itself, CPython's trampolines or what V8 compiles, is in no table.
+// There the walk goes on by what is left of the function where that does nothing but return, else
+// by the frame pointer, and through the functions behind it by tables again. What a frame pointer
+// leads to is not certain.
 
 #include "os/module.h"
 #include "record/cfi.h"
 #include "record/log.h"
 
-#include <dlfcn.h>
 #include <string.h>
-#include <unwind.h>
 
 #define SETS      128
-#define LONG_SETS 16 // of stacks through generated code
-#define WAYS      4  // stacks that meet at the same caller and depth
-#define LIBRARY   "libgcc_s.so.1"
+#define LONG_SETS 16  // of stacks through generated code
+#define WAYS      4   // stacks that meet at the same caller and depth
+#define STEPS     256 // places in the code that are remembered
+#define TRUSTED   256 // times that generated code is taken for what it was
+#define MOST_OWN  32  // frames of ours
 
 #define MOST_ADDRESS   ((UINT64_C(1) << 47) - 1) // of a program
 #define GENERATED_ROOM ((uintptr_t)1 << 31)      // of the code that a runtime makes
@@ -35,13 +36,22 @@
 struct stack {
     uintptr_t site, start; // the innermost return address; the stack pointer behind it
     size_t count;          // 0: none
-    size_t certain;        // of them
     uint64_t *returns;     // innermost first
     uintptr_t *places;     // where each of them lies
 };
 
+// What is known of the place in the code where a frame goes on.
+struct step {
+    uintptr_t key; // 0: nothing
+    unsigned left; // so many times more, where the code may change
+    enum { BY_TABLES, BY_CODE, BY_POINTER, NO_CODE } how;
+    struct pw_cfi_row row;
+};
+
 // Most stacks are short, and lie close together.
 struct pw_unwound {
+    struct step steps[STEPS];
+    struct step passing; // that cannot be remembered
     struct stack stacks[SETS][WAYS];
     struct stack long_stacks[LONG_SETS][WAYS];
     struct stack latest; // as it is being walked
@@ -55,72 +65,76 @@ struct pw_unwound {
     uintptr_t latest_places[PW_LOG_MAX_FRAMES];
 };
 
-// As libgcc has it (dwarf_eh_bases).
-struct bases {
-    void *text, *data, *function;
-};
-
-static struct {
-    _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
-    _Unwind_Ptr (*address)(struct _Unwind_Context *);
-    _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
-    _Unwind_Word (*any_register)(struct _Unwind_Context *, int);
-    const void *(*find)(void *, struct bases *); // the entry of the tables for an address
-    const void *module;                          // its own
-} unwinder;
-
 bool pw_unwind_start(void) {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        return false;
-    }
-    unwinder.address = (_Unwind_Ptr(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
-    unwinder.stack_pointer =
-        (_Unwind_Word(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
-    unwinder.any_register =
-        (_Unwind_Word(*)(struct _Unwind_Context *, int))dlsym(library, "_Unwind_GetGR");
-    unwinder.find = (const void *(*)(void *, struct bases *))dlsym(library, "_Unwind_Find_FDE");
-    unwinder.backtrace =
-        (_Unwind_Reason_Code(*)(_Unwind_Trace_Fn, void *))dlsym(library, "_Unwind_Backtrace");
-    const char *path;
-    unwinder.module = pw_os_module_base((const void *)unwinder.backtrace, &path);
-    return unwinder.address && unwinder.stack_pointer && unwinder.backtrace;
+#ifdef __x86_64__
+    return pw_os_module_has_places();
+#else
+    return false;
+#endif
 }
 
-struct walk {
-    struct stack *stack;
-    uintptr_t end;     // of the memory that the stack lies in
-    bool is_plain;     // every return address lies right below its frame
-    bool is_ended;     // there is no further frame, or none that makes sense
-    uintptr_t pointer; // the last frame's frame pointer
-};
+// --- steps --------------------------------------------------------------------
 
-// Called for each frame, our own first. Ends the walk where tables are wrong: frames must lie on
-// the thread's stack, each above the one before.
-static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
-    struct walk *walk = argument;
-    struct stack *stack = walk->stack;
-    uintptr_t pointer = unwinder.stack_pointer(context);
-    uintptr_t address = unwinder.address(context);
-    size_t count = stack->count;
-    if (pointer < stack->start) {
-        return _URC_NO_REASON;
-    }
-    bool is_first = count == 0;
-    if (pointer > walk->end || address < PW_PAGE || count == PW_LOG_USUAL_FRAMES ||
-        (is_first ? pointer != stack->start || address != stack->site
-                  : pointer <= stack->places[count - 1])) {
-        walk->is_ended = true;
-        return _URC_END_OF_STACK;
-    }
-    uintptr_t place = pointer - sizeof place;
-    stack->returns[count] = address;
-    stack->places[count] = place;
-    walk->is_plain = walk->is_plain && *(const uintptr_t *)place == address;
-    stack->count = count + 1;
-    walk->pointer = unwinder.any_register ? unwinder.any_register(context, PW_CFI_POINTER) : 0;
-    return _URC_NO_REASON;
+// What can be said of code that is in no table.
+static void read_code(struct step *step, uintptr_t address, size_t size) {
+    bool is_return = pw_cfi_read_code((const unsigned char *)address, size, &step->row);
+    step->how = is_return ? BY_CODE : BY_POINTER;
 }
+
+// Nothing is read before it is known to be there.
+static void learn(struct step *step, const struct pw_cfi_frame *frame) {
+    struct pw_os_place place;
+    uintptr_t address = frame->address;
+    step->left = UINT32_MAX;
+    // The call lies before the address.
+    if (pw_os_module_place(address - !frame->is_exact, &place)) {
+        struct pw_cfi_tables tables = {place.tables, place.tables_low, place.tables_high};
+        if (!place.is_code) {
+            step->how = NO_CODE;
+        } else if (place.tables && pw_cfi_find(&tables, frame, &step->row)) {
+            step->how = BY_TABLES;
+        } else {
+            uintptr_t end = (uintptr_t)place.code_end;
+            read_code(step, address, address < end ? end - address : 0);
+        }
+        return;
+    }
+    // Another thread may take the page away in this moment, if nobody returns to it.
+    step->left = TRUSTED;
+    if (pw_log.is_frozen) {
+        step->left = 0;
+        step->how = BY_POINTER;
+    } else if (pw_os_is_readable(address)) {
+        read_code(step, address, PW_PAGE - address % PW_PAGE);
+    } else {
+        step->how = NO_CODE;
+    }
+}
+
+static const struct step *step_from(struct pw_unwound *known, const struct pw_cfi_frame *frame) {
+    uintptr_t key = frame->address << 1 | frame->is_exact;
+    uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+    struct step *step = &known->steps[(hash >> 32) % STEPS];
+    if (step->key == key && step->left > 0) {
+        step->left -= step->left <= TRUSTED && !pw_log.is_frozen;
+        return step;
+    }
+    known->passing.how = NO_CODE;
+    if (frame->address < PW_PAGE || frame->address > MOST_ADDRESS) {
+        return &known->passing;
+    }
+    learn(&known->passing, frame);
+    // Operations that lie in the tables may go with them.
+    if (known->passing.left == 0 ||
+        (known->passing.how == BY_TABLES && known->passing.row.has_blocks)) {
+        return &known->passing;
+    }
+    *step = known->passing;
+    step->key = key;
+    return step;
+}
+
+// --- walks --------------------------------------------------------------------
 
 // Could it be the address of code? `generated` is one outside of modules; runtimes keep such code
 // together.
@@ -131,44 +145,76 @@ static bool is_plausible(uintptr_t address, uintptr_t generated) {
            (distance < GENERATED_ROOM || pw_os_module_base((const void *)address, &path));
 }
 
-// From code without tables on. False: it led nowhere, and may lead somewhere the next time.
-static bool go_on(struct walk *walk) {
-    struct stack *stack = walk->stack;
-    size_t last = stack->count - 1;
-    struct pw_cfi_frame frame = {stack->returns[last], stack->places[last] + sizeof(uintptr_t),
-                                 walk->pointer};
-    uintptr_t generated = frame.address;
-    bool is_certain = true; // what lies at the address is code
-    while (stack->count < PW_LOG_MAX_FRAMES) {
-        struct bases bases = {0};
-        const void *entry = unwinder.find((void *)(frame.address - 1), &bases);
-        if (entry) {
-            if (!pw_cfi_step(&frame, entry, (uintptr_t)bases.function, walk->end)) {
-                return true; // as at the start of a thread
+// Where the caller goes on, inlined into a function of ours.
+__attribute__((always_inline)) static inline struct pw_cfi_frame here(void) {
+    struct pw_cfi_frame frame = {.is_exact = true};
+#ifdef __x86_64__
+    __asm__ volatile("leaq 0f(%%rip), %%rax\n0:\n\tmovq %%rax, %0\n\tmovq %%rsp, %1\n\t"
+                     "movq %%rbp, %2\n\tmovq %%rbx, %3\n\tmovq %%r12, %4\n\t"
+                     "movq %%r13, %5\n\tmovq %%r14, %6\n\tmovq %%r15, %7"
+                     : "=m"(frame.address), "=m"(frame.stack), "=m"(frame.pointer),
+                       "=m"(frame.others[3]), "=m"(frame.others[12]), "=m"(frame.others[13]),
+                       "=m"(frame.others[14]), "=m"(frame.others[15])
+                     :
+                     : "rax");
+#endif
+    return frame;
+}
+
+// The frame of the function that has called malloc, with the registers that it will find. False:
+// our own functions' tables do not lead there.
+static bool leave_own(struct pw_unwound *known, struct pw_cfi_frame *frame, uintptr_t start,
+                      uintptr_t end) {
+    for (int i = 0; i < MOST_OWN && frame->stack < start; i++) {
+        const struct step *step = step_from(known, frame);
+        if (step->how != BY_TABLES || !pw_cfi_step(frame, &step->row, end)) {
+            return false;
+        }
+    }
+    return frame->stack == start;
+}
+
+static void add(struct stack *stack, const struct pw_cfi_frame *frame) {
+    stack->returns[stack->count] = frame->address;
+    stack->places[stack->count] = frame->stack - sizeof(uintptr_t);
+    stack->count++;
+}
+
+// False: the stack may not be kept. It has a signal's frame, for instance, whose return address
+// does not lie right below the frame, or it has led nowhere, and may lead somewhere the next time.
+static bool walk(struct pw_unwound *known, struct pw_cfi_frame frame, uintptr_t end) {
+    struct stack *stack = &known->latest;
+    bool is_plain = true, is_certain = true;
+    uintptr_t generated = 0; // the first address without tables
+    while (true) {
+        const struct step *step = step_from(known, &frame);
+        if (step->how != NO_CODE || stack->count == 0) {
+            add(stack, &frame);
+        }
+        if (step->how == NO_CODE) {
+            return false;
+        }
+        if (step->how != BY_TABLES && !generated) {
+            generated = frame.address;
+        }
+        if (stack->count == (generated ? PW_LOG_MAX_FRAMES : PW_LOG_USUAL_FRAMES)) {
+            return is_plain;
+        }
+        if (step->how == BY_TABLES) {
+            if (!pw_cfi_step(&frame, &step->row, end)) {
+                return is_plain && pw_cfi_is_first(&step->row);
             }
-        } else if (!is_certain || !pw_cfi_step_by_code(&frame, walk->end)) {
+        } else if (!is_certain || step->how != BY_CODE || !pw_cfi_step(&frame, &step->row, end)) {
             is_certain = false;
-            if (!pw_cfi_step_by_pointer(&frame, walk->end)) {
+            if (!pw_cfi_step_by_pointer(&frame, end)) {
                 return false;
             }
         }
-        if (!is_plausible(frame.address, generated)) {
-            return frame.address == 0;
+        if (frame.address < PW_PAGE || (generated && !is_plausible(frame.address, generated))) {
+            return false;
         }
-        stack->returns[stack->count] = frame.address;
-        stack->places[stack->count] = frame.stack - sizeof(uintptr_t);
-        stack->count++;
-        stack->certain += is_certain;
+        is_plain &= ((const uintptr_t *)frame.stack)[-1] == frame.address;
     }
-    return true;
-}
-
-// It allocates while it holds the lock of its list of tables, where a program registers some for
-// code that it has made: a walk would wait for that lock for ever.
-static bool is_unwinders(uintptr_t site) {
-    const char *path;
-    const void *module = pw_os_module_base((const void *)site, &path);
-    return module && module == unwinder.module;
 }
 
 // `end`: of the thread's stack, which may be another thread's than when the stack was found.
@@ -209,10 +255,9 @@ static void keep(struct pw_unwound *known, unsigned set) {
     stack->site = latest->site;
     stack->start = latest->start;
     stack->count = latest->count;
-    stack->certain = latest->certain;
 }
 
-// NULL: no walk may be made.
+// NULL: no walk may be made, since another thread unloads a library.
 static const struct stack *find(struct pw_unwound *known, unsigned set, const struct pw_lane *lane,
                                 uintptr_t site, uintptr_t start) {
     uintptr_t end = lane->stack_high;
@@ -223,31 +268,25 @@ static const struct stack *find(struct pw_unwound *known, unsigned set, const st
     if (found) {
         return found;
     }
-    if (is_unwinders(site)) {
+    if (!pw_hold_libraries()) {
         return NULL;
     }
-    struct stack *latest = &known->latest;
-    *latest = (struct stack){
+    known->latest = (struct stack){
         .site = site,
         .start = start,
         .returns = known->latest_returns,
         .places = known->latest_places,
     };
-    struct walk walk = {.stack = latest, .end = end, .is_plain = true};
-    unwinder.backtrace(visit, &walk);
-    latest->certain = latest->count;
-    if (!walk.is_ended && latest->count > 0 && unwinder.find && unwinder.any_register) {
-        bool is_held = pw_hold_libraries();
-        walk.is_plain &= is_held && go_on(&walk);
-        if (is_held) {
-            pw_hold_release();
-        }
+    struct pw_cfi_frame frame = here();
+    if (!leave_own(known, &frame, start, end) || frame.address != site) {
+        frame = (struct pw_cfi_frame){
+            .address = site, .stack = start, .pointer = ((const uintptr_t *)start)[-2]};
     }
-    // Else it has a signal's frame, for instance, or a frame pointer that led nowhere.
-    if (walk.is_plain) {
+    if (walk(known, frame, end)) {
         keep(known, set);
     }
-    return latest;
+    pw_hold_release();
+    return &known->latest;
 }
 
 static void forget(struct stack *stacks, size_t count) {
@@ -260,14 +299,17 @@ void pw_unwind_forget(struct pw_lane *lane) {
     if (lane->unwound) {
         forget(lane->unwound->stacks[0], (size_t)SETS * WAYS);
         forget(lane->unwound->long_stacks[0], (size_t)LONG_SETS * WAYS);
+        for (size_t i = 0; i < STEPS; i++) {
+            lane->unwound->steps[i].key = 0;
+        }
     }
 }
 
-size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, const uint64_t **stack,
-                 size_t *certain) {
+size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame,
+                 const uint64_t **stack) {
     // The frame holds the one before, and the return address.
     uintptr_t start = (uintptr_t)frame + 2 * sizeof start;
-    if (!unwinder.backtrace || start < lane->stack_low || start > lane->stack_high) {
+    if (start < lane->stack_low || start > lane->stack_high) {
         return 0;
     }
     if (!lane->unwound && !pw_log.is_frozen) {
@@ -283,6 +325,5 @@ size_t pw_unwind(struct pw_lane *lane, const void *site, const void *frame, cons
         return 0;
     }
     *stack = found->returns;
-    *certain = found->certain;
     return found->count;
 }

@@ -379,6 +379,26 @@ def stacks(bench):
     bench.check("dlopen", options="stacks=2")
 
 
+def lies(bench):
+    """Frames that a program has made by hand: whatever they say, it goes on as plain, and what is above is recorded."""
+    for options in ("stacks=1", "stacks=2"):
+        bench.clear()
+        _, (own,) = bench.check("lies", options=options)
+        deepest = max(len(place) for place in own.places[24001])
+        if deepest < 3:
+            raise Failure(f"{options}: the deepest stack has {deepest} frames")
+
+
+def forks_while_others_walk(bench):
+    """A child has a copy of whatever lock was held, and walks: each ends, and has recorded what it did."""
+    _, recordings = bench.check("forks-while-others-walk", options="stacks=2")
+    done = [child.allocations[24002] for child in recordings[1:]]
+    if done != [50] * 400:
+        raise Failure(f"{len(done)} children recorded {sorted(set(done))} blocks of 50")
+    if not all(any(len(place) > 5 for place in child.places[24002]) for child in recordings[1:]):
+        raise Failure("a child's stacks are short")
+
+
 def sample(bench):
     """128,000 blocks of 14001 and 14002 bytes: each is recorded with probability 1 - exp(-size / 100000)."""
     expected = 40000 * (1 - 2.718281828 ** (-14001 / 100000))
@@ -611,6 +631,8 @@ CASES = {
     "kill": kill,
     "threads": threads,
     "threads-and-forks": threads_and_forks,
+    "lies": lies,
+    "forks-while-others-walk": forks_while_others_walk,
     "late-frees": late_frees,
     "cplusplus": cplusplus,
     "close-all": close_all,

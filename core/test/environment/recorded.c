@@ -546,6 +546,179 @@ static void stacks(void) {
     expect(21001, 101, 101);
 }
 
+// --- stacks that lie ------------------------------------------------------------
+
+// Allocates while the frame of its own caller has `back` for its return address and `pointer` for
+// the frame pointer behind it. Both are right again when it goes on: plain, nothing happens.
+__attribute__((noinline)) static void lie(size_t size, uintptr_t back, uintptr_t pointer) {
+    volatile uintptr_t *frame = __builtin_frame_address(0);
+    uintptr_t true_pointer = frame[0], true_back = frame[1];
+    frame[0] = pointer ? pointer : true_pointer;
+    frame[1] = back ? back : true_back;
+    void *volatile block = malloc(size);
+    frame[0] = true_pointer;
+    frame[1] = true_back;
+    free(block);
+}
+
+// A caller whose frame is found by its frame pointer, as its size is known at run time alone.
+__attribute__((noinline)) static void lie_to(size_t size, uintptr_t back, uintptr_t pointer) {
+    volatile char room[size % 64 + 1];
+    room[0] = 1;
+    lie(size, back, pointer);
+    CHECK(room[0] == 1);
+}
+
+// Frames that lead to themselves and to each other, behind calls that tables know.
+__attribute__((noinline)) static int lie_about_frames(size_t size) {
+    const uintptr_t code = (uintptr_t)lie_to;
+    volatile uintptr_t frames[1024];
+    const uintptr_t low = (uintptr_t)frames, word = sizeof low;
+    unsigned times = 0;
+    for (unsigned step = 0; step < 8; step++) {
+        for (unsigned i = 0; i + 1 < 1024; i += 2) {
+            frames[i] = low + (i + step) % 1024 * word;
+            frames[i + 1] = code + 16 + step;
+        }
+        lie_to(size, 0, low);
+        lie_to(size, code + 16 + step, low);
+        times += 2;
+    }
+    return (int)times;
+}
+
+static uintptr_t pages_at(int protection, int count) {
+    char *pages =
+        mmap(NULL, (size_t)(count + 2) * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    CHECK(mprotect(pages + 4096, (size_t)count * 4096, protection) == 0);
+    CHECK(munmap(pages + 4096 + (size_t)count * 4096, 4096) == 0);
+    return (uintptr_t)pages + 4096;
+}
+
+static void lies(void) {
+    static uintptr_t data[64];
+    uintptr_t unmapped = pages_at(PROT_READ, 1), on_stack[64] = {0};
+    CHECK(munmap((void *)(unmapped - 4096), 2 * 4096) == 0);
+    uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1),
+              executable = pages_at(PROT_READ | PROT_EXEC, 1);
+    Dl_info info;
+    CHECK(dladdr((void *)puts, &info) != 0);
+    uintptr_t wrong[] = {
+        1,
+        8,
+        4095,
+        4096,
+        65537, // low
+        unmapped,
+        unmapped + 7,
+        unmapped + 4096, // nothing is there
+        page,
+        page + 100,
+        page + 4095,
+        page + 4096, // no code
+        page - 1,
+        page - 4096,
+        page - 2048, // PROT_NONE
+        executable,
+        executable + 4090,
+        executable + 4095, // no function
+        executable + 4096, // behind its end
+        (uintptr_t)data,
+        (uintptr_t)(data + 64),
+        (uintptr_t)on_stack, // of the program
+        (uintptr_t)info.dli_fbase,
+        (uintptr_t)info.dli_fbase + 100, // a library's head
+        (uintptr_t)stdout,
+        (uintptr_t)environ, //
+        0x7ffffffff000,
+        0x7fffffffffff,
+        0x800000000000, // the end of addresses
+        0x8000000000000000,
+        0xffff800000000000,
+        0xffffffff81000000, // the kernel's
+        0xffffffffff600000,
+        0xffffffffff600400,
+        (uintptr_t)-4096, //
+        (uintptr_t)-16,
+        (uintptr_t)-8,
+        (uintptr_t)-1, //
+    };
+    int count = sizeof wrong / sizeof *wrong, times = 0;
+    for (int i = 0; i < count; i++) {
+        lie_to(24001, wrong[i], 0);
+        lie_to(24001, 0, wrong[i]);
+        lie_to(24001, 0, wrong[i] & ~(uintptr_t)7);
+        lie_to(24001, wrong[i], wrong[count - 1 - i]);
+        times += 4;
+    }
+    times += lie_about_frames(24001);
+    expect(24001, times, times);
+}
+
+// --- forks while others walk --------------------------------------------------------
+
+static int has_ended;
+
+// By ever other ways, so that none is known.
+__attribute__((noinline)) static void descend(unsigned way, size_t size) {
+    volatile char room[way % 7 * 16 + 1];
+    room[0] = 1;
+    if (way > 1) {
+        descend(way / 2, size);
+    } else {
+        free(malloc(size));
+    }
+    CHECK(room[0] == 1);
+}
+
+static void *descend_for_ever(void *number) {
+    for (unsigned way = (unsigned)(uintptr_t)number; !__atomic_load_n(&has_ended, __ATOMIC_RELAXED);
+         way += 7) {
+        descend(way % 4096, 24003);
+    }
+    return NULL;
+}
+
+static void forks_while_others_walk(void) {
+    enum { WALKERS = 3, FORKS = 400, OF_CHILD = 50 };
+    // Somebody's tables, as of a compiler to memory: from then on libgcc looks under a lock.
+    static uint32_t tables[] = {20, 0, 0x78010001, 0x08070c10, 0x00000190, 0,          28, 28,
+                                0,  0, 16,         0,          0x0286100e, 0x00060d43, 0,  0};
+    uint64_t start = (uintptr_t)tables;
+    memcpy(tables + 8, &start, sizeof start);
+    void (*volatile add)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "__register_frame");
+    if (!add) {
+        void *library = dlopen("libgcc_s.so.1", RTLD_NOW);
+        add = library ? (void (*)(void *))dlsym(library, "__register_frame") : NULL;
+    }
+    if (add) {
+        add(tables);
+    }
+    pthread_t walkers[WALKERS];
+    for (uintptr_t i = 0; i < WALKERS; i++) {
+        CHECK(pthread_create(&walkers[i], NULL, descend_for_ever, (void *)(i * 100)) == 0);
+    }
+    for (unsigned i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(30); // else it would wait for ever
+            for (unsigned way = 0; way < OF_CHILD; way++) {
+                descend(1000 + way * i, 24002);
+            }
+            _exit(0);
+        }
+        wait_for(child, 0);
+    }
+    __atomic_store_n(&has_ended, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < WALKERS; i++) {
+        CHECK(pthread_join(walkers[i], NULL) == 0);
+    }
+    churn(10, 24004);
+    expect(24004, 10, 10);
+}
+
 __attribute__((constructor(101))) static void early(void) {
     free(malloc(22001));
 }
@@ -592,6 +765,10 @@ int main(int count, char **words) {
         resizes();
     } else if (strcmp(mode, "late-frees") == 0) {
         late_frees();
+    } else if (strcmp(mode, "lies") == 0) {
+        lies();
+    } else if (strcmp(mode, "forks-while-others-walk") == 0) {
+        forks_while_others_walk();
     } else if (strcmp(mode, "stacks") == 0) {
         stacks();
     } else {

@@ -475,12 +475,20 @@ static void processes_that_have_ended_hide_nothing(void **state) {
         CHECK(setresuid(NOBODY_ELSE, NOBODY_ELSE, NOBODY_ELSE) == 0);
         CHECK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
         CHECK(!pw_os_each_holder("nothing", go_on, NULL));
+        int ends[2];
+        char handle[PW_SHARED_HANDLE_SIZE];
+        CHECK(pipe(ends) == 0);
         pid_t zombie = fork();
         if (zombie == 0) {
+            struct pw_shared shared = make();
+            pw_shared_handle(&shared, 0, handle);
+            CHECK(write(ends[1], handle, sizeof handle) == sizeof handle);
             _exit(0);
         }
+        CHECK(read(ends[0], handle, sizeof handle) == sizeof handle);
         CHECK(waitid(P_PID, (id_t)zombie, &ended, WEXITED | WNOWAIT) == 0);
         CHECK(!pw_os_each_holder("nothing", go_on, NULL));
+        CHECK(opened(handle) == PW_SHARED_GONE); // it is its handle that names the zombie
         pid_t hidden = fork();
         if (hidden == 0) {
             prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

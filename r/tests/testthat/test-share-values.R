@@ -465,9 +465,10 @@ test_that("limits that come later are errors or plain copies, and harm nothing",
     expect_match(out, "ok: TRUE TRUE TRUE TRUE", all = FALSE, info = what)
   }
   # A worker without descriptors to spare.
-  out <- fresh_r(c("library(pagewise)", "options(pagewise.handles = TRUE)", "x <- share(runif(1e5))", "saveRDS(list(x, Sys.getpid()), 'h')",
-    "r <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote(\"x <- try(readRDS('h')[[1]], TRUE); cat('got:', length(x), class(x))\")), stdout = TRUE, env = 'R_LIBS=')",
+  file <- tempfile()
+  out <- fresh_r(c("library(pagewise)", "options(pagewise.handles = TRUE)", "x <- share(runif(1e5))",
+    sprintf("saveRDS(list(x, Sys.getpid()), '%s')", file),
+    sprintf("r <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote(\"x <- try(readRDS('%s')[[1]], TRUE); cat('got:', length(x), class(x))\")), stdout = TRUE, env = 'R_LIBS=')", file),
     "cat(r, sep = '\\n')"))
   expect_match(out, "got: 1 try-error", all = FALSE)
-  unlink("h")
 })

@@ -275,8 +275,9 @@ enum pw_shared_result {
     PW_SHARED_DENIED,  // may exist: the process that has it, or /proc, may not be looked into
     PW_SHARED_GONE,    // no process has it any more
     PW_SHARED_FORGED,  // what was found is not what the handle describes
-    PW_SHARED_LIMIT,   // no memory file, or no descriptor, could be had; or see fallback_page_size
+    PW_SHARED_LIMIT,   // no memory file, or no descriptor, could be had
     PW_SHARED_MEMORY,  // the memory file could not be written: out of memory, or RLIMIT_FSIZE
+    PW_SHARED_PAGES,   // this kernel's pages are not of 4 KB: see fallback_page_size
 };
 
 struct pw_shared { // an open object

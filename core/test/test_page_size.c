@@ -57,7 +57,7 @@ static void heaps_and_regions_are_refused(void **state) {
 static void no_object_is_shared(void **state) {
     (void)state;
     struct pw_shared shared;
-    assert_int_equal(pw_shared_begin(&shared, 1), PW_SHARED_LIMIT);
+    assert_int_equal(pw_shared_begin(&shared, 1), PW_SHARED_PAGES);
     assert_int_equal(shared.fd, -1);
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +334,34 @@ def test_no_memory_and_no_descriptor_are_errors_that_leave_everything_as_it_was(
         """
     ).stdout
     assert out == "True 1000000.0\nTrue 1000000.0\n1000000.0\n"
+
+
+LARGER_PAGES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/auxv.h>
+unsigned long getauxval(unsigned long type) {
+    unsigned long (*next)(unsigned long) = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
+    return type == AT_PAGESZ ? 65536 : next(type);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_a_kernel_with_larger_pages_is_named_as_what_is_in_the_way(tmp_path):
+    source, library = tmp_path / "larger_pages.c", tmp_path / "larger_pages.so"
+    source.write_text(LARGER_PAGES)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    program = "import numpy, pagewise; pagewise.share(numpy.ones(1_000_000))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(os.environ, LD_PRELOAD=str(library)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ShareError: nothing can be shared here" in done.stderr
+    assert "pages of 4 KB" in done.stderr and "getconf PAGESIZE" in done.stderr
 
 
 def test_nothing_changes_for_arrays_that_are_not_shared():

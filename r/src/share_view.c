@@ -154,6 +154,11 @@ void share_fail(enum pw_shared_result result, const struct pw_shared_name *name)
         Rf_error(
             "a shared object could not be written: there is no memory for it, or the limit on "
             "file sizes (ulimit -f) is in the way. The object that was to be shared is unchanged");
+    case PW_SHARED_PAGES:
+        Rf_error(
+            "nothing can be shared here: Pagewise is for kernels with pages of 4 KB, and this "
+            "one's are larger (getconf PAGESIZE). Leave share() out and send the object "
+            "itself, or start a kernel with pages of 4 KB (apt-get install linux-image-arm64)");
     case PW_SHARED_OK:
         break;
     }

@@ -56,7 +56,10 @@ enum pw_shared_result pw_shared_begin(struct pw_shared *shared, uint32_t runtime
     char name[NAME_SIZE];
     bool limited;
     *shared = (struct pw_shared){.fd = -1, .runtime = runtime, .size = PW_PAGE};
-    if (!pw_os_pages_fit() || !pw_os_random_bytes(shared->token, sizeof shared->token)) {
+    if (!pw_os_pages_fit()) {
+        return PW_SHARED_PAGES;
+    }
+    if (!pw_os_random_bytes(shared->token, sizeof shared->token)) {
         return PW_SHARED_LIMIT;
     }
     name_of(shared->token, name);

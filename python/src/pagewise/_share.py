@@ -110,7 +110,7 @@ def _core() -> ctypes.CDLL:
 # --- errors -------------------------------------------------------------------------------------
 
 # As enum pw_shared_result has them.
-DAMAGED, LAYOUT_DIFFERS, RUNTIME_DIFFERS, MACHINE, USER, DENIED, GONE, FORGED, LIMIT, MEMORY = range(1, 11)
+DAMAGED, LAYOUT_DIFFERS, RUNTIME_DIFFERS, MACHINE, USER, DENIED, GONE, FORGED, LIMIT, MEMORY, PAGES = range(1, 12)
 
 _REASONS = {
     DAMAGED: "the handle of a shared array is damaged: it was cut short or changed on its way. Nothing was read; "
@@ -133,6 +133,9 @@ _REASONS = {
     "process that has it. Share a dict in place of many arrays, drop some, or raise the limit (ulimit -n)",
     MEMORY: "a shared array could not be written: there is no memory for it, or the limit on file sizes (ulimit -f) is "
     "in the way. What was to be shared is unchanged",
+    PAGES: "nothing can be shared here: Pagewise is for kernels with pages of 4 KB, and this one's are larger (getconf "
+    "PAGESIZE). Leave share() out and send the array itself, or start a kernel with pages of 4 KB (apt-get install "
+    "linux-image-arm64)",
 }
 
 

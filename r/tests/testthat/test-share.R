@@ -525,6 +525,25 @@ test_that("limits are errors or plain copies", {
   expect_identical(nrow(shared_info(y)), 1L)
 })
 
+test_that("a kernel with larger pages is named as what is in the way", {
+  skip_if_not(all(nzchar(Sys.which(c("cc", "make")))), "no compiler")
+  # A library that tells of pages of 64 KB.
+  source <- tempfile("larger_pages", fileext = ".c")
+  library <- sub("c$", "so", source)
+  writeLines(c(
+    "#define _GNU_SOURCE", "#include <dlfcn.h>", "#include <sys/auxv.h>",
+    "unsigned long getauxval(unsigned long type) {",
+    "    unsigned long (*next)(unsigned long) = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, \"getauxval\");",
+    "    return type == AT_PAGESZ ? 65536 : next(type);",
+    "}"
+  ), source)
+  system2(file.path(R.home("bin"), "R"), c("CMD", "SHLIB", "-o", library, source), stdout = FALSE, stderr = FALSE)
+  expect_true(file.exists(library))
+  code <- c("x <- runif(1e5)", "cat('said:', tryCatch(pagewise::share(x), error = conditionMessage), length(x))")
+  out <- fresh_r(code, environment = paste0("LD_PRELOAD=", library))
+  expect_match(out, "said: nothing can be shared here: .*pages of 4 KB.*getconf PAGESIZE.* 100000$", all = FALSE)
+})
+
 test_that("sharing and pagewise_on() get along", {
   local_pagewise("share")
   x <- share(runif(1e6))

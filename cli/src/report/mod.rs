@@ -1,5 +1,6 @@
 //! What the user and their scripts get to see.
 
+pub mod csv;
 pub mod json;
 pub mod page;
 pub mod plain;

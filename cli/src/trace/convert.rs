@@ -14,6 +14,7 @@ use super::{input, reading, record};
 use crate::commandline::{ConvertArguments, TraceForm};
 use crate::ending::Ending;
 use crate::failure::Failure;
+use crate::report::csv::cell;
 use crate::tell::tell;
 
 pub fn convert(arguments: &ConvertArguments) -> Result<Ending> {
@@ -214,11 +215,11 @@ fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> i
         writeln!(
             out,
             "{number},{},{},{},{},{},{:#x},{},{},{:.0},{:.0},{:.0},{},{:.0},{:.0},{:.0}",
-            quoted(site.kind),
-            quoted(frame.symbol),
-            quoted(frame.file),
+            cell(site.kind),
+            cell(frame.symbol),
+            cell(frame.file),
             frame.line,
-            quoted(frame.module.path),
+            cell(frame.module.path),
             frame.offset,
             optional(site.depth),
             optional(site.size_class),
@@ -236,13 +237,4 @@ fn write_csv(found: &Analysis, trace: &TraceReader<File>, out: &mut Output) -> i
         )?;
     }
     Ok(())
-}
-
-/// By RFC 4180.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }

@@ -7,7 +7,7 @@ mod machine;
 use serde::Serialize;
 
 use self::document::{Document, PLOT, escaped, push};
-use super::units;
+use super::{csv, units};
 use crate::measure::curve::Curve;
 
 /// Corners of a line; more are no wider than a pixel.
@@ -28,6 +28,8 @@ pub struct Page {
 #[derive(Serialize)]
 pub struct Line {
     pub name: String,
+    /// The name in the CSV file.
+    cell: String,
     pub run: usize,
     /// Others of the same name are drawn faintly.
     pub is_main: bool,
@@ -78,6 +80,7 @@ impl Line {
         let corners = thinned(corners);
         Self {
             name: name.into(),
+            cell: csv::cell(name),
             run,
             is_main,
             seconds: corners
@@ -240,6 +243,17 @@ mod tests {
         let data: serde_json::Value = serde_json::from_str(json).expect("JSON");
         assert_eq!(data["lines"][0]["name"], hostile);
         assert_eq!(data["lines"][0]["bytes"][1], 7_000_000);
+    }
+
+    #[test]
+    fn a_name_is_no_formula_in_the_csv() {
+        let lines = page("=1").lines;
+        let data = serde_json::to_value(&lines).expect("JSON");
+        assert_eq!(data[0]["name"], "=1");
+        assert_eq!(data[0]["cell"], "\"'=1\"");
+        assert!(
+            include_str!("page.js").contains("[line.cell, line.run, seconds, line.bytes[index]]")
+        );
     }
 
     #[test]

@@ -94,9 +94,8 @@
   }
 
   document.getElementById("download").addEventListener("click", () => {
-    const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
     const rows = data.lines.flatMap((line) => line.seconds.map((seconds, index) =>
-      [quoted(line.name), line.run, seconds, line.bytes[index]].join(",")));
+      [line.cell, line.run, seconds, line.bytes[index]].join(",")));
     const file = new Blob([[`${data.named},run,${data.across},bytes`, ...rows].join("\n") + "\n"], { type: "text/csv" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(file);

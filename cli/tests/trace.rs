@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::bench::Bench;
@@ -91,6 +92,50 @@ fn one_line_says_what_was_recorded() {
     );
     let output = bench.record_program(&["--quiet"], "every-function");
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn a_trace_says_on_which_allocator_it_was_recorded() {
+    let bench = new_bench();
+    bench.record_program(&[], "every-function");
+    let plain = bench.stat("x.trace")["properties"].clone();
+    let file = plain["allocator"].as_str().unwrap();
+    assert!(
+        file.starts_with('/') && file.contains("/libc.so."),
+        "{file}"
+    );
+    let said = text(&bench.run(&["stat", "x.trace"]));
+    let named = format!("allocator glibc ({file})\n");
+    assert!(said.contains(&named), "{said}");
+    let said = text(&bench.run(&["report", "x.trace"]));
+    assert!(said.contains(&format!("glibc ({file})")), "{said}");
+    fs::rename(bench.path("x.trace"), bench.path("plain.trace")).unwrap();
+
+    let bench = bench
+        .with("MALLOC_ARENA_MAX", Path::new("1"))
+        .with("MIMALLOC_VERBOSE", Path::new("0"));
+    bench.record_program(&[], "every-function");
+    let with = format!("glibc ({file}), with MALLOC_ARENA_MAX=1");
+    let said = text(&bench.run(&["report", "x.trace"]));
+    assert!(said.contains(&format!("{with}\n")), "{said}");
+    let said = errors(&bench.run(&["diff", "plain.trace", "x.trace"]));
+    let warning = format!("A ran on glibc ({file}), B on {with}: which pages");
+    assert!(said.contains(&warning), "{said}");
+    let said = errors(&bench.run(&["diff", "x.trace", "x.trace"]));
+    assert!(!said.contains("ran on"), "{said}");
+}
+
+/// Those of older recorders do not name it.
+#[test]
+fn a_trace_without_an_allocator_opens() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    let said = text(&bench.run(&["report", "sparse.trace"]));
+    assert!(said.contains("ran on   not known\n"), "{said}");
+    let said = text(&bench.run(&["stat", "sparse.trace"]));
+    assert!(!said.contains("allocator "), "{said}");
+    let said = errors(&bench.run(&["diff", "sparse.trace", "sparse.trace"]));
+    assert!(!said.contains("ran on"), "{said}");
 }
 
 #[test]
@@ -821,6 +866,26 @@ fn csv_has_a_line_for_each_site() {
     assert!(
         lines[2].starts_with("1,,survivor,,0,/bin/x,0x1000,,128,100,12800,0,,100,12800,396800"),
         "{csv}"
+    );
+}
+
+/// A spreadsheet would run them. Numbers stay numbers.
+#[test]
+fn names_that_are_formulas_are_text_in_csv() {
+    let bench = new_bench();
+    let trace = "pagewise-trace 1 addresses\n\
+                 allocate 1 0 128 0 0x100000\n\
+                 site 0 type=@type depth=- class=128\n\
+                 frame 0x1000 symbol==HYPERLINK(\"http://x\",1) file=+1.c line=7 module=-1+1 build=-\n";
+    fs::write(bench.path("formulas.txt"), trace).unwrap();
+    let output = bench.run(&["convert", "formulas.txt", "-o", "formulas.trace"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    bench.run(&["convert", "--at", "end", "formulas.trace", "-o", "x.csv"]);
+    let csv = fs::read_to_string(bench.path("x.csv")).unwrap();
+    let line = csv.lines().nth(1).unwrap();
+    assert_eq!(
+        line,
+        "0,\"'@type\",\"'=HYPERLINK(\"\"http://x\"\",1)\",\"'+1.c\",7,\"'-1+1\",0x1000,,128,1,128,0,,1,128,3968"
     );
 }
 

@@ -14,7 +14,7 @@ use trace_format::Properties;
 
 use super::losses::Losses;
 use super::output::Output;
-use super::{input, kinship, reading, report, stat};
+use super::{input, kinship, reading, recorded_on, report, stat};
 use crate::commandline::DiffArguments;
 use crate::ending::Ending;
 use crate::failure::Failure;
@@ -125,6 +125,16 @@ fn warnings(sides: &[Side; 2], found: &Diff, with_callers: bool) -> Vec<String> 
             "A {}, B {}: figures are estimates, and differ by chance alone; record both with the same --sample",
             rate(rates[0]),
             rate(rates[1])
+        ));
+    }
+    let allocators = sides
+        .each_ref()
+        .map(|side| recorded_on::allocator(side.properties));
+    if let [Some(was), Some(is)] = allocators
+        && was != is
+    {
+        said.push(format!(
+            "A ran on {was}, B on {is}: which pages are held is the allocators' doing as well"
         ));
     }
     if !with_callers {

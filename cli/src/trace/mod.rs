@@ -14,6 +14,7 @@ mod perf_maps;
 mod progress;
 mod reading;
 mod record;
+mod recorded_on;
 pub mod replay;
 mod report;
 mod show;

@@ -20,8 +20,8 @@ use super::folded;
 use super::input;
 use super::losses::Losses;
 use super::output::Output;
-use super::reading;
 use super::stat::{self, Group};
+use super::{reading, recorded_on};
 use crate::commandline::ReportArguments;
 use crate::ending::Ending;
 use crate::report::json::publish;
@@ -356,6 +356,11 @@ fn head(
     };
     vec![
         ("command", plain(&command)),
+        (
+            "ran on",
+            recorded_on::allocator(properties)
+                .map_or_else(|| "not known".into(), |name| plain(&name)),
+        ),
         (
             "moment",
             format!(

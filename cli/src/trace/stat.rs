@@ -12,7 +12,7 @@ use trace_analysis::analysis::{
 };
 use trace_format::{FrameId, Properties, SiteId, SiteTable};
 
-use super::{input, reading};
+use super::{input, reading, recorded_on};
 use crate::commandline::StatArguments;
 use crate::ending::Ending;
 use crate::report::json::{Destination, publish};
@@ -50,13 +50,21 @@ pub fn other_program(properties: &Properties) -> Option<&str> {
 
 fn head(found: &Analysis, properties: &Properties) -> String {
     let mut text = String::new();
-    for name in ["command", "program", "recorder", "start", "ended"] {
+    for name in [
+        "command",
+        "program",
+        "recorder",
+        "allocator",
+        "start",
+        "ended",
+    ] {
         let value = match name {
-            "program" => other_program(properties),
-            _ => properties.get(name),
+            "program" => other_program(properties).map(str::to_owned),
+            "allocator" => recorded_on::allocator(properties),
+            _ => properties.get(name).map(str::to_owned),
         };
         if let Some(value) = value {
-            let _ = writeln!(text, "{name:<10}{}", plain(value));
+            let _ = writeln!(text, "{name:<10}{}", plain(&value));
         }
     }
     let _ = writeln!(

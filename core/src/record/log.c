@@ -112,6 +112,30 @@ static void find_program(char *path, size_t size) {
     }
 }
 
+// The variables that allocators read, one after the other, each ended by NUL; no half of one.
+static void find_settings(char *settings, size_t size) {
+    static const char *const names[] = {
+        "MALLOC_", "GLIBC_TUNABLES=", "PAGEWISE_OPTIONS=", "MIMALLOC_", "TCMALLOC_"};
+    size_t used = 0;
+    for (char **variable = environ; *variable; variable++) {
+        size_t length = strlen(*variable) + 1;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            if (strncmp(*variable, names[i], strlen(names[i])) == 0 && length < size - used) {
+                memcpy(settings + used, *variable, length);
+                used += length;
+            }
+        }
+    }
+}
+
+// Once: its children have the same, and may be unable to ask.
+static void find_allocator(void) {
+    if (!*pw_log.allocator && pw_log.behind && environ) {
+        pw_os_mapped_file((const void *)pw_log.behind, pw_log.allocator, sizeof pw_log.allocator);
+        find_settings(pw_log.settings, sizeof pw_log.settings);
+    }
+}
+
 static void fill_header(void) {
     struct pw_spool_header *header = pw_log.header;
     header->version = PW_SPOOL_VERSION;
@@ -127,6 +151,9 @@ static void fill_header(void) {
     find_program(header->program, sizeof header->program);
     pw_os_read_link("/proc/self/cwd", pw_log.working_folder, sizeof pw_log.working_folder);
     pw_os_read_file("/proc/self/cmdline", header->command, sizeof header->command - 1);
+    find_allocator();
+    memcpy(header->allocator, pw_log.allocator, sizeof header->allocator);
+    memcpy(header->settings, pw_log.settings, sizeof header->settings);
     header->magic = PW_SPOOL_MAGIC;
 }
 

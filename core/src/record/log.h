@@ -68,6 +68,9 @@ struct pw_log {
     char folder[1024];
     char working_folder[1024]; // when the process began to record
     char path[1100];
+    uintptr_t behind; // a function of the allocator behind us; 0: not known yet
+    char allocator[PW_SPOOL_ALLOCATOR];
+    char settings[PW_SPOOL_SETTINGS];
     struct pw_os_file file;
     struct pw_spool_header *header;
     uint64_t size;  // of the file, chunks in the making included

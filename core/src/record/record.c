@@ -85,6 +85,7 @@ static void find_next(void) {
     next.valloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "valloc");
     next.pvalloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "pvalloc");
     next.malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+    pw_log.behind = (uintptr_t)next.malloc;
     __atomic_store_n(&next.is_known, next.malloc != NULL, __ATOMIC_RELEASE);
     pw_record_resume(before);
 }

@@ -43,6 +43,9 @@
 #define PW_SPOOL_LOAD_AT 10   // bit of a site's operand
 #define PW_SPOOL_LOADS   UINT16_MAX
 
+#define PW_SPOOL_ALLOCATOR 512
+#define PW_SPOOL_SETTINGS  256
+
 enum pw_spool_word { PW_WORD_ALLOCATE = 1, PW_WORD_FREE = 2, PW_WORD_OTHER = 3 };
 enum pw_spool_kind {
     PW_KIND_TIME = 1,
@@ -86,6 +89,10 @@ struct pw_spool_header {
     char command[2048];     // arguments, each ended by NUL
     uint64_t lost_modules;  // sites whose module has no load: there were too many
     uint64_t lost_children; // forks that could not begin a recording of their own
+    // Empty before there were any. The file of the malloc behind the recorder, and the variables
+    // that such libraries read, each ended by NUL.
+    char allocator[PW_SPOOL_ALLOCATOR];
+    char settings[PW_SPOOL_SETTINGS];
 };
 
 struct pw_spool_chunk {

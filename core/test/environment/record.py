@@ -39,6 +39,8 @@ class Recording:
         self.error, = struct.unpack_from("<I", data, 36)
         self.program = data[104:104 + 1024].split(b"\0")[0].decode()
         self.lost_modules, self.lost_children = struct.unpack_from("<QQ", data, 3176)
+        self.allocator = data[3192:3192 + 512].split(b"\0")[0].decode()
+        self.settings = [text.decode() for text in data[3704:3704 + 256].split(b"\0") if text]
         self.dropped = struct.unpack_from("<QQ", data, 80)
         self.ended = struct.unpack_from("<Q", data, 96)[0]
         self.threads, self.modules, self.depths, self.stacks = set(), set(), collections.Counter(), []
@@ -232,11 +234,29 @@ def on_other_allocators(bench):
                  "libmimalloc.so.3"):
         path = f"/usr/lib/x86_64-linux-gnu/{name}"
         if os.path.exists(path):
-            bench.check("other-allocator", behind=path)
+            bench.clear()
+            _, recordings = bench.check("other-allocator", behind=path)
+            check_allocator(recordings[0], os.path.realpath(path))
             bench.check("threads", behind=path)
-    own = os.path.join(os.path.dirname(bench.record), "libpagewise-preload.so")
-    bench.check("other-allocator", behind=own)
+    for name in ("libpagewise-preload.so", "libpagewise-general.so"):
+        own = os.path.join(os.path.dirname(bench.record), name)
+        bench.clear()
+        _, recordings = bench.check("other-allocator", behind=own)
+        check_allocator(recordings[0], os.path.realpath(own))
     bench.check("fork", behind=own)
+    bench.clear()
+    long = "MALLOC_LONG=" + 244 * "x"
+    more = {"MALLOC_ARENA_MAX": "1", "PAGEWISE_OPTIONS": "decay=1", "MALLOCS": "2", **dict([long.split("=")])}
+    _, recordings = bench.check("fork", more=more)
+    for recording in recordings:  # of the children, too
+        check_allocator(recording, "libc.so.6")
+        if sorted(recording.settings) != ["MALLOC_ARENA_MAX=1", "PAGEWISE_OPTIONS=decay=1"]:
+            raise Failure(f"settings: {recording.settings}")
+
+
+def check_allocator(recording, path):
+    if not recording.allocator.startswith("/") or not recording.allocator.endswith(path):
+        raise Failure(f"{recording.path} was recorded on {recording.allocator!r} and not on {path}")
 
 
 def fork(bench):

@@ -417,6 +417,18 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
     if let Some(stacks) = header.stacks {
         properties.set("stacks", stacks.name());
     }
+    if !header.allocator.is_empty() {
+        properties.set("allocator", header.allocator.as_str());
+    }
+    if !header.settings.is_empty() {
+        // One a line.
+        let settings: Vec<String> = header
+            .settings
+            .iter()
+            .map(|one| one.replace('\n', " "))
+            .collect();
+        properties.set("allocator-settings", settings.join("\n"));
+    }
     if header.sample_bytes > 0 {
         properties.set("sample-bytes", header.sample_bytes.to_string());
     }

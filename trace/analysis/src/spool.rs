@@ -20,6 +20,8 @@ const STEP: u64 = 64 << 10;
 const LARGEST_CHUNK: u64 = 1 << 20;
 const CHUNK_HEADER: u64 = 64;
 const HEADER: usize = 4096;
+const ALLOCATOR: usize = 3192;
+const SETTINGS: usize = ALLOCATOR + 512;
 const SLOTS: usize = 1024;
 const ADDRESS: u64 = (1 << 48) - 1;
 /// Words of a chunk in memory at a time: programs may have thousands of threads.
@@ -54,6 +56,10 @@ pub struct Header {
     pub lost_modules: u64,
     /// Children that could not begin a recording of their own.
     pub lost_children: u64,
+    /// The file of the malloc behind the recorder, and what it finds in the environment; empty where older recorders
+    /// did not tell.
+    pub allocator: String,
+    pub settings: Vec<String>,
     /// Modules are told apart by loads, not by the time.
     has_loads: bool,
 }
@@ -107,10 +113,12 @@ impl Header {
             dropped_frees: u64_at(88),
             has_ended: u64_at(96) != 0,
             program: text_of(&page[104..104 + 1024]),
-            command: words_of(command),
+            command: texts_of(command).join(" "),
             name: text_of(command),
             lost_modules: u64_at(3176),
             lost_children: u64_at(3184),
+            allocator: text_of(&page[ALLOCATOR..SETTINGS]),
+            settings: texts_of(&page[SETTINGS..SETTINGS + 256]),
             has_loads: u32_at(8) > 1,
         })
     }
@@ -124,12 +132,13 @@ fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-fn words_of(bytes: &[u8]) -> String {
-    let words = bytes
+fn texts_of(bytes: &[u8]) -> Vec<String> {
+    let texts = bytes
         .split(|&byte| byte == 0)
-        .filter(|word| !word.is_empty());
-    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
-    words.join(" ")
+        .filter(|text| !text.is_empty());
+    texts
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect()
 }
 
 /// A program or library that was loaded.
@@ -655,6 +664,23 @@ mod tests {
         };
         assert_eq!(spool.tables.module_of(beyond, 0), None);
         assert_eq!(spool.tables.place(0), None);
+    }
+
+    #[test]
+    fn an_allocator_is_known_where_the_recorder_told() {
+        let older = open(&header()).expect("a spool").header;
+        assert_eq!((older.allocator.as_str(), older.settings.len()), ("", 0));
+        let mut page = header();
+        page[ALLOCATOR..ALLOCATOR + 6].copy_from_slice(b"/x.so\0");
+        page[SETTINGS..SETTINGS + 8].copy_from_slice(b"A=1\0B=2\0");
+        let newer = open(&page).expect("a spool").header;
+        assert_eq!(newer.allocator, "/x.so");
+        assert_eq!(newer.settings, ["A=1", "B=2"]);
+        page[ALLOCATOR..ALLOCATOR + 512].fill(b'x');
+        page[SETTINGS..SETTINGS + 256].fill(b'y');
+        let damaged = open(&page).expect("a spool").header;
+        assert_eq!(damaged.allocator.len(), 512);
+        assert_eq!(damaged.settings, ["y".repeat(256)]);
     }
 
     #[test]

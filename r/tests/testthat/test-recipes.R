@@ -37,6 +37,25 @@ test_that("callr", {
   run_recipe(recipe("callr"), "stopifnot(found[2] == 4096, isTRUE(all.equal(found[1], sum(x) - x[1])), processes == 2L)")
 })
 
+test_that("mirai", {
+  skip_if_not_installed("mirai")
+  run_recipe(recipe("mirai"), c(
+    "stopifnot(found[2] == 4096, isTRUE(all.equal(found[1], sum(x) - x[1])), identical(processes, c(2L, 2L)))"
+  ))
+})
+
+test_that("targets", {
+  skip_if_not_installed("targets")
+  folder <- tempfile("pipeline")
+  dir.create(folder)
+  on.exit(unlink(folder, recursive = TRUE))
+  writeLines(gsub("4e6", "1e4", recipe("targets"), fixed = TRUE), file.path(folder, "_targets.R"))
+  run_recipe(sprintf("Sys.setenv(TZ = 'UTC'); setwd('%s')", folder), c(
+    "targets::tar_make(reporter = 'silent')",
+    "stopifnot(abs(targets::tar_read(answer) - 0.25) < 0.05)"
+  ))
+})
+
 test_that("data.table", {
   skip_if_not_installed("data.table")
   run_recipe(recipe("data.table"), c(

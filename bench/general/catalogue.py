@@ -7,6 +7,7 @@ from common import ROOT, digest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+MIMALLOC = next((name for name in ("libmimalloc.so.2.0", "libmimalloc.so.3") if os.path.exists(f"{LIBRARIES}/{name}")), "libmimalloc.so.2.0")
 GENERAL = os.path.join(ROOT, "build/lib/libpagewise-general.so")
 
 PEERS = os.path.join(ROOT, "build/peers")
@@ -20,11 +21,11 @@ class Allocator:
     settings: tuple[tuple[str, str], ...] = ()
 
 
-# Of Debian 12, at their default settings.
+# Of the release of Debian that is there, at their default settings.
 ALLOCATORS = {
     "glibc": Allocator(),
     "jemalloc": Allocator(f"{LIBRARIES}/libjemalloc.so.2"),
-    "mimalloc": Allocator(f"{LIBRARIES}/libmimalloc.so.2.0"),
+    "mimalloc": Allocator(f"{LIBRARIES}/{MIMALLOC}"),
     "general": Allocator(GENERAL),
     "tcmalloc": Allocator(f"{LIBRARIES}/libtcmalloc_minimal.so.4"),
     "glibc#2": Allocator(),

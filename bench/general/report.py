@@ -1,7 +1,7 @@
 """The page of policy general from the stored records. What was not measured says so."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import page
@@ -11,6 +11,7 @@ from intervals import Interval, Ratio, geometric_mean, mean, verdict
 from store import OfOneBuild
 
 Record = dict[str, Any]
+RELEASE = "12"  # of Debian, that the page is of
 ENOUGH_ROUNDS = 5
 MEDIUM = ("medium", "answers")
 TUNED_WORDS = ("`MALLOC_ARENA_MAX=2`; jemalloc with a thread of its own and large pages for its tables (`background_thread:true,metadata_thp:auto`, as its "
@@ -51,16 +52,16 @@ class Results:
         return self.ratio(pattern, TREATED, self.best(pattern, field), field) if self.whole(pattern) else None
 
 
-def write(kept: OfOneBuild, path: str) -> str:
-    """Writes the page; returns a line about it."""
-    made = written(Results(kept))
+def write(kept: OfOneBuild, others: Mapping[str, OfOneBuild], path: str) -> str:
+    """Writes the page; returns a line about it. `others`: of other releases of Debian."""
+    made = written(Results(kept), {release: Results(one) for release, one in others.items()})
     made.write(path)
     words = [word for _, word in page.Tables(made.markdown()).verdicts("Targets")]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing is decided"
     return f"{os.path.relpath(path)}: {counts}"
 
 
-def written(results: Results) -> page.Page:
+def written(results: Results, others: Mapping[str, Results]) -> page.Page:
     """The page."""
     made = page.Page("Policy general beside other allocators", verdicts.of_general)
     lacking = sum(len(results.whole(name)) < ENOUGH_ROUNDS for name in PATTERNS)
@@ -78,6 +79,10 @@ def written(results: Results) -> page.Page:
                  page.table(["pattern", *ALLOCATORS], figures(results, "after_kb", megabytes, [name for name in PATTERNS if PATTERNS[name].settles])))
     for title, field, form in (("Other settings, seconds of CPU time", "cpu_seconds", "{:.3f}".format), ("Other settings, memory at the peak, MB", "peak_kb", megabytes)):
         made.section(title, TUNED_WORDS, page.table(["pattern", TREATED, *TUNED], tuned(results, field, form)))
+    for release, other in others.items():
+        made.section(f"On Debian {release}", "The same patterns and targets, with that release's versions and the library built there. Rounds: "
+                     f"{rounds_of(other)}.", page.table(["figure", "at most", "measured", "A/A", "verdict"], targets(other)),
+                     page.table(["pattern", "to the best", "best", "to glibc", "A/A"], cpu_rows(other)), page.facts(where(other)))
     made.section("Patterns", page.table(["pattern", "what it does"], ([name, one.what] for name, one in PATTERNS.items())))
     made.section("Where", page.facts(where(results)))
     return made
@@ -149,9 +154,15 @@ def where(results: Results) -> Iterable[tuple[str, object]]:
         yield from facts.items()
     if results.records:
         loads = [one["load"] for one in results.records]
-        rounds = [len(results.whole(name)) for name in PATTERNS]
-        yield "rounds", f"{min(rounds)} to {max(rounds)}"
+        yield "rounds", rounds_of(results)
         yield "commit", ", ".join(dict.fromkeys(one["commit"] for one in results.records))
         yield "date", ", ".join(dict.fromkeys(one["when"][:10] for one in results.records))
         yield "load average before the runs", f"{min(loads):.2f} to {max(loads):.2f}"
-        yield "allocators", "jemalloc 5.3.0, mimalloc 2.0.9, tcmalloc of gperftools 2.10, glibc 2.36: Debian 12's"
+        if not any("allocators" in facts for facts in results.kept.machines()):
+            yield "allocators", "jemalloc 5.3.0, mimalloc 2.0.9, tcmalloc of gperftools 2.10, glibc 2.36: Debian 12's"
+
+
+def rounds_of(results: Results) -> str:
+    """The least and the most that a pattern has."""
+    rounds = sorted(len(results.whole(name)) for name in PATTERNS)
+    return f"{rounds[0]} to {rounds[-1]}"

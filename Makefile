@@ -79,10 +79,11 @@ test: ## build, then run every test suite (a subset of R's own tests)
 	@$(MAKE) --no-print-directory build jvm
 	@JOBS=$(JOBS) scripts/test-all $(SUITES)
 
-test-php-suite: ## PHP's own Zend/tests with the extension and without (a quarter of an hour)
+test-php-suite: ## PHP's own Zend/tests with the extension and without, and memory refused at twenty limits (half an hour)
 	@$(ENSURE) php
 	@$(MAKE) --no-print-directory php
 	@php/tests/suite
+	@php/tests/refused/run
 
 test-r: ## all of R's regression tests and package examples, plain against Pagewise
 	@$(ENSURE) build run test

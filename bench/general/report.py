@@ -80,8 +80,10 @@ def written(results: Results, others: Mapping[str, Results]) -> page.Page:
     for title, field, form in (("Other settings, seconds of CPU time", "cpu_seconds", "{:.3f}".format), ("Other settings, memory at the peak, MB", "peak_kb", megabytes)):
         made.section(title, TUNED_WORDS, page.table(["pattern", TREATED, *TUNED], tuned(results, field, form)))
     for release, other in others.items():
-        made.section(f"On Debian {release}", "The same patterns and targets, with that release's versions and the library built there. Rounds: "
-                     f"{rounds_of(other)}.", page.table(["figure", "at most", "measured", "A/A", "verdict"], targets(other)),
+        without = [name for name in PATTERNS if not other.whole(name)]
+        made.section(f"On Debian {release}", "The same patterns and targets, with that release's versions and the library built there."
+                     + (f" Without {page.listed(without)}, which does not run there with every allocator." if without else ""),
+                     page.table(["figure", "at most", "measured", "A/A", "verdict"], targets(other)),
                      page.table(["pattern", "to the best", "best", "to glibc", "A/A"], cpu_rows(other)), page.facts(where(other)))
     made.section("Patterns", page.table(["pattern", "what it does"], ([name, one.what] for name, one in PATTERNS.items())))
     made.section("Where", page.facts(where(results)))

@@ -336,6 +336,11 @@ def test_no_memory_and_no_descriptor_are_errors_that_leave_everything_as_it_was(
     assert out == "True 1000000.0\nTrue 1000000.0\n1000000.0\n"
 
 
+def test_a_reason_that_a_newer_library_has():
+    with pytest.raises(pagewise.ShareError, match=r"does not know \(99\).*same version"):
+        _share._check(99)
+
+
 LARGER_PAGES = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -143,9 +143,15 @@ class ShareError(PagewiseError):
     """A shared array cannot be made, or cannot be opened; nothing was changed."""
 
 
+_NEWER = (
+    "nothing was shared, for a reason that this version of the package does not know ({result}): the library is newer. "
+    "Install the same version of both"
+)
+
+
 def _check(result: int, name: _Name | None = None) -> None:
     if result:
-        raise ShareError(_REASONS[result].format(name=name or _Name()))
+        raise ShareError(_REASONS.get(result, _NEWER).format(name=name or _Name(), result=result))
 
 
 # --- objects that are open ----------------------------------------------------------------------

@@ -272,6 +272,11 @@ bench-rails-cluster: ## a preloaded cluster of Rails under eight allocators, int
 	@$(MAKE) --no-print-directory build
 	@bench/rails/cluster --rounds $(ROUNDS) $(if $(REQUESTS),--requests $(REQUESTS))
 
+bench-rails-transaction: ## Ruby on the transaction heap itself, into docs/results/rails-transaction.md (resumable)
+	@$(ENSURE) build bench-rails
+	@$(MAKE) --no-print-directory core
+	@bench/rails/transaction $(if $(filter-out file,$(origin ROUNDS)),--rounds $(ROUNDS))
+
 bench-large-pages: ## the slides' tables and where pages matter today, into docs/results/large-pages.md (resumable)
 	@$(ENSURE) build run bench test
 	@$(MAKE) --no-print-directory build

@@ -127,6 +127,13 @@ def of_general(page: Tables) -> Iterable[str | None]:
     yield tally(page, TARGETS)
 
 
+def of_rails_transaction(page: Tables) -> Iterable[str | None]:
+    yield say("With the transaction heap as Ruby's malloc, restarted every 500 requests as in the paper, a server makes {} of glibc's requests a second.",
+              percent_of, page.number("transaction heap", 1))
+    yield say("Without restarts it ends with {} of glibc's memory.", percent_of,
+              page.number("transaction heap", "MB to glibc, not"))
+
+
 def of_python(page: Tables) -> Iterable[str | None]:
     yield say("Forty copies of an array take {} of plain Python's peak memory under Pagewise, and ten versions of a frame {}.", percent_of,
               *(page.number(f"{name}: peak", "measured", TARGETS) for name in ("copies", "versions")))
@@ -230,7 +237,7 @@ def of_mutants(page: Tables) -> Iterable[str | None]:
 
 PAGES: dict[str, Sentences] = {
     "r.md": of_r, "large-pages.md": of_large_pages, "php.md": of_php, "rails.md": of_rails,
-    "rails-cluster.md": of_rails_cluster, "replay.md": of_replay,
+    "rails-cluster.md": of_rails_cluster, "rails-transaction.md": of_rails_transaction, "replay.md": of_replay,
     "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
     "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen, "workers.md": of_workers,

@@ -229,6 +229,33 @@ def data(work):
         yield folder
 
 
+def measure(work, configuration, threads, count, restart_every):
+    everything = list(enumerate(requests(count)))
+    step = restart_every or count
+    answers, curve, busy, cpu = [], [], 0.0, 0.0
+    with data(work) as folder:
+        began = time.monotonic()
+        for first in range(0, count, step):
+            server = Server(configuration, threads, folder)
+            try:
+                before, at = server.cpu_seconds(), time.monotonic()
+                watcher = Curve(server)
+                answers += serve(server, threads, everything[first:first + step])
+                busy += time.monotonic() - at
+                cpu += server.cpu_seconds() - before
+                time.sleep(SAMPLE_SECONDS * 2)
+                curve += [(round(at - began + seconds, 2), memory) for seconds, memory in watcher.finish()]
+            finally:
+                server.stop()
+        whole = time.monotonic() - began
+    answers.sort()
+    statuses = collections.Counter(status for _, status, _ in answers)
+    digest = hashlib.sha256(repr(answers).encode()).hexdigest() if threads == 1 else None
+    return {"requests": count, "busy_seconds": busy, "whole_seconds": whole, "cpu_seconds": cpu, "curve": curve,
+            "end_bytes": curve[-1][1], "peak_bytes": max(memory for _, memory in curve), "digest": digest,
+            "statuses": {str(status): number for status, number in sorted(statuses.items())}}
+
+
 # --- what was measured -----------------------------------------------------------------------------------------------
 
 

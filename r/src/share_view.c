@@ -162,9 +162,10 @@ void share_fail(enum pw_shared_result result, const struct pw_shared_name *name)
     case PW_SHARED_OK:
         break;
     }
-    Rf_error("nothing was shared, for a reason that this version of the package does not know (%d): "
-             "the library is newer. Install the same version of both",
-             (int)result);
+    Rf_error(
+        "nothing was shared, for a reason that this version of the package does not know (%d): "
+        "the library is newer. Install the same version of both",
+        (int)result);
 }
 
 // --- objects that are open ----------------------------------------------------------------------

@@ -91,10 +91,35 @@ static void a_mapping_is_the_same_from_the_call_and_from_the_lines(void **state)
     }
 }
 
+// Looking at a page neither brings it into memory nor takes a fault.
+static void what_lies_at_an_address_is_told(void **state) {
+    (void)state;
+    char *pages =
+        mmap(NULL, 3 * PW_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(munmap(pages + 2 * PW_PAGE, PW_PAGE), 0);
+    memset(pages, 7, PW_PAGE);
+    char bytes[6] = {0};
+    errno = 77;
+    for (size_t at = 0; at < PW_PAGE; at += 5) {
+        assert_int_equal(pw_os_page_at(pages + at), PW_OS_PAGE_HERE);
+        assert_int_equal(pw_os_page_at(pages + PW_PAGE + at), PW_OS_PAGE_UNKNOWN);
+        assert_int_equal(pw_os_page_at(pages + 2 * PW_PAGE + at), PW_OS_PAGE_NONE);
+    }
+    assert_int_equal(pw_os_page_at((void *)0xffffffff81000000), PW_OS_PAGE_NONE);
+    assert_true(pw_os_peek(pages + 5, bytes, sizeof bytes) && bytes[0] == 7 && bytes[5] == 7);
+    assert_int_equal(mprotect(pages, PW_PAGE, PROT_NONE), 0);
+    assert_false(pw_os_peek(pages + 5, bytes, sizeof bytes));
+    assert_false(pw_os_peek(pages + 2 * PW_PAGE, bytes, sizeof bytes));
+    assert_int_equal(errno, 77);
+    assert_int_equal(munmap(pages, 2 * PW_PAGE), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_buffer_sees_the_same_lines),
         cmocka_unit_test(a_mapping_is_the_same_from_the_call_and_from_the_lines),
+        cmocka_unit_test(what_lies_at_an_address_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static bool has_wanted_path(void *context, const struct pw_os_line *line) {
 
 bool pw_os_mapping_of(const void *address, uintptr_t *start, uintptr_t *end) {
     struct mapping wanted = {.address = (uintptr_t)address};
-    char text[PW_OS_LONGEST_LINE + 1];
+    char text[4 * PW_OS_SHORT_LINE]; // a thread's stack may be small
     bool found = pw_os_each_line(is_wanted, &wanted, text, sizeof text);
     *start = wanted.start;
     *end = wanted.end;

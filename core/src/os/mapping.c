@@ -81,8 +81,6 @@ bool pw_os_maps_ordinary(struct pw_os_maps *maps, const void *address, size_t si
     return known;
 }
 
-#define SHORT_LINE 512 // the beginning of a name is enough
-
 struct search {
     uintptr_t address;
     struct pw_os_mapping *found;
@@ -137,7 +135,7 @@ bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping) {
     bool found = pw_os_maps_open(&maps) && look_from(&maps, search.address, mapping);
     pw_os_maps_close(&maps);
     errno = saved;
-    char text[SHORT_LINE];
+    char text[PW_OS_SHORT_LINE];
     return found || pw_os_each_line(ends_behind, &search, text, sizeof text);
 }
 
@@ -151,12 +149,29 @@ bool pw_os_map_empty(void *address, size_t size, int protection) {
     return got == address;
 }
 
+// By the number of this thread: the process's own is that of the first thread, which may have
+// ended.
+static ssize_t read_own(const struct iovec *here, const struct iovec *there, size_t count) {
+    return process_vm_readv(gettid(), here, 1, there, count, 0);
+}
+
 bool pw_os_peek(const void *address, void *to, size_t size) {
     struct iovec here = {to, size}, there = {(void *)(uintptr_t)address, size};
     int saved = errno;
-    bool done = process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
+    bool done = read_own(&here, &there, 1) == (ssize_t)size;
     errno = saved;
     return done;
+}
+
+enum pw_os_page pw_os_page_at(const void *address) {
+    unsigned char is_here = 0;
+    int saved = errno;
+    void *page = (void *)((uintptr_t)address & ~(PW_PAGE - 1));
+    bool is_told = mincore(page, PW_PAGE, &is_here) == 0, is_none = !is_told && errno == ENOMEM;
+    errno = saved;
+    return is_none                  ? PW_OS_PAGE_NONE
+           : is_told && is_here & 1 ? PW_OS_PAGE_HERE
+                                    : PW_OS_PAGE_UNKNOWN;
 }
 
 bool pw_os_is_locked(const void *address, size_t size) {
@@ -173,7 +188,7 @@ static bool fault(const struct iovec *first, size_t count) {
     char bytes[TEXTS];
     struct iovec here = {bytes, count};
     int saved = errno;
-    ssize_t got = process_vm_readv(getpid(), &here, 1, first, count, 0);
+    ssize_t got = read_own(&here, first, count);
     bool faults = got >= 0 ? got < (ssize_t)count : errno == EFAULT;
     errno = saved;
     return faults;
@@ -274,25 +289,36 @@ static bool see_lines(struct reading *reading) {
     return found;
 }
 
-bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context,
-                     char *text, size_t size) {
-    struct reading reading = {.see = see, .context = context, .text = text, .size = size};
-    int saved = errno;
-    int fd = PW_OS_FAULT(PW_POINT_MAPS) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+// True: a line was the last that is wanted. `has_any`: some have been read.
+static bool read_lines(const char *path, struct reading *reading, bool *has_any) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool found = false;
     while (fd >= 0 && !found) {
-        ssize_t got = read(fd, text + reading.held, size - 1 - reading.held);
+        ssize_t got = read(fd, reading->text + reading->held, reading->size - 1 - reading->held);
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
             break;
         }
-        reading.held += (size_t)got;
-        found = see_lines(&reading);
+        *has_any = true;
+        reading->held += (size_t)got;
+        found = see_lines(reading);
     }
     if (fd >= 0) {
         close(fd);
+    }
+    return found;
+}
+
+bool pw_os_each_line(bool (*see)(void *context, const struct pw_os_line *line), void *context,
+                     char *text, size_t size) {
+    struct reading reading = {.see = see, .context = context, .text = text, .size = size};
+    int saved = errno;
+    bool has_any = PW_OS_FAULT(PW_POINT_MAPS) != 0;
+    bool found = !has_any && read_lines("/proc/self/maps", &reading, &has_any);
+    if (!has_any) { // the process's first thread has ended
+        found = read_lines("/proc/thread-self/maps", &reading, &has_any);
     }
     errno = saved;
     return found;

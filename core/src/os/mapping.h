@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define PW_OS_LONGEST_LINE (4096 + 256) // a path, and what is before it
+#define PW_OS_SHORT_LINE   512          // where the beginning of a name is enough
 
 struct pw_os_line {
     uintptr_t start, end;

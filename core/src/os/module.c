@@ -54,16 +54,20 @@ bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
     }
     const ElfW(Ehdr) *file = found.dlfo_map_start;
     uintptr_t bias = found.dlfo_link_map->l_addr, tables = (uintptr_t)found.dlfo_eh_frame;
-    if ((uintptr_t)found.dlfo_map_end - (uintptr_t)file < PW_PAGE ||
-        memcmp(file, ELFMAG, SELFMAG) != 0 || file->e_phentsize != sizeof(ElfW(Phdr)) ||
-        file->e_phoff > PW_PAGE || file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
+    size_t size = (uintptr_t)found.dlfo_map_end - (uintptr_t)file;
+    if (size < PW_PAGE || memcmp(file, ELFMAG, SELFMAG) != 0 ||
+        file->e_phentsize != sizeof(ElfW(Phdr)) || file->e_phoff > PW_PAGE ||
+        file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
+        place->is_code = true; // it may be
         return true;
     }
     const ElfW(Phdr) *segments = (const void *)((const char *)file + file->e_phoff);
     for (int i = 0; i < file->e_phnum; i++) {
         const ElfW(Phdr) *segment = &segments[i];
         const unsigned char *low = (const unsigned char *)(bias + segment->p_vaddr);
-        bool is_readable = segment->p_flags & PF_R;
+        bool is_inside = (uintptr_t)low - (uintptr_t)file <= size &&
+                         segment->p_filesz <= size - ((uintptr_t)low - (uintptr_t)file);
+        bool is_readable = segment->p_flags & PF_R && is_inside;
         if (segment->p_flags & PF_X && contains(segment, bias, address)) {
             place->is_code = true;
             place->code_end = is_readable ? low + segment->p_filesz : NULL;

@@ -274,8 +274,16 @@ bool pw_os_mapping_from(const void *address, struct pw_os_mapping *mapping);
 // New zero pages with this protection in place of what is mapped. False: it may be gone.
 bool pw_os_map_empty(void *address, size_t size, int protection);
 
-// Read memory that may not be there.
+// Read memory that may not be there. Waits where the program itself fills the page.
 bool pw_os_peek(const void *address, void *to, size_t size);
+
+// What lies at an address. Waits for nobody, and brings nothing into memory.
+enum pw_os_page {
+    PW_OS_PAGE_NONE,    // nothing is mapped there
+    PW_OS_PAGE_HERE,    // a page that is in memory
+    PW_OS_PAGE_UNKNOWN, // one that is not, or the kernel does not tell
+};
+enum pw_os_page pw_os_page_at(const void *address);
 
 // Is the range locked in memory (mlock), in part at least?
 bool pw_os_is_locked(const void *address, size_t size);
@@ -423,7 +431,8 @@ bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds);
 int pw_os_cancel_hold(void);
 void pw_os_cancel_restore(int saved);
 
-// Whether the eight bytes that contain `address` can be read now: another thread may change it.
+// Whether the eight bytes that contain `address` can be read now: another thread may change it. By
+// a call that filters allow where they do not allow pw_os_peek's.
 bool pw_os_is_readable(uintptr_t address);
 
 // Block the signals of this thread that can wait, and cancellation; returns the state to restore.

@@ -425,12 +425,10 @@ bool pw_cfi_find(const struct pw_cfi_tables *tables, const struct pw_cfi_frame *
     return pw_cfi_read(tables, contents + pair.entry, function, frame, row);
 }
 
-#define LONGEST_RETURN 6 // bytes
-
 // add $SIZE, %rsp; pop %rbp; ret, of which the first two may be missing.
 bool pw_cfi_read_code(const unsigned char *code, size_t size, struct pw_cfi_row *row) {
-    unsigned char left[LONGEST_RETURN + 1] = {0};
-    memcpy(left, code, size < LONGEST_RETURN ? size : LONGEST_RETURN);
+    unsigned char left[PW_CFI_LONGEST_RETURN + 1] = {0};
+    memcpy(left, code, size < PW_CFI_LONGEST_RETURN ? size : PW_CFI_LONGEST_RETURN);
     *row = (struct pw_cfi_row){.cfa = {.how = REGISTER, .number = PW_CFI_STACK, .offset = WORD}};
     const unsigned char *at = left;
     if (memcmp(at, "\x48\x83\xc4", 3) == 0 && at[3] < 0x80) {

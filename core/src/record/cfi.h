@@ -65,7 +65,8 @@ bool pw_cfi_read(const struct pw_cfi_tables *tables, const unsigned char *entry,
                  const struct pw_cfi_frame *frame, struct pw_cfi_row *row);
 
 // The row by the code that is left of the function, of which `size` bytes may be read, if that does
-// nothing but return. CPython's trampolines are such code.
+// nothing but return. CPython's trampolines are such code. More bytes than these are not looked at.
+#define PW_CFI_LONGEST_RETURN 6
 bool pw_cfi_read_code(const unsigned char *code, size_t size, struct pw_cfi_row *row);
 
 // To the caller. `end` is that of the stack. False, and nothing has changed: the row leads nowhere

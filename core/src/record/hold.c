@@ -14,21 +14,30 @@ static OWN_THREAD uint32_t own_closing;
 
 static OWN_THREAD uint32_t own_reading;
 
-// What a signal's handler has left by a jump ends here.
+static bool is_closing(void) {
+    return __atomic_load_n(&pw_log.closing, __ATOMIC_SEQ_CST) != own_closing;
+}
+
+// What a signal's handler has left by a jump ends here. One that is counted and not noted is waited
+// for in vain; one that was noted and not counted would not be waited for.
 bool pw_hold_libraries(void) {
     uint32_t left = own_reading;
-    own_reading = 1;
-    __atomic_fetch_add(&pw_log.reading, 1 - left, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pw_log.closing, __ATOMIC_SEQ_CST) == own_closing) {
-        return true;
+    if (left == 0 && is_closing()) {
+        return false; // which is not kept waiting by many who try
     }
-    pw_hold_release();
-    return false;
+    __atomic_fetch_add(&pw_log.reading, 1 - left, __ATOMIC_SEQ_CST);
+    own_reading = 1;
+    if (is_closing()) {
+        pw_hold_release();
+        return false;
+    }
+    return true;
 }
 
 void pw_hold_release(void) {
-    __atomic_fetch_sub(&pw_log.reading, own_reading, __ATOMIC_SEQ_CST);
+    uint32_t left = own_reading;
     own_reading = 0;
+    __atomic_fetch_sub(&pw_log.reading, left, __ATOMIC_SEQ_CST);
 }
 
 void pw_hold_begin_child(void) {
@@ -45,7 +54,7 @@ static void wait_for_readers(void) {
         if (__atomic_load_n(&pw_log.reading, __ATOMIC_SEQ_CST) <= own_reading) {
             return;
         }
-        if (!pw_log.is_frozen) {
+        if (!pw_log.is_frozen && !pw_log.is_restless) {
             sched_yield();
         }
     }

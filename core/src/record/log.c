@@ -196,6 +196,7 @@ void pw_log_start(void) {
     if (!read_options() || (pw_log.sample_bytes && !pw_sample_start())) {
         return;
     }
+    pw_log.is_blind = true; // until it is asked
     has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
     pw_log.epoch = pw_os_fork_marker();
     if (pw_log.epoch && begin_process()) {
@@ -207,7 +208,11 @@ void pw_log_start(void) {
 
 // Not at the first event, which may come from within the loader.
 void pw_log_start_unwinder(void) {
-    if (pw_log.stacks == PW_STACKS_BY_TABLES && !pw_unwind_start()) {
+    if (pw_log.stacks != PW_STACKS_BY_TABLES) {
+        return;
+    }
+    pw_log.is_blind = pw_os_is_filtered(); // what that allows cannot be known
+    if (!pw_unwind_start()) {
         pw_log.stacks = PW_STACKS_BY_FRAME_POINTERS;
         if (pw_log.header) {
             pw_log.header->stacks = pw_log.stacks;
@@ -321,6 +326,10 @@ static void begin_lane(struct pw_lane *lane) {
     lane->stamp = pw_log.header->start_stamp;
     lane->number = __atomic_fetch_add(&pw_log.lanes, 1, __ATOMIC_RELAXED);
     lane->epoch = *pw_log.epoch;
+    // Others may come in the places of libraries that were unloaded.
+    if (lane->generation != pw_log.generation) {
+        pw_unwind_forget(lane);
+    }
     lane->generation = pw_log.generation;
     memset(lane->slots, 0, sizeof lane->slots);
 }

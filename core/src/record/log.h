@@ -16,6 +16,7 @@
 #define PW_LOG_USUAL_FRAMES 64
 #define PW_LOG_MAX_FRAMES   256  // where interpreters have several frames to each of the program's
 #define PW_LOG_MODULES      4096 // places for modules, a power of two
+#define PW_LOG_MODULE_WORDS 140  // of a module's record
 #define PW_LOG_LANES_FROZEN 32
 
 // A thread's lane. Lives on after the thread, for the next one.
@@ -32,7 +33,9 @@ struct pw_lane {
     uintptr_t stack_low, stack_high; // what may be read when walking the stack; 0: nothing
     struct pw_unwound *unwound;      // unwind.c; NULL before the first
     struct pw_lane *spare;           // next in the list of lanes without a thread
-    uint64_t slots[PW_SPOOL_SLOTS];  // which site or stack a slot stands for
+    // Of a stack and of a module in the making: the thread's own stack may be small.
+    uint64_t stack_words[PW_LOG_MAX_FRAMES], module_words[PW_LOG_MODULE_WORDS];
+    uint64_t slots[PW_SPOOL_SLOTS]; // which site or stack a slot stands for
 };
 
 // A module that has been written down. Read and written by all threads at once, hence in words that
@@ -87,6 +90,8 @@ struct pw_log {
     // Where the program has restricted its system calls, see record_seccomp.c.
     bool is_frozen;    // none may be made any more
     bool is_closed;    // none that opens a file or asks who we are
+    bool is_blind;     // none that copies memory which may not be there
+    bool is_restless;  // none that lets others run
     bool has_no_clock; // reading it would end the thread: stamps are counted
     enum pw_spool_stop frozen_for;
     int frozen_error;

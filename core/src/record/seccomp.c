@@ -5,7 +5,7 @@
 // syscall are put before the C library's. Before a restriction comes into force, room is mapped
 // ahead; afterwards the filter is asked, by running it here, about each call that the recorder
 // makes. Is one of them not allowed, no further one is made: recording goes on into what is mapped,
-// and ends where that is full.
+// and ends where that is full. Calls that it can do without are given up alone.
 //
 // Strict mode takes the clock away as well: reading the processor's ticks then raises SIGSEGV, as
 // it does after prctl(PR_SET_TSC).
@@ -94,6 +94,22 @@ static int first_denied_of_chunk(const struct sock_fprog *program) {
     return first_denied(program, calls, COUNT(calls));
 }
 
+// How code that is in no module is looked at, which not many programs do themselves. The process
+// that is meant is the thread itself: a filter that wants one number there does not allow it.
+static bool may_look(const struct sock_fprog *program) {
+    const uint64_t somewhere = (uintptr_t)&pw_log;
+    const struct seccomp_data calls[] = {
+        ASK(mincore, somewhere & ~(uint64_t)(PW_PAGE - 1), PW_PAGE, somewhere),
+        ASK(gettid, 0),
+        ASK(process_vm_readv, 0, somewhere, 1, somewhere, 1, 0),
+    };
+    return first_denied(program, calls, COUNT(calls)) < 0;
+}
+
+static bool may_rest(const struct sock_fprog *program) {
+    return is_allowed(program, (struct seccomp_data)ASK(sched_yield, 0));
+}
+
 // What a new process takes, a new thread's number, and a file that is opened once more.
 static bool may_begin(const struct sock_fprog *program) {
     const uint64_t somewhere = (uintptr_t)&pw_log;
@@ -142,6 +158,10 @@ static long add_filter(make_call *call, const unsigned long words[7],
     struct pw_log_frozen before = freeze(PW_STOP_FILTER, true);
     long result = call(words);
     bool in_force = result == 0 || (returns_thread && result > 0);
+    if (in_force && before.is_here) {
+        pw_log.is_blind |= !may_look(program);
+        pw_log.is_restless |= !may_rest(program);
+    }
     int denied = in_force && before.is_here ? first_denied_of_chunk(program) : -1;
     if (denied >= 0) {
         pw_log_stay_frozen(&before, denied);

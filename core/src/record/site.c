@@ -63,7 +63,7 @@ void pw_site_find_stack(struct pw_lane *lane) {
 static size_t build_id_of(const char *start, const char *end, uintptr_t bias, const char **id) {
     const ElfW(Ehdr) *file = (const void *)start;
     if ((size_t)(end - start) < sizeof *file || memcmp(start, ELFMAG, SELFMAG) != 0 ||
-        file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
+        file->e_phoff > PW_PAGE || file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
         return 0;
     }
     const ElfW(Phdr) *segments = (const void *)(start + file->e_phoff);
@@ -73,11 +73,11 @@ static size_t build_id_of(const char *start, const char *end, uintptr_t bias, co
         if (segments[i].p_type != PT_NOTE || note < start || last > end) {
             continue;
         }
-        while ((size_t)(last - note) > sizeof(ElfW(Nhdr))) {
+        while (last - note > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
             const ElfW(Nhdr) *head = (const void *)note;
             const char *name = note + sizeof *head;
             const char *content = name + ((head->n_namesz + 3) & ~(size_t)3);
-            if (content + head->n_descsz > last) {
+            if (content > last || head->n_descsz > (size_t)(last - content)) {
                 break;
             }
             if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 &&
@@ -220,8 +220,13 @@ static void find_path(const char *name, const void *start, char *path, size_t si
 
 // False: there is no room for it.
 static bool write_module(struct pw_lane *lane, const struct pw_log_found *found, uint32_t load) {
-    uint64_t words[4 + (MOST_ID + MOST_PATH) / 8] = {(uintptr_t)found->start, (uintptr_t)found->end,
-                                                     found->bias, load};
+    uint64_t *words = lane->module_words;
+    memset(words, 0, sizeof lane->module_words);
+    words[0] = (uintptr_t)found->start;
+    words[1] = (uintptr_t)found->end;
+    words[2] = found->bias;
+    words[3] = load;
+    _Static_assert(4 + (MOST_ID + MOST_PATH) / 8 <= PW_LOG_MODULE_WORDS, "one must fit");
     char *text = (char *)(words + 4);
     memcpy(text, found->id, found->id_length);
     find_path(found->name, found->start, text + found->id_length, MOST_PATH);
@@ -321,13 +326,13 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
     return count;
 }
 
+// `stack` may be the lane's own words, which hold what is written down afterwards.
 static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count) {
-    uint64_t words[PW_LOG_MAX_FRAMES];
     bool is_held = pw_hold_libraries();
     for (size_t i = 0; i < count; i++) {
         bool may_read = i == 0 || is_held;
         uint64_t load = may_read ? note_module(lane, (const void *)(uintptr_t)stack[i]) : 0;
-        words[i] = (stack[i] & ADDRESS) | load << 48;
+        lane->stack_words[i] = (stack[i] & ADDRESS) | load << 48;
     }
     if (is_held) {
         pw_hold_release();
@@ -335,20 +340,19 @@ static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stac
     if (!pw_log_room(lane, count + 1)) {
         return false;
     }
-    pw_log_other(lane, PW_KIND_STACK, slot, words, count);
+    pw_log_other(lane, PW_KIND_STACK, slot, lane->stack_words, count);
     return true;
 }
 
 static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *frame) {
-    uint64_t walked[PW_LOG_USUAL_FRAMES];
-    const uint64_t *stack = walked;
+    const uint64_t *stack = lane->stack_words;
     size_t count = 0;
     if (pw_log.stacks == PW_STACKS_BY_TABLES) {
         count = pw_unwind(lane, site, frame, &stack);
     }
     if (count == 0) {
-        stack = walked;
-        count = walk(lane, frame, site, walked);
+        stack = lane->stack_words;
+        count = walk(lane, frame, site, lane->stack_words);
     }
     uint64_t key = count;
     for (size_t i = 0; i < count; i++) {

@@ -75,10 +75,45 @@ bool pw_unwind_start(void) {
 
 // --- steps --------------------------------------------------------------------
 
-// What can be said of code that is in no table.
+// What can be said of code that is in no table, of which `size` bytes lie in one piece. The kernel
+// copies it where it may: the program may take it away at any time, or have forbidden to read it.
 static void read_code(struct step *step, uintptr_t address, size_t size) {
-    bool is_return = pw_cfi_read_code((const unsigned char *)address, size, &step->row);
-    step->how = is_return ? BY_CODE : BY_POINTER;
+    unsigned char code[PW_CFI_LONGEST_RETURN];
+    const void *there = (const void *)address;
+    size = size < sizeof code ? size : sizeof code;
+    step->how = BY_POINTER;
+    if (pw_log.is_frozen) {
+        step->left = 0; // it may be seen another time
+        return;
+    }
+    if (pw_log.is_blind) {
+        memcpy(code, there, size);
+    } else if (size > 0 && !pw_os_peek(there, code, size)) {
+        size = 0;
+    }
+    if (pw_cfi_read_code(code, size, &step->row)) {
+        step->how = BY_CODE;
+    }
+}
+
+// A page that is not in memory is left alone: the program itself may have to fill it.
+static enum pw_os_page page_at(uintptr_t address) {
+    if (pw_log.is_frozen) {
+        return PW_OS_PAGE_UNKNOWN;
+    }
+    if (pw_log.is_blind) {
+        return pw_os_is_readable(address) ? PW_OS_PAGE_HERE : PW_OS_PAGE_NONE;
+    }
+    return pw_os_page_at((const void *)address);
+}
+
+static void learn_generated(struct step *step, uintptr_t address) {
+    enum pw_os_page page = page_at(address);
+    step->left = TRUSTED;
+    read_code(step, address, page == PW_OS_PAGE_HERE ? PW_PAGE - address % PW_PAGE : 0);
+    if (page == PW_OS_PAGE_NONE) {
+        step->how = NO_CODE;
+    }
 }
 
 // Nothing is read before it is known to be there.
@@ -99,16 +134,7 @@ static void learn(struct step *step, const struct pw_cfi_frame *frame) {
         }
         return;
     }
-    // Another thread may take the page away in this moment, if nobody returns to it.
-    step->left = TRUSTED;
-    if (pw_log.is_frozen) {
-        step->left = 0;
-        step->how = BY_POINTER;
-    } else if (pw_os_is_readable(address)) {
-        read_code(step, address, PW_PAGE - address % PW_PAGE);
-    } else {
-        step->how = NO_CODE;
-    }
+    learn_generated(step, address);
 }
 
 static const struct step *step_from(struct pw_unwound *known, const struct pw_cfi_frame *frame) {
@@ -129,7 +155,11 @@ static const struct step *step_from(struct pw_unwound *known, const struct pw_cf
         (known->passing.how == BY_TABLES && known->passing.row.has_blocks)) {
         return &known->passing;
     }
+    // A signal's handler may leave by a jump in between.
+    step->key = 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     *step = known->passing;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     step->key = key;
     return step;
 }
@@ -197,7 +227,7 @@ static bool walk(struct pw_unwound *known, struct pw_cfi_frame frame, uintptr_t 
         if (step->how != BY_TABLES && !generated) {
             generated = frame.address;
         }
-        if (stack->count == (generated ? PW_LOG_MAX_FRAMES : PW_LOG_USUAL_FRAMES)) {
+        if (stack->count >= (generated ? PW_LOG_MAX_FRAMES : PW_LOG_USUAL_FRAMES)) {
             return is_plain;
         }
         if (step->how == BY_TABLES) {
@@ -241,7 +271,7 @@ static const struct stack *find_in(const struct stack *set, uintptr_t site, uint
     return NULL;
 }
 
-// In the place of another.
+// In the place of another, which counts no more if a signal's handler leaves by a jump in between.
 static void keep(struct pw_unwound *known, unsigned set) {
     const struct stack *latest = &known->latest;
     unsigned way = known->turn++ % WAYS, long_set = set % LONG_SETS;
@@ -250,10 +280,13 @@ static void keep(struct pw_unwound *known, unsigned set) {
     stack->returns = is_long ? known->long_returns[long_set][way] : known->returns[set][way];
     stack->places = is_long ? known->long_places[long_set][way] : known->places[set][way];
     known->has_long |= is_long;
+    stack->count = 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     memcpy(stack->returns, latest->returns, latest->count * sizeof *latest->returns);
     memcpy(stack->places, latest->places, latest->count * sizeof *latest->places);
     stack->site = latest->site;
     stack->start = latest->start;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     stack->count = latest->count;
 }
 

@@ -409,6 +409,74 @@ def lies(bench):
             raise Failure(f"{options}: the deepest stack has {deepest} frames")
 
 
+def skip_where_filtered():
+    with open("/proc/self/status", encoding="ascii") as status:
+        if re.search(r"^Seccomp:\t[12]", status.read(), re.M):
+            raise Skip("system calls are filtered here")
+
+
+def page_comes_and_goes(bench):
+    """Another thread takes away the page that a return address points into."""
+    skip_where_filtered()
+    bench.check("page-comes-and-goes", options="stacks=2")
+
+
+def page_to_be_filled(bench):
+    """A return address points into a page that waits for somebody who fills it."""
+    skip_where_filtered()
+    output, _ = bench.run("page-to-be-filled", options="stacks=2")
+    if "cannot fill" in output:
+        raise Skip("the kernel lets nobody fill pages")
+    bench.clear()
+    bench.check("page-to-be-filled", options="stacks=2")
+
+
+def overwrites_headers(bench):
+    """A program whose ELF headers are gone: its frames are found by their pointers."""
+    _, (own,) = bench.check("overwrites-headers", options="stacks=2")
+    if any(len(place) < 4 for place in own.places[21001]):
+        raise Failure(f"short stacks: {own.places[21001]}")
+
+
+def first_thread_ends(bench):
+    """Code that a program has made is known also where the process's first thread has ended."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the code is x86-64's")
+    _, (own,) = bench.check("first-thread-ends", options="stacks=2")
+    before, after = ({place[:2] for place in own.places[size]} for size in (24007, 24008))
+    if len(before) != 1 or before != after:
+        raise Failure(f"frames: {before} {after}")
+
+
+def may_not_be_read(bench):
+    """Code that may be run and not read."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the code is x86-64's")
+    bench.check("may-not-be-read", options="stacks=2")
+
+
+def small_stacks(bench):
+    """4 KB are left, which is more than the C library's malloc takes."""
+    for options in ("", "stacks=1", "stacks=2"):
+        bench.clear()
+        bench.check("small-stacks", options=options)
+
+
+def fork_after_unloading(bench):
+    """What a child's parent knew of a library that is gone is not taken for another one's."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the code is x86-64's")
+    command = [bench.program, "fork-after-unloading", *bench.plugins]
+    output, (own, child) = bench.check("", command=command, options="stacks=2")
+    if "not reused" in output:
+        raise Skip("the loader does not use a place again")
+    # Behind the function, which has moved to another library, each frame is in the same one.
+    before, after = ([recording.loads[load][0] for _, load in place[1:]] for recording, size in
+                     ((own, 24007), (child, 24008)) for place in recording.places[size])
+    if len(before) < 3 or before != after:
+        raise Failure(f"stacks: {before} {after}")
+
+
 def forks_while_others_walk(bench):
     """A child has a copy of whatever lock was held, and walks: each ends, and has recorded what it did."""
     _, recordings = bench.check("forks-while-others-walk", options="stacks=2")
@@ -599,9 +667,8 @@ def kill_one(bench):
     """Filters that kill for one call, each in turn: whoever survives plain survives being recorded."""
     if os.uname().machine != "x86_64":
         raise Skip("the calls' numbers are those of x86-64")
-    calls = range(463) if "PAGEWISE_EVERY_CALL" in os.environ else CALLS_OF_THE_RECORDER
-    for more in ("", "by-syscall", "threads", "forks", "closed"):
-        for number in calls:
+    for more, few in CALLS_OF_THE_RECORDER.items():
+        for number in range(463) if "PAGEWISE_EVERY_CALL" in os.environ else few:
             command = restricted(bench, "kill-one", str(number), more)
             plain = subprocess.run(command, capture_output=True, check=False)
             environment = dict(os.environ, LD_PRELOAD=bench.record, PAGEWISE_RECORD=f"spool={bench.spool},stacks=2")
@@ -615,7 +682,10 @@ def kill_one(bench):
 
 # By their numbers on x86-64: write, close, newfstatat, fstat, mmap, munmap, rt_sigprocmask, pwrite64, madvise, getpid,
 # fcntl, ftruncate, readlink, getppid, gettid, futex, clock_gettime, openat, fallocate, prlimit64, clone, clone3, read.
-CALLS_OF_THE_RECORDER = (1, 3, 262, 5, 9, 11, 14, 18, 28, 39, 72, 77, 89, 110, 186, 202, 228, 257, 285, 302, 56, 435, 0)
+USUAL = (1, 3, 262, 5, 9, 11, 14, 18, 28, 39, 72, 77, 89, 110, 186, 202, 228, 257, 285, 302, 56, 435, 0)
+# Besides sched_yield, mincore, process_vm_readv.
+CALLS_OF_THE_RECORDER = {"": USUAL, "by-syscall": USUAL, "threads": USUAL, "forks": USUAL, "closed": USUAL,
+                         "generated": (14, 27, 39, 186, 310), "unloads": (14, 24)}
 
 
 def check_kept(bench, number, more, status):
@@ -653,6 +723,13 @@ CASES = {
     "threads-and-forks": threads_and_forks,
     "lies": lies,
     "forks-while-others-walk": forks_while_others_walk,
+    "page-comes-and-goes": page_comes_and_goes,
+    "page-to-be-filled": page_to_be_filled,
+    "overwrites-headers": overwrites_headers,
+    "first-thread-ends": first_thread_ends,
+    "may-not-be-read": may_not_be_read,
+    "small-stacks": small_stacks,
+    "fork-after-unloading": fork_after_unloading,
     "late-frees": late_frees,
     "cplusplus": cplusplus,
     "close-all": close_all,

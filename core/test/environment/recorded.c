@@ -7,18 +7,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
+#include <linux/userfaultfd.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -467,6 +472,49 @@ static void reuses_addresses(const char *one, const char *two, const char *copy,
     printf("%s\n", first == second ? "reused" : "not reused");
 }
 
+static atomic_int unloading;
+
+static void *unload(void *library) {
+    while (!unloading) {}
+    CHECK(dlclose(library) == 0);
+    unloading = 2;
+    while (unloading < 3) {}
+    return NULL;
+}
+
+// Another thread unloads what this one has called, and in a child of a fork another library comes
+// in its place, whose function has a larger frame.
+static void forks_after_unloading(const char *one, const char *two) {
+    pthread_t thread;
+    // Room for what the recorder maps in the child, and none for a library.
+    void *room = mmap(NULL, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *library = load_alone(one);
+    make_block *make = (make_block *)function_of(library, "plugin_framed");
+    CHECK(pthread_create(&thread, NULL, unload, library) == 0);
+    for (int i = 0; i < 100; i++) {
+        free(make(24007));
+    }
+    unloading = 1;
+    while (unloading < 2) {}
+    CHECK(room != MAP_FAILED && munmap(room, 3 * 4096) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        library = load_alone(two);
+        make_block *other = (make_block *)function_of(library, "plugin_framed");
+        if (other != make) {
+            puts("not reused");
+        }
+        for (int i = 0; i < 100; i++) {
+            free(other(24008));
+        }
+        _exit(fflush(stdout));
+    }
+    wait_for(child, 0);
+    unloading = 3;
+    CHECK(pthread_join(thread, NULL) == 0);
+    expect(24007, 100, 100);
+}
+
 // By a name that means nothing where the program has gone to.
 static void loads_by_relative_name(const char *name) {
     void *library = load_alone(name);
@@ -656,9 +704,189 @@ static void lies(void) {
     expect(24001, times, times);
 }
 
-// --- forks while others walk --------------------------------------------------------
+// The program's own headers, of which the loader needs nothing any more.
+static void overwrites_headers(void) {
+    Dl_info info;
+    CHECK(dladdr((void *)overwrites_headers, &info) != 0);
+    ElfW(Ehdr) *head = info.dli_fbase, before = *head;
+    CHECK(mprotect(head, 4096, PROT_READ | PROT_WRITE) == 0);
+    for (int turn = 0; turn < 2; turn++) {
+        if (turn == 0) {
+            head->e_phoff = (uint64_t)-64;
+            head->e_phnum = 2;
+        } else {
+            memset(head, 0, sizeof *head);
+        }
+        CHECK(dlclose(load_alone("libm.so.6")) == 0); // nothing counts that was known before
+        free(first());
+        *head = before;
+    }
+    expect(21001, 2, 2);
+}
+
+// --- pages that come and go -------------------------------------------------------
 
 static int has_ended;
+
+static void *take_away(void *page) {
+    while (!__atomic_load_n(&has_ended, __ATOMIC_RELAXED)) {
+        CHECK(mprotect(page, 4096, PROT_NONE) == 0);
+        CHECK(mprotect(page, 4096, PROT_READ) == 0);
+    }
+    return NULL;
+}
+
+// Return addresses lie in a page that another thread takes away and brings back.
+static void page_comes_and_goes(void) {
+    enum { TIMES = 100000 };
+    uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
+    memset((void *)page, 0xc3, 4096);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_away, (void *)page) == 0);
+    for (int i = 0; i < TIMES; i++) {
+        lie_to(24005, page + (uintptr_t)(i % 4096), 0);
+    }
+    __atomic_store_n(&has_ended, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+    expect(24005, TIMES, TIMES);
+}
+
+// A page that the program fills itself when somebody reads it: here nobody does.
+static void page_to_be_filled(void) {
+    uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register range = {.range = {page, 4096}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (fd < 0) {
+        puts("cannot fill");
+    } else {
+        CHECK(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &range) == 0);
+        alarm(20); // else it would wait for ever
+        lie_to(24006, page + 100, 0);
+        alarm(0);
+        expect(24006, 1, 1);
+    }
+}
+
+// --- code of one's own ------------------------------------------------------------
+
+#ifdef __x86_64__
+
+typedef void *call_for(size_t size, make_block *make);
+
+// Without tables, and without a frame pointer.
+static call_for *generate(void) {
+    static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08,        // sub $8, %rsp
+                                         0xff, 0xd6,                    // call *%rsi
+                                         0x48, 0x83, 0xc4, 0x08, 0xc3}; // add $8, %rsp; ret
+    uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
+    memcpy((void *)page, code, sizeof code);
+    CHECK(mprotect((void *)page, 4096, PROT_READ | PROT_EXEC) == 0);
+    return (call_for *)page;
+}
+
+__attribute__((noinline)) static void call_generated(size_t size, call_for *call) {
+    for (int i = 0; i < 1000; i++) {
+        free(call(size, malloc));
+    }
+}
+
+static pthread_t first_thread;
+
+static void *outlive_first(void *call) {
+    CHECK(pthread_join(first_thread, NULL) == 0);
+    call_generated(24008, (call_for *)(uintptr_t)call);
+    expect(24007, 1000, 1000);
+    expect(24008, 1000, 1000);
+    expect(22001, 1, 1);
+    puts("done");
+    exit(0);
+}
+
+// The process goes on without its first thread.
+static void first_thread_ends(void) {
+    call_for *call = generate();
+    pthread_t other;
+    call_generated(24007, call);
+    first_thread = pthread_self();
+    CHECK(pthread_create(&other, NULL, outlive_first, (void *)call) == 0);
+    pthread_exit(NULL);
+}
+
+// Code of the program that no table knows, alone in its pages.
+__asm__(".pushsection .text.alone, \"ax\", @progbits\n"
+        ".balign 4096\n"
+        ".globl call_alone\n"
+        ".type call_alone, @function\n"
+        "call_alone:\n"
+        "    pushq %rbp\n"
+        "    movq %rsp, %rbp\n"
+        "    call *%rsi\n"
+        "    popq %rbp\n"
+        "    ret\n"
+        ".balign 4096\n"
+        ".popsection\n");
+extern call_for call_alone;
+
+// Pages that may be run and not read, where the processor can.
+static void may_not_be_read(void) {
+    call_for *call = generate();
+    CHECK(mprotect((void *)call, 4096, PROT_EXEC) == 0);
+    CHECK(mprotect((void *)call_alone, 4096, PROT_EXEC) == 0);
+    call_generated(24009, call);
+    call_generated(24010, call_alone);
+    expect(24009, 1000, 1000);
+    expect(24010, 1000, 1000);
+}
+
+#endif
+
+// --- small stacks -----------------------------------------------------------------
+
+// Enough for the C library's malloc.
+#define LEFT 4096
+
+__attribute__((noinline)) static void allocate_twice(int number) {
+    free(malloc(24011));
+    free(malloc(24012));
+    (void)number;
+}
+
+static void *allocate_with_little_left(void *low) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    volatile char room[here - (uintptr_t)low - LEFT];
+    room[0] = 1;
+    allocate_twice(room[0]);
+    return NULL;
+}
+
+// The thread's first allocations are its handler's, on a stack of its own.
+static void *allocate_in_handler(void *low) {
+    stack_t own = {.ss_sp = low, .ss_size = (size_t)sysconf(_SC_MINSIGSTKSZ) + LEFT};
+    CHECK(sigaltstack(&own, NULL) == 0);
+    CHECK(pthread_kill(pthread_self(), SIGUSR2) == 0);
+    return NULL;
+}
+
+static void small_stacks(void) {
+    enum { PAGES = 16 };
+    struct sigaction action = {.sa_handler = allocate_twice, .sa_flags = SA_ONSTACK};
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        uintptr_t pages = pages_at(PROT_READ | PROT_WRITE, PAGES);
+        pthread_attr_t attributes;
+        pthread_t thread;
+        CHECK(pthread_attr_init(&attributes) == 0);
+        CHECK(i == 1 || pthread_attr_setstack(&attributes, (void *)pages, PAGES * 4096) == 0);
+        void *(*run)(void *) = i == 0 ? allocate_with_little_left : allocate_in_handler;
+        CHECK(pthread_create(&thread, &attributes, run, (void *)pages) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    expect(24011, 2, 2);
+    expect(24012, 2, 2);
+}
+
+// --- forks while others walk --------------------------------------------------------
 
 // By ever other ways, so that none is known.
 __attribute__((noinline)) static void descend(unsigned way, size_t size) {
@@ -769,6 +997,22 @@ int main(int count, char **words) {
         lies();
     } else if (strcmp(mode, "forks-while-others-walk") == 0) {
         forks_while_others_walk();
+    } else if (strcmp(mode, "overwrites-headers") == 0) {
+        overwrites_headers();
+    } else if (strcmp(mode, "page-comes-and-goes") == 0) {
+        page_comes_and_goes();
+    } else if (strcmp(mode, "page-to-be-filled") == 0) {
+        page_to_be_filled();
+#ifdef __x86_64__
+    } else if (strcmp(mode, "first-thread-ends") == 0) {
+        first_thread_ends();
+    } else if (strcmp(mode, "may-not-be-read") == 0) {
+        may_not_be_read();
+#endif
+    } else if (strcmp(mode, "small-stacks") == 0) {
+        small_stacks();
+    } else if (strcmp(mode, "fork-after-unloading") == 0 && count > 3) {
+        forks_after_unloading(words[2], words[3]);
     } else if (strcmp(mode, "stacks") == 0) {
         stacks();
     } else {

@@ -4,6 +4,7 @@
 // have seen is printed before, as "expect SIZE ALLOCATIONS FREES". Ends by the one call that is
 // left.
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -168,11 +170,69 @@ static void *allocate(void *unused) {
     return unused;
 }
 
+// Code that the program has made.
+typedef void *call_for(size_t size, void *(*make)(size_t));
+
+static call_for *generate(void) {
+#ifdef __x86_64__
+    static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08,        // sub $8, %rsp
+                                         0xff, 0xd6,                    // call *%rsi
+                                         0x48, 0x83, 0xc4, 0x08, 0xc3}; // add $8, %rsp; ret
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    memcpy(page, code, sizeof code);
+    CHECK(mprotect(page, 4096, PROT_READ | PROT_EXEC) == 0);
+    return (call_for *)page;
+#else
+    return NULL;
+#endif
+}
+
+static void churn_by(call_for *call, int count) {
+    for (int i = 0; i < count; i++) {
+        free(call ? call(27003, malloc) : malloc(27003));
+    }
+}
+
+// By ever other ways, so that none is known.
+__attribute__((noinline)) static void descend(unsigned way) {
+    volatile char room[way % 7 * 16 + 1];
+    room[0] = 1;
+    if (way > 1) {
+        descend(way / 2);
+    } else {
+        free(malloc(27005));
+    }
+    CHECK(room[0] == 1);
+}
+
+static int has_ended;
+
+static void *descend_for_ever(void *unused) {
+    for (unsigned way = 1; !__atomic_load_n(&has_ended, __ATOMIC_RELAXED); way += 7) {
+        descend(way % 4096);
+    }
+    return unused;
+}
+
+// One thread unloads what another one may be looking at.
+static void unload_while_another_walks(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, descend_for_ever, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        CHECK(library && dlclose(library) == 0);
+    }
+    __atomic_store_n(&has_ended, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 // One call is death. `more` says what the program does besides allocating.
 static void kill_one(unsigned number, const char *more) {
     struct sock_filter steps[] = {LOAD(nr), IF(number), ANSWER(SECCOMP_RET_KILL_PROCESS),
                                   ANSWER(SECCOMP_RET_ALLOW)};
-    churn(1000, 27003);
+    call_for *call = strcmp(more, "generated") == 0 ? generate() : NULL;
+    churn_by(call, 1000);
     if (strcmp(more, "by-syscall") == 0) {
         struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
         CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
@@ -180,8 +240,10 @@ static void kill_one(unsigned number, const char *more) {
     } else {
         APPLY(steps);
     }
-    churn(FEW, 27003);
-    if (strcmp(more, "threads") == 0) {
+    churn_by(call, FEW);
+    if (strcmp(more, "unloads") == 0) {
+        unload_while_another_walks();
+    } else if (strcmp(more, "threads") == 0) {
         pthread_t thread;
         for (int i = 0; i < 3; i++) {
             CHECK(pthread_create(&thread, NULL, allocate, NULL) == 0);

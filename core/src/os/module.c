@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -40,6 +41,26 @@ const void *pw_os_module_base(const void *address, const char **path) {
     return map;
 }
 
+const void *pw_os_module_headers(const void *module, const void *start, size_t size, size_t *count,
+                                 size_t *module_size) {
+    const ElfW(Ehdr) *file = start;
+    const struct link_map *map = module;
+    *module_size = size;
+    if (size >= sizeof *file && memcmp(file, ELFMAG, SELFMAG) == 0) {
+        *count = file->e_phnum;
+        bool is_usual = file->e_phentsize == sizeof(ElfW(Phdr)) && file->e_phoff <= PW_PAGE &&
+                        file->e_phoff + *count * sizeof(ElfW(Phdr)) <= PW_PAGE;
+        return is_usual ? (const char *)file + file->e_phoff : NULL;
+    }
+    // Only the program itself has gaps, if the kernel has loaded it. AT_BASE is the loader's.
+    bool is_program = !map->l_prev && getauxval(AT_BASE) != 0;
+    *count = getauxval(AT_PHNUM);
+    *module_size = SIZE_MAX;
+    return is_program && getauxval(AT_PHENT) == sizeof(ElfW(Phdr))
+               ? (const void *)getauxval(AT_PHDR)
+               : NULL;
+}
+
 #if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(PW_NO_DL_FIND_OBJECT)
 
 static bool contains(const ElfW(Phdr) * segment, uintptr_t bias, uintptr_t address) {
@@ -52,21 +73,18 @@ bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
     if (_dl_find_object((void *)address, &found) != 0) {
         return false;
     }
-    const ElfW(Ehdr) *file = found.dlfo_map_start;
+    uintptr_t start = (uintptr_t)found.dlfo_map_start;
     uintptr_t bias = found.dlfo_link_map->l_addr, tables = (uintptr_t)found.dlfo_eh_frame;
-    size_t size = (uintptr_t)found.dlfo_map_end - (uintptr_t)file;
-    if (size < PW_PAGE || memcmp(file, ELFMAG, SELFMAG) != 0 ||
-        file->e_phentsize != sizeof(ElfW(Phdr)) || file->e_phoff > PW_PAGE ||
-        file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
-        place->is_code = true; // it may be
-        return true;
-    }
-    const ElfW(Phdr) *segments = (const void *)((const char *)file + file->e_phoff);
-    for (int i = 0; i < file->e_phnum; i++) {
+    size_t count, size;
+    const ElfW(Phdr) *segments =
+        pw_os_module_headers(found.dlfo_link_map, found.dlfo_map_start,
+                             (uintptr_t)found.dlfo_map_end - start, &count, &size);
+    place->is_code = !segments; // it may be
+    for (size_t i = 0; segments && i < count; i++) {
         const ElfW(Phdr) *segment = &segments[i];
         const unsigned char *low = (const unsigned char *)(bias + segment->p_vaddr);
-        bool is_inside = (uintptr_t)low - (uintptr_t)file <= size &&
-                         segment->p_filesz <= size - ((uintptr_t)low - (uintptr_t)file);
+        uintptr_t from_start = size == SIZE_MAX ? 0 : (uintptr_t)low - start;
+        bool is_inside = from_start <= size && segment->p_filesz <= size - from_start;
         bool is_readable = segment->p_flags & PF_R && is_inside;
         if (segment->p_flags & PF_X && contains(segment, bias, address)) {
             place->is_code = true;

@@ -6,6 +6,7 @@
 #define PW_OS_MODULE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // Its path, as it was loaded; the program's as the kernel knows it. NULL: the address is in none.
@@ -17,6 +18,13 @@ const void *pw_os_module_base(const void *address, const char **path);
 
 // Are both addresses in the same module?
 bool pw_os_module_is_one(const void *one, const void *other);
+
+// The program headers (ElfW(Phdr)) of a module: a `struct link_map`, and the range around an
+// address in it as the loader tells, which is one segment alone where there are gaps between them.
+// NULL: they are not where they should be. `module_size`: of the range from `start` on in which the
+// module's segments lie; SIZE_MAX: somewhere.
+const void *pw_os_module_headers(const void *module, const void *start, size_t size, size_t *count,
+                                 size_t *module_size);
 
 // What a module says of an address in it.
 struct pw_os_place {

@@ -7,6 +7,7 @@
 // stack base in steps of 16 bytes up to 4 KB, then in eight steps for each doubling, so that
 // recursion does not make a site of every level; 0 is a stack that is not the thread's own.
 
+#include "os/module.h"
 #include "record/log.h"
 #include "record/spool_chunk.h"
 
@@ -60,17 +61,18 @@ void pw_site_find_stack(struct pw_lane *lane) {
 // --- modules ------------------------------------------------------------------
 
 // The build id of a loaded module, from its notes in memory. Returns its length.
-static size_t build_id_of(const char *start, const char *end, uintptr_t bias, const char **id) {
-    const ElfW(Ehdr) *file = (const void *)start;
-    if ((size_t)(end - start) < sizeof *file || memcmp(start, ELFMAG, SELFMAG) != 0 ||
-        file->e_phoff > PW_PAGE || file->e_phoff + file->e_phnum * sizeof(ElfW(Phdr)) > PW_PAGE) {
-        return 0;
-    }
-    const ElfW(Phdr) *segments = (const void *)(start + file->e_phoff);
-    for (int i = 0; i < file->e_phnum; i++) {
+static size_t build_id_of(const struct link_map *map, const char *start, const char *end,
+                          const char **id) {
+    size_t count, size;
+    uintptr_t bias = map->l_addr;
+    const ElfW(Phdr) *segments =
+        pw_os_module_headers(map, start, (size_t)(end - start), &count, &size);
+    bool has_gaps = size == SIZE_MAX;
+    for (size_t i = 0; segments && i < count; i++) {
         const char *note = (const char *)(bias + segments[i].p_vaddr);
         const char *last = note + segments[i].p_memsz;
-        if (segments[i].p_type != PT_NOTE || note < start || last > end) {
+        bool is_inside = has_gaps || (note >= start && last <= end);
+        if (segments[i].p_type != PT_NOTE || !is_inside) {
             continue;
         }
         while (last - note > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
@@ -267,7 +269,7 @@ static uint32_t note_module(struct pw_lane *lane, const void *address) {
     // The executable has no name in the loader's list.
     found.name = *map->l_name ? map->l_name : pw_log.header->program;
     found.bias = map->l_addr;
-    found.id_length = build_id_of(found.start, found.end, map->l_addr, &found.id);
+    found.id_length = build_id_of(map, found.start, found.end, &found.id);
     found.id_length = found.id_length > MOST_ID ? 0 : found.id_length;
     const void *place[] = {map, found.start, found.end};
     found.key = mix(UINT64_C(14695981039346656037), place, sizeof place);

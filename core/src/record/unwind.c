@@ -102,7 +102,7 @@ static enum pw_os_page page_at(uintptr_t address) {
         return PW_OS_PAGE_UNKNOWN;
     }
     if (pw_log.is_blind) {
-        return pw_os_is_readable(address) ? PW_OS_PAGE_HERE : PW_OS_PAGE_NONE;
+        return pw_os_is_readable(address) ? PW_OS_PAGE_HERE : PW_OS_PAGE_UNKNOWN;
     }
     return pw_os_page_at((const void *)address);
 }

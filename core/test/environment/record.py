@@ -431,6 +431,15 @@ def page_to_be_filled(bench):
     bench.check("page-to-be-filled", options="stacks=2")
 
 
+def gaps(bench):
+    """A program with gaps between its segments, which the loader tells of one by one."""
+    program = os.path.join(bench.folder_of_program, "environment_recorded_gaps")
+    _, (own, *_) = bench.check("", command=[program, "stacks"], options="stacks=2")
+    deepest = max(own.places[21001], key=len)
+    if len(deepest) < 7 or not own.loads[deepest[0][1]][1]:
+        raise Failure(f"the deepest stack is {deepest}, of {own.loads}")
+
+
 def overwrites_headers(bench):
     """A program whose ELF headers are gone: its frames are found by their pointers."""
     _, (own,) = bench.check("overwrites-headers", options="stacks=2")
@@ -725,6 +734,7 @@ CASES = {
     "forks-while-others-walk": forks_while_others_walk,
     "page-comes-and-goes": page_comes_and_goes,
     "page-to-be-filled": page_to_be_filled,
+    "gaps": gaps,
     "overwrites-headers": overwrites_headers,
     "first-thread-ends": first_thread_ends,
     "may-not-be-read": may_not_be_read,

@@ -160,7 +160,7 @@ void share_fail(enum pw_shared_result result, const struct pw_shared_name *name)
             "one's are larger (getconf PAGESIZE). Leave share() out and send the object "
             "itself, or start a kernel with pages of 4 KB (apt-get install linux-image-arm64)");
     case PW_SHARED_OK:
-        break;
+        return;
     }
     Rf_error(
         "nothing was shared, for a reason that this version of the package does not know (%d): "

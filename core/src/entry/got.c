@@ -4,6 +4,7 @@
 #include "process/pools.h"
 #include "runtime/runtime.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -186,7 +187,8 @@ static bool replace(struct pw_got *got, const struct module *module, void **plac
                     const struct pw_got_function *function) {
     void *value = __atomic_load_n(place, __ATOMIC_RELAXED);
     // Not bound yet, or bound to the C library; anything else is another tool's.
-    bool plain = value == function->original || contains(module->info, value);
+    bool plain =
+        value == function->original || value == function->stub || contains(module->info, value);
     struct pw_got_slot *slot = plain ? slot_of(got, place) : NULL;
     if (!slot || !is_for(function, module)) {
         got->refused += plain && !slot;
@@ -212,6 +214,44 @@ static bool put_back(struct pw_got *got, const struct module *module, void **pla
 static bool put_back_unless_in_use(struct pw_got *got, const struct module *module, void **place,
                                    const struct pw_got_function *function) {
     return !function->until_no_use && put_back(got, module, place, function);
+}
+
+// --- an executable at a fixed address ----------------------------------------------
+
+struct own_pointer {
+    const char *name;
+    void *value; // NULL: it has none, or has not used it
+};
+
+static int find_own_pointer(struct dl_phdr_info *info, size_t size, void *context) {
+    struct own_pointer *wanted = context;
+    struct module module;
+    (void)size;
+    if (!read_module(&module, info)) {
+        return 1;
+    }
+    for (size_t i = 0; i < module.counts[0]; i++) {
+        const ElfW(Rela) *entry = &module.tables[0][i];
+        const ElfW(Sym) *symbol = &module.symbols[ELF64_R_SYM(entry->r_info)];
+        void **place = (void **)(info->dlpi_addr + entry->r_offset);
+        if (!strcmp(module.strings + symbol->st_name, wanted->name) && !contains(info, *place)) {
+            wanted->value = *place;
+        }
+    }
+    return 1; // the executable comes first, and is all
+}
+
+void *pw_got_definition(const char *name, void **stub) {
+    Dl_info found;
+    const ElfW(Sym) *symbol = NULL;
+    *stub = dlsym(RTLD_DEFAULT, name);
+    bool is_stub = *stub && dladdr1(*stub, &found, (void **)&symbol, RTLD_DL_SYMENT) != 0 &&
+                   symbol && symbol->st_shndx == SHN_UNDEF;
+    struct own_pointer own = {name, is_stub ? NULL : *stub};
+    if (is_stub) {
+        dl_iterate_phdr(find_own_pointer, &own);
+    }
+    return own.value;
 }
 
 // --- all modules -----------------------------------------------------------------

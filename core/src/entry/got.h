@@ -15,6 +15,7 @@ struct pw_got_function {
     const char *name;
     void *replacement;
     void *original;    // the C library's
+    void *stub;        // the executable's own way to it, or the same
     bool of_loader;    // in who loads the modules only: R itself, Python's interpreter
     bool of_pools;     // in libraries that run pools of threads as well
     bool until_no_use; // stays when the others are put back, while blocks of ours live
@@ -38,6 +39,11 @@ struct pw_got {
     unsigned long long unloaded; // modules unloaded so far: load addresses may mean others since
     unsigned patched, refused;   // pointers replaced, and left alone because of a failure
 };
+
+// What a call of a function reaches. An executable at a fixed address that takes a function's
+// address has a stub of the same name, which dlsym finds before it: `stub`, else the same. NULL:
+// the executable has not called it yet.
+void *pw_got_definition(const char *name, void **stub);
 
 // Replace the functions in all modules of runtimes that were not looked at yet. Returns the
 // pointers replaced. A pointer that somebody else has replaced stays theirs.

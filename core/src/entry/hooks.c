@@ -13,6 +13,7 @@
 #include "runtime/python/python.h"
 
 #include <dlfcn.h>
+#include <gnu/lib-names.h>
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
@@ -37,7 +38,18 @@ static struct {
 #define FAMILY_API      static
 #define FAMILY_SYMBOL   ".local"
 #define NEXT(name)      next.name
-#define FIND_CALL(name) dlsym(RTLD_DEFAULT, name)
+#define FIND_CALL(name) find_call(name)
+
+// The C library's where the executable has not called it: what others have bound elsewhere stays as
+// it is.
+static void *find_call(const char *name) {
+    void *stub, *found = pw_got_definition(name, &stub);
+    if (!found && stub) {
+        void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+        found = library ? dlsym(library, name) : NULL;
+    }
+    return found ? found : stub;
+}
 
 #include "entry/family.h"
 #include "entry/family_sandbox.h"
@@ -97,24 +109,25 @@ static struct pw_got_function functions[] = {
 
 static void find_originals(void) {
     for (size_t i = 0; i < FUNCTION_COUNT; i++) {
-        functions[i].original = dlsym(RTLD_DEFAULT, functions[i].name);
+        functions[i].original = find_call(functions[i].name);
+        functions[i].stub = dlsym(RTLD_DEFAULT, functions[i].name);
     }
     find_mapping_calls();
     find_exit_calls();
-    next.memcpy = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memcpy");
-    next.memmove = (void *(*)(void *, const void *, size_t))dlsym(RTLD_DEFAULT, "memmove");
-    next.memset = (void *(*)(void *, int, size_t))dlsym(RTLD_DEFAULT, "memset");
+    next.memcpy = (void *(*)(void *, const void *, size_t))find_call("memcpy");
+    next.memmove = (void *(*)(void *, const void *, size_t))find_call("memmove");
+    next.memset = (void *(*)(void *, int, size_t))find_call("memset");
     next.pthread_create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
-                                   void *))dlsym(RTLD_DEFAULT, "pthread_create");
-    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))dlsym(RTLD_DEFAULT, "getrusage");
-    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))dlsym(RTLD_DEFAULT, "clone");
-    next.dlopen = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
+                                   void *))find_call("pthread_create");
+    next.getrusage = (int (*)(__rusage_who_t, struct rusage *))find_call("getrusage");
+    next.clone = (int (*)(int (*)(void *), void *, int, void *, ...))find_call("clone");
+    next.dlopen = (void *(*)(const char *, int))find_call("dlopen");
 }
 
 // Do R's malloc and free belong to the C library? Our frees go there.
 static bool allocator_is_known(void) {
     Dl_info found, expected;
-    void *seen = dlsym(RTLD_DEFAULT, "malloc");
+    void *stub, *seen = pw_got_definition("malloc", &stub);
     return seen && dladdr(seen, &found) && dladdr((void *)__libc_malloc, &expected) &&
            found.dli_fbase == expected.dli_fbase;
 }

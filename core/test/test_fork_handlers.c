@@ -30,9 +30,11 @@ static void child(void) {
 }
 
 static void child_has_ended(int signal) {
+    int saved = errno;
     (void)signal;
     signalled++;
     found += waitpid(-1, NULL, WNOHANG) > 0;
+    errno = saved;
 }
 
 static double seconds_of_a_fork(void) {

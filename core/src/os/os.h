@@ -431,10 +431,6 @@ bool pw_os_pressure_wait(struct pw_os_file *pressure, int milliseconds);
 int pw_os_cancel_hold(void);
 void pw_os_cancel_restore(int saved);
 
-// Whether the eight bytes that contain `address` can be read now: another thread may change it. By
-// a call that filters allow where they do not allow pw_os_peek's.
-bool pw_os_is_readable(uintptr_t address);
-
 // Block the signals of this thread that can wait, and cancellation; returns the state to restore.
 // Publishing must not be left half-way by a handler that jumps out.
 struct pw_os_signals {

@@ -335,16 +335,6 @@ void pw_os_cancel_restore(int saved) {
     pthread_setcancelstate(saved, NULL);
 }
 
-// The kernel copies the set before it looks at what to do with it, which nobody knows.
-bool pw_os_is_readable(uintptr_t address) {
-    enum { WORD = sizeof(uint64_t), UNKNOWN = -1 };
-    int saved = errno;
-    const void *word = (const void *)(address / WORD * WORD); // in one page
-    bool is_readable = pw_call_sigprocmask(UNKNOWN, word, NULL, WORD) != 0 && errno == EINVAL;
-    errno = saved;
-    return is_readable;
-}
-
 unsigned long pw_os_signals_blocked(void) {
     struct pw_os_signals now = {0};
     pthread_sigmask(SIG_SETMASK, NULL, (sigset_t *)now.mask);

@@ -74,9 +74,4 @@ int pw_call_ioctl(int fd, unsigned long request, void *argument) {
     return (int)as_result(call_kernel(SYS_ioctl, fd, (long)request, (long)argument, 0, 0, 0));
 }
 
-int pw_call_sigprocmask(int how, const void *set, void *old, size_t size) {
-    return (int)as_result(
-        call_kernel(SYS_rt_sigprocmask, how, (long)set, (long)old, (long)size, 0, 0));
-}
-
 #endif

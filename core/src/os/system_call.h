@@ -14,9 +14,7 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #ifdef __has_feature
 #define PW_HAS_FEATURE(name) __has_feature(name)
@@ -43,8 +41,6 @@
 #define pw_call_madvise  madvise
 #define pw_call_mlock    mlock
 #define pw_call_ioctl    ioctl
-#define pw_call_sigprocmask(how, set, old, size)                                                   \
-    ((int)syscall(SYS_rt_sigprocmask, how, set, old, size))
 
 #else
 
@@ -55,8 +51,6 @@ int pw_call_mprotect(void *address, size_t size, int protection);
 int pw_call_madvise(void *address, size_t size, int advice);
 int pw_call_mlock(const void *address, size_t size);
 int pw_call_ioctl(int fd, unsigned long request, void *argument);
-// The kernel's own: the C library's functions look at the set themselves.
-int pw_call_sigprocmask(int how, const void *set, void *old, size_t size);
 
 #endif
 

@@ -76,7 +76,8 @@ bool pw_unwind_start(void) {
 // --- steps --------------------------------------------------------------------
 
 // What can be said of code that is in no table, of which `size` bytes lie in one piece. The kernel
-// copies it where it may: the program may take it away at any time, or have forbidden to read it.
+// copies it: the program may take it away at any time, or have forbidden to read it. Where the
+// kernel may not, it stays unread.
 static void read_code(struct step *step, uintptr_t address, size_t size) {
     unsigned char code[PW_CFI_LONGEST_RETURN];
     const void *there = (const void *)address;
@@ -86,25 +87,16 @@ static void read_code(struct step *step, uintptr_t address, size_t size) {
         step->left = 0; // it may be seen another time
         return;
     }
-    if (pw_log.is_blind) {
-        memcpy(code, there, size);
-    } else if (size > 0 && !pw_os_peek(there, code, size)) {
-        size = 0;
-    }
-    if (pw_cfi_read_code(code, size, &step->row)) {
+    if (!pw_log.is_blind && size > 0 && pw_os_peek(there, code, size) &&
+        pw_cfi_read_code(code, size, &step->row)) {
         step->how = BY_CODE;
     }
 }
 
 // A page that is not in memory is left alone: the program itself may have to fill it.
 static enum pw_os_page page_at(uintptr_t address) {
-    if (pw_log.is_frozen) {
-        return PW_OS_PAGE_UNKNOWN;
-    }
-    if (pw_log.is_blind) {
-        return pw_os_is_readable(address) ? PW_OS_PAGE_HERE : PW_OS_PAGE_UNKNOWN;
-    }
-    return pw_os_page_at((const void *)address);
+    bool may_ask = !pw_log.is_frozen && !pw_log.is_blind;
+    return may_ask ? pw_os_page_at((const void *)address) : PW_OS_PAGE_UNKNOWN;
 }
 
 static void learn_generated(struct step *step, uintptr_t address) {

@@ -623,6 +623,74 @@ static void forks_of_an_orphan(void *options) {
     CHECK(!pw_process_enter());
 }
 
+// --- a lock that cannot be had ---------------------------------------------------
+
+static unsigned char *held_from, *held_to;
+static bool entered_in_handler = true;
+
+static void copy_in_handler(int number) {
+    (void)number;
+    entered_in_handler = pw_process_enter();
+    pw_copy(held_to, held_from, 1 << 20);
+}
+
+// A signal's handler in the middle of our own work would wait for itself.
+static void handler_inside(void *options) {
+    CHECK(pw_start(options));
+    held_from = pw_allocate(1 << 20);
+    held_to = pw_allocate(1 << 20);
+    memset(held_from, 9, 1 << 20);
+    memset(held_to, 0, 1 << 20);
+    CHECK(signal(SIGUSR1, copy_in_handler) != SIG_ERR);
+    alarm(20);
+    CHECK(pw_process_enter());
+    CHECK(raise(SIGUSR1) == 0);
+    pw_process_leave();
+    CHECK(!entered_in_handler);
+    CHECK(memcmp(held_from, held_to, 1 << 20) == 0);
+}
+
+#ifndef PW_TEST_SANITIZED
+static atomic_bool is_held;
+
+static void *hold_the_lock(void *unused) {
+    CHECK(pw_process_enter());
+    is_held = true;
+    while (!stop) {
+        pause_ms(1);
+    }
+    pw_process_leave();
+    return unused;
+}
+
+// The thread that has the lock is not in the child, which would wait for ever.
+static void raw_fork_beside_its_holder(void *options) {
+    CHECK(pw_start(options));
+    held_from = pw_allocate(1 << 20);
+    memset(held_from, 9, 1 << 20);
+    pthread_t holder;
+    CHECK(pthread_create(&holder, NULL, hold_the_lock, NULL) == 0);
+    while (!is_held) {
+        pause_ms(1);
+    }
+    pid_t child = _Fork();
+    if (child == 0) {
+        alarm(20);
+        unsigned char *other = pw_allocate(1 << 20);
+        CHECK(other && !pw_process_enter());
+        pw_copy(other, held_from, 1 << 20);
+        pw_free(held_from);
+        _exit(other[0] == 9 && other[(1 << 20) - 1] == 9 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    stop = true;
+    CHECK(pthread_join(holder, NULL) == 0);
+    CHECK(held_from[12345] == 9);
+    pw_free(held_from);
+}
+#endif
+
 // --- main ---------------------------------------------------------------------
 
 static const char always[] = "modules=all,share=always,threshold=8K,slack=50";
@@ -712,7 +780,17 @@ static void an_orphan_forks(void **state) {
     in_a_child(forks_of_an_orphan, standard);
 }
 
+static void a_handler_inside_does_without_us(void **state) {
+    (void)state;
+    in_a_child(handler_inside, always);
+}
+
 #ifndef PW_TEST_SANITIZED
+static void a_raw_child_does_not_wait_for_a_thread_it_has_not(void **state) {
+    (void)state;
+    in_a_child(raw_fork_beside_its_holder, always);
+}
+
 static void copies_work_in_a_raw_fork(void **state) {
     (void)state;
     in_a_child(raw_forks_meanwhile, always);
@@ -721,6 +799,10 @@ static void copies_work_in_a_raw_fork(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handler_inside_does_without_us),
+#ifndef PW_TEST_SANITIZED
+        cmocka_unit_test(a_raw_child_does_not_wait_for_a_thread_it_has_not),
+#endif
         cmocka_unit_test(threads_work_on_blocks),
         cmocka_unit_test(threads_come_and_go),
         cmocka_unit_test(forks_happen_while_threads_work),

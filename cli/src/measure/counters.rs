@@ -36,7 +36,7 @@ const UNCERTAIN_BYTES: u64 = 4 << 20;
 const UNCERTAIN_PART: u64 = 100;
 /// Looks at page tables: a share of a core, and what a run may use up at once.
 const PAGE_TABLES_SHARE: f64 = 0.001;
-const PAGE_TABLES_AT_ONCE: Duration = Duration::from_millis(20);
+const PAGE_TABLES_AT_ONCE: Duration = Duration::from_millis(5);
 /// At least so far apart: what is shared changes while processes run, not at once.
 const PAGE_TABLES_REST: Duration = Duration::from_millis(25);
 /// What a look takes for a page, about.

@@ -22,10 +22,12 @@ const SEARCH: Duration = Duration::from_millis(200);
 const SETTLED: Duration = Duration::from_millis(100);
 /// Looks at page tables: a share of a core, what a run may use up at once, and how far apart.
 const WALKS_SHARE: f64 = 0.001;
-const WALKS_AT_ONCE: Duration = Duration::from_millis(20);
+const WALKS_AT_ONCE: Duration = Duration::from_millis(5);
 const WALKS_REST: Duration = Duration::from_millis(50);
-/// What a walk takes for a page, about.
+/// What a walk takes for a page, about. It takes no less than the last one: every mapping is told of.
 const NANOSECONDS_A_PAGE: u64 = 20;
+/// So much more than at the last walk is worth one that has not been earned.
+const WORTH_A_WALK: u64 = 32 << 20;
 /// Less is not worth a look.
 const WORTH_TELLING: u64 = 1 << 20;
 const LARGEST_BLOCK: usize = 4096;
@@ -38,6 +40,8 @@ pub struct Sharing {
     changed: Option<SystemTime>,
     walks: Allowance,
     walked: Option<Instant>,
+    /// What the last walk took.
+    walk_took: Duration,
     /// What was shared at the last walk, in bytes.
     walked_bytes: u64,
     /// Of shared pages, those that were written: what the last walk found.
@@ -60,6 +64,7 @@ impl Sharing {
             changed: None,
             walks: Allowance::new(started, WALKS_AT_ONCE, WALKS_SHARE),
             walked: None,
+            walk_took: Duration::ZERO,
             walked_bytes: 0,
             written_share: 0.0,
         }
@@ -127,12 +132,12 @@ impl Sharing {
         sum
     }
 
-    /// All walks after doublings take no longer than twice the last of them.
+    /// Much more than at the last walk need not have been earned: it doubles each time, so this is seldom.
     fn may_walk(&self, bytes: u64) -> bool {
-        let cost = Duration::from_nanos(bytes / 4096 * NANOSECONDS_A_PAGE);
+        let cost = Duration::from_nanos(bytes / 4096 * NANOSECONDS_A_PAGE).max(self.walk_took);
         let has_rested = self.walked.is_none_or(|at| at.elapsed() >= WALKS_REST);
-        let has_doubled = bytes / 2 >= self.walked_bytes;
-        has_rested && (has_doubled || self.walks.rest_before(cost).is_zero())
+        let is_much_more = bytes / 2 >= self.walked_bytes && bytes >= WORTH_A_WALK;
+        has_rested && (is_much_more || self.walks.rest_before(cost).is_zero())
     }
 
     fn walk(&mut self, processes: &[i32], mapped: u64) {
@@ -143,7 +148,8 @@ impl Sharing {
         let maps =
             with_block.filter_map(|one| fs::read_to_string(format!("/proc/{one}/smaps")).ok());
         let written: u64 = maps.map(|smaps| private_pages_of_snapshots(&smaps)).sum();
-        self.walks.spend(thread_cpu_time().saturating_sub(before));
+        self.walk_took = thread_cpu_time().saturating_sub(before);
+        self.walks.spend(self.walk_took);
         self.written_share = (written as f64 / mapped as f64).min(1.0);
     }
 }
@@ -191,6 +197,15 @@ mod tests {
         assert!(sharing.may_walk(200 << 20));
         sharing.walk(&[], 200 << 20);
         assert!(!sharing.may_walk(800 << 20), "without a rest");
+    }
+
+    #[test]
+    fn a_walk_takes_no_less_than_the_last_one() {
+        let mut sharing = Sharing::new(Path::new("/nowhere"), Instant::now());
+        assert!(sharing.may_walk(WORTH_TELLING));
+        sharing.walk_took = Duration::from_secs(1);
+        assert!(!sharing.may_walk(WORTH_TELLING), "of many mappings");
+        assert!(sharing.may_walk(WORTH_A_WALK), "worth it all the same");
     }
 
     #[test]

@@ -130,6 +130,9 @@ cases$stores <- function() {
     }
     for (kind in names(where)) expect(kind %in% c("attributes") || same(kind), kind)
     thaw(); full(2); overwrite(); expect(same("element"))
+    in_package("holder", list(1)); full(3) # before the first collection after a freeze
+    expect(identical(native("store_right_after_freeze", holder, watch), "")); overwrite(); full(2); overwrite()
+    expect(identical(holder[[1]], "old, and not frozen"))
 }
 
 # R goes on from a young collection to a full one, after the only moment that is seen.

@@ -16,11 +16,13 @@ extern value Rf_cons(value first, value rest), SETCAR(value cell, value to),
     R_ExternalPtrTag(value pointer), R_MakeExternalPtr(void *address, value tag, value protects),
     R_WeakRefKey(value reference),
     R_MakeWeakRef(value key, value held, value finalizer, int on_exit), Rf_mkChar(const char *text),
-    R_WeakRefValue(value reference), Rf_ScalarLogical(int yes), ENCLOS(value environment);
+    R_WeakRefValue(value reference), Rf_ScalarLogical(int yes), ENCLOS(value environment),
+    Rf_mkString(const char *text);
 extern void SET_TAG(value cell, value to), SET_ATTRIB(value of, value to),
     SET_PRVALUE(value promise, value to), SET_PRENV(value promise, value to),
     SET_ENCLOS(value environment, value to), SET_STRING_ELT(value strings, long at, value to),
     Rf_unprotect(int count), R_PreserveObject(value of), R_ReleaseObject(value of);
+extern void R_gc(void);
 extern const char *R_CHAR(value string);
 extern int *INTEGER(value of);
 
@@ -28,6 +30,9 @@ extern int *INTEGER(value of);
 extern void SET_CLOENV(value closure, value to) __attribute__((weak)),
     SET_BODY(value closure, value to) __attribute__((weak)),
     SET_FORMALS(value closure, value to) __attribute__((weak));
+
+// Ours, which is preloaded.
+extern void pw_freeze_now(const int *watch, const int *for_forks, char **problem);
 
 #define PAIRLIST 2
 #define PROMISE  5
@@ -101,6 +106,23 @@ value stored(value kind, value holder) {
            : is(kind, "enclosure")           ? ENCLOS(holder)
            : is(kind, "promise-value")       ? PRVALUE(holder)
                                              : PRENV(holder);
+}
+
+// An old object is stored between a freeze and the next collection, with nothing allocated in
+// between. Returns why nothing was frozen.
+value store_right_after_freeze(value list, value watch) {
+    int for_forks = 0;
+    char *problem = "";
+    value old = Rf_protect(Rf_allocVector(STRINGS, 1));
+    SET_STRING_ELT(old, 0, Rf_mkChar("old, and not frozen"));
+    for (int i = 0; i < 3; i++) {
+        R_gc();
+    }
+    pw_freeze_now(INTEGER(watch), &for_forks, &problem);
+    SET_VECTOR_ELT(list, 0, old);
+    Rf_unprotect(1);
+    R_gc();
+    return Rf_mkString(problem);
 }
 
 value preserve(value of) {

@@ -331,7 +331,7 @@ MUTANTS = [
     # --- handlers, forks and locks ---
     Mutant("handler-inside", "a handler in the middle of our own work does without us", "process/lock.c",
            "    if (inside || (!forking && lock_is_orphaned())) {", "    if (!forking && lock_is_orphaned()) {",
-           ["environment-fork-in-handler", "environment-empty-in-handler"], "share,auto"),
+           ["threads", "environment-empty-in-handler"], "share,auto"),
     Mutant("cancelled-inside", "no thread is cancelled with our lock in hand", "process/lock.c",
            "    cancel_state = pw_os_cancel_hold();\n    if (!forking && !take()) {",
            "    cancel_state = pw_os_cancel_hold();\n    pw_os_cancel_restore(cancel_state);\n"
@@ -469,8 +469,6 @@ MUTANTS = [
     Mutant("frozen-preserved", "what is preserved may be released", "runtime/r/reach.c",
            "        if (pw_r_type(node) == PW_R_SYMBOL && pw_r_is_oldest(node)) {",
            "        if (pw_r_is_oldest(node)) {", ["frozen-preserved", "frozen-memory"]),
-    Mutant("frozen-first-call-an-end", "the first call after a freeze is taken for a start", "runtime/r/frozen.c",
-           "    state.last_was_end = true;", "    state.last_was_end = false;", ["frozen-stores"]),
     Mutant("frozen-counts-believed", "R's counts of old nodes are compared with its pages", "runtime/r/layout.c",
            "counts.marked[g] != class->old_count[g]", "counts.marked[g] < 0", ["frozen-refused"]),
     Mutant("frozen-pages-believed", "every node of a page is of its class", "runtime/r/layout.c",

@@ -305,7 +305,12 @@ deb: ## build Debian packages of what is committed, into build/deb
 tarball: build ## build build/pagewise-VERSION-linux-x86_64.tar.gz, with an install script and a list of what is in it
 	@scripts/tarball $(B)
 
-test-packages: ## install, use, upgrade and remove build/deb's packages and the R tarball in bare Debians (root)
+portable: packages-build ## build for glibc 2.28 and newer (RHEL 8): a tarball and a Python wheel in build/portable
+	@scripts/portable $(B)/portable
+	@scripts/tarball $(B)/portable
+	@scripts/wheel $(B)/portable
+
+test-packages: ## install, use, upgrade and remove build/deb's packages, the tarballs and the wheel in bare Debians (root)
 	@test/packages/run $(SUITES)
 
 uninstall: ## remove exactly what install put under PREFIX

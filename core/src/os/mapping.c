@@ -152,7 +152,7 @@ bool pw_os_map_empty(void *address, size_t size, int protection) {
 // By the number of this thread: the process's own is that of the first thread, which may have
 // ended.
 static ssize_t read_own(const struct iovec *here, const struct iovec *there, size_t count) {
-    return process_vm_readv(gettid(), here, 1, there, count, 0);
+    return process_vm_readv(pw_os_thread_id(), here, 1, there, count, 0);
 }
 
 bool pw_os_peek(const void *address, void *to, size_t size) {

@@ -10,16 +10,39 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-// The module that contains `address`, without walking its symbols where the C library can (2.35).
-static const struct link_map *module_of(const void *address) {
+// glibc has it since 2.35. A library that was built for older ones takes it where it is; a test's
+// build stands for one that has it nowhere.
 #if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(PW_NO_DL_FIND_OBJECT)
+#define CAN_FIND 1
+#pragma weak _dl_find_object
+#endif
+
+const struct link_map *pw_os_module_find(const void *address, const char **start,
+                                         const char **end) {
+#ifdef CAN_FIND
     struct dl_find_object found;
-    return _dl_find_object((void *)(uintptr_t)address, &found) == 0 ? found.dlfo_link_map : NULL;
-#else
+    if (_dl_find_object) {
+        if (_dl_find_object((void *)(uintptr_t)address, &found) != 0) {
+            return NULL;
+        }
+        *start = found.dlfo_map_start;
+        *end = found.dlfo_map_end;
+        return found.dlfo_link_map;
+    }
+#endif
     Dl_info info;
     struct link_map *map = NULL;
-    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
-#endif
+    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP)) {
+        return NULL;
+    }
+    *start = info.dli_fbase;
+    *end = (const char *)address + 1;
+    return map;
+}
+
+static const struct link_map *module_of(const void *address) {
+    const char *start, *end;
+    return pw_os_module_find(address, &start, &end);
 }
 
 bool pw_os_module_is_one(const void *one, const void *other) {
@@ -61,7 +84,7 @@ const void *pw_os_module_headers(const void *module, const void *start, size_t s
                : NULL;
 }
 
-#if defined(DLFO_STRUCT_HAS_EH_DBASE) && !defined(PW_NO_DL_FIND_OBJECT)
+#ifdef CAN_FIND
 
 static bool contains(const ElfW(Phdr) * segment, uintptr_t bias, uintptr_t address) {
     return segment->p_type == PT_LOAD && address - (bias + segment->p_vaddr) < segment->p_memsz;
@@ -70,7 +93,7 @@ static bool contains(const ElfW(Phdr) * segment, uintptr_t bias, uintptr_t addre
 bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
     struct dl_find_object found;
     *place = (struct pw_os_place){0};
-    if (_dl_find_object((void *)address, &found) != 0) {
+    if (!_dl_find_object || _dl_find_object((void *)address, &found) != 0) {
         return false;
     }
     uintptr_t start = (uintptr_t)found.dlfo_map_start;
@@ -100,7 +123,7 @@ bool pw_os_module_place(uintptr_t address, struct pw_os_place *place) {
 }
 
 bool pw_os_module_has_places(void) {
-    return true;
+    return _dl_find_object;
 }
 
 #else

@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct link_map;
+
+// The module that contains `address`, and the range that the loader gave it: to the address itself
+// alone where the C library tells no more (before glibc 2.35). NULL: in none.
+const struct link_map *pw_os_module_find(const void *address, const char **start, const char **end);
+
 // Its path, as it was loaded; the program's as the kernel knows it. NULL: the address is in none.
 const char *pw_os_module_path(const void *address);
 

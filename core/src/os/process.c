@@ -99,7 +99,7 @@ void pw_os_fork_for_handlers(void) {
 }
 
 int pw_os_thread_id(void) {
-    return (int)gettid();
+    return (int)syscall(SYS_gettid); // gettid() is of 2.30
 }
 
 bool pw_os_thread_lives(int thread) {

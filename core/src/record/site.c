@@ -174,30 +174,6 @@ struct pw_log_found {
     uint64_t key;
 };
 
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-// Takes no lock, unlike dladdr: the program may be inside the loader.
-static const struct link_map *module_of(const void *address, const char **start, const char **end) {
-    struct dl_find_object found;
-    if (_dl_find_object((void *)(uintptr_t)address, &found) != 0) {
-        return NULL;
-    }
-    *start = found.dlfo_map_start;
-    *end = found.dlfo_map_end;
-    return found.dlfo_link_map;
-}
-#else
-static const struct link_map *module_of(const void *address, const char **start, const char **end) {
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP)) {
-        return NULL;
-    }
-    *start = info.dli_fbase;
-    *end = (const char *)address + 1;
-    return map;
-}
-#endif
-
 // Where the file is. A name that was looked for from the working folder of its time says nothing
 // by itself: the kernel knows, where it may be asked, else the folder at the start has to do.
 static void find_path(const char *name, const void *start, char *path, size_t size) {
@@ -262,7 +238,7 @@ static uint32_t new_load(struct pw_lane *lane, const struct pw_log_found *found,
 // The load of the module that `address` is in; writes it down where it is new. 0: none is known.
 static uint32_t note_module(struct pw_lane *lane, const void *address) {
     struct pw_log_found found = {0};
-    const struct link_map *map = module_of(address, &found.start, &found.end);
+    const struct link_map *map = pw_os_module_find(address, &found.start, &found.end);
     if (!map || !map->l_name) {
         return 0;
     }

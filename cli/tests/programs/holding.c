@@ -1,4 +1,5 @@
-// A library that makes a program that is recorded wait for a letter before anything else of it has begun.
+// A library that makes a program that is recorded wait for a letter before anything else of it has
+// begun.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

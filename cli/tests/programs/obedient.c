@@ -79,7 +79,8 @@ static int child_of(void) {
 int main(void) {
     char line[1000];
     static char in[1], out[1000];
-    // No buffer of stdio's that would be allocated; nothing is read that another program of this process should.
+    // No buffer of stdio's that would be allocated; nothing is read that another program of this
+    // process should.
     setvbuf(stdin, in, _IONBF, 0);
     setvbuf(stdout, out, _IOLBF, sizeof out);
     printf("ready\n");

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::bench::Bench;
+use common::copies::skipped;
 use common::{errors, own_file, read_json, recorder, text};
 use prost::Message;
 use trace_analysis::pprof::Profile;
@@ -435,6 +436,27 @@ fn before_anything_is_recorded_there_is_nothing_to_have() {
     opened.write_all(b"x").unwrap();
     assert_eq!(recording.read(), "ready");
     recording.profile(HEAP);
+    assert_eq!(recording.end().0.code(), Some(3));
+}
+
+/// Runtimes go on telling names while a program runs.
+#[test]
+fn generated_code_has_the_names_that_are_known_by_then() {
+    if !cfg!(target_arch = "x86_64") {
+        skipped("code for x86-64 only");
+        return;
+    }
+    let bench = new_bench();
+    let mut recording = Recording::of_program(&bench, &[]);
+    recording.order("generate");
+    let before = recording.profile(HEAP);
+    let said = recording.order("name");
+    let after = recording.profile(HEAP);
+    let map = said.strip_prefix("name: ").expect(&said);
+    let left = fs::remove_file(map);
+    assert_eq!(before.under("inuse_space", "made_here"), 0);
+    assert_eq!(after.under("inuse_space", "made_here"), 77);
+    assert!(left.is_ok(), "asking removes nothing");
     assert_eq!(recording.end().0.code(), Some(3));
 }
 

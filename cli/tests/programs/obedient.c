@@ -1,9 +1,11 @@
 // Does what it is told line by line, and answers each with a line. Ends with status 3.
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define MOST   10000
@@ -49,6 +51,33 @@ static void in_threads(int threads) {
     for (int i = 0; i < threads && i < 16; i++) {
         pthread_join(all[i], NULL);
     }
+}
+
+// Code for x86-64 that the program makes while it runs: it calls its second argument with its
+// first.
+static void *(*generated)(size_t, void *(*)(size_t));
+
+static void generate(void) {
+    static const unsigned char code[] = {0x48, 0x83, 0xec, 8, 0xff, 0xd6,
+                                         0x48, 0x83, 0xc4, 8, 0xc3};
+    void *page =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) {
+        memcpy(page, code, sizeof code);
+        generated = page;
+        kept[count++] = generated(77, malloc);
+    }
+}
+
+static void name_generated(void) {
+    char path[100], line[100];
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    int length = snprintf(line, sizeof line, "%lx 10 made_here\n", (unsigned long)generated);
+    int map = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (map < 0 || write(map, line, (size_t)length) != length) {
+        _exit(1);
+    }
+    close(map);
 }
 
 // The child has 33 blocks of its own, and ends with its parent.
@@ -97,6 +126,12 @@ int main(void) {
             for (int i = 0; i < number && count > 0; i++) {
                 free(kept[--count]);
             }
+        } else if (strcmp(line, "generate") == 0) {
+            generate();
+        } else if (strcmp(line, "name") == 0) {
+            name_generated();
+            printf("name: /tmp/perf-%d.map\n", getpid());
+            continue;
         } else if (strncmp(line, "threads", 7) == 0) {
             in_threads(number);
         } else if (strncmp(line, "fork", 4) == 0) {

@@ -103,3 +103,17 @@ impl Drop for Place {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_others_is_said_to_be_one() {
+        let reach = |address: &str| reach(address.parse().expect(address));
+        assert_eq!(reach("127.0.0.1:1"), "");
+        assert_eq!(reach("[::1]:1"), "");
+        assert!(reach("0.0.0.0:1").contains("everybody"));
+        assert!(reach("10.0.0.1:1").contains("everybody"));
+    }
+}

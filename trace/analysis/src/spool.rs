@@ -411,37 +411,44 @@ impl Spool {
 /// Where chunks begin: at multiples of a step.
 #[derive(Default)]
 struct Chunks {
-    /// How many steps were looked at.
+    /// What is before this has been looked at; 0: nothing has.
     looked: u64,
-    /// Where no chunk had been begun, in order: one may be later.
+    /// Steps of that at which no chunk had been begun, in order: one may be later.
     empty: Vec<u64>,
 }
 
 impl Chunks {
     /// Chunks begun since the last look, each with the number of its lane.
+    ///
+    /// A lane begins its chunks one after the other, each behind the last. One of those before a chunk that is found may
+    /// have been begun since its place was looked at: so places are looked at once more, from the last to the first.
     fn find_new(&mut self, file: &File, bytes: u64) -> io::Result<Vec<(u32, Chunk)>> {
-        let mut steps = std::mem::take(&mut self.empty);
-        while (self.looked + 1) * STEP + CHUNK_HEADER <= bytes {
-            self.looked += 1;
-            steps.push(self.looked * STEP);
-        }
-        // The last first: where a chunk is found, those that its lane has filled before will be.
-        let mut begun = Vec::new();
-        for &offset in steps.iter().rev() {
-            begun.extend(read_chunk(file, offset, bytes)?);
-        }
-        let mut found: Vec<(u32, Chunk)> = Vec::new();
-        let mut end = 0;
-        for offset in steps {
-            while let Some((lane, chunk)) = begun.pop_if(|(_, chunk)| chunk.offset <= offset) {
-                // Within another one it is something that was written there.
-                if chunk.offset >= end {
-                    end = chunk.offset + chunk.size;
+        let mut found = Vec::new();
+        self.looked = self.looked.max(STEP);
+        while self.looked + CHUNK_HEADER <= bytes {
+            match read_chunk(file, self.looked, bytes)? {
+                Some((lane, chunk)) => {
+                    self.looked += chunk.size;
                     found.push((lane, chunk));
                 }
+                None => {
+                    self.empty.push(self.looked);
+                    self.looked += STEP;
+                }
             }
-            if offset >= end {
-                self.empty.push(offset);
+        }
+        let mut late = Vec::new();
+        for &offset in self.empty.iter().rev() {
+            late.extend(read_chunk(file, offset, bytes)?);
+        }
+        let mut end = 0;
+        for (lane, chunk) in late.into_iter().rev() {
+            // Within another one it is something that was written there.
+            if chunk.offset >= end {
+                end = chunk.offset + chunk.size;
+                let own = chunk.offset..end;
+                self.empty.retain(|step| !own.contains(step));
+                found.push((lane, chunk));
             }
         }
         Ok(found)

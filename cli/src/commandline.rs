@@ -66,6 +66,12 @@ Examples:
 
 docs/guide/traces.md shows how to find out who allocates and who holds memory.";
 
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  pagewise trace record -o server.trace -- ./server
+  pagewise trace record --stacks --listen 127.0.0.1:6070 -o server.trace -- ./server
+  go tool pprof http://127.0.0.1:6070/debug/pprof/heap";
+
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   pagewise trace replay server.trace
@@ -123,7 +129,7 @@ pub struct PagesArguments {
 #[derive(Subcommand)]
 pub enum TraceAction {
     /// Run a command and write down what it allocates and frees
-    #[command(override_usage = "pagewise trace record [OPTIONS] -o FILE -- COMMAND...")]
+    #[command(after_help = RECORD_EXAMPLES, override_usage = "pagewise trace record [OPTIONS] -o FILE -- COMMAND...")]
     Record(RecordArguments),
     /// Show what is in a trace: events, sizes, lifetimes, sites, live bytes over time
     Stat(StatArguments),
@@ -371,6 +377,9 @@ pub struct RecordArguments {
     /// Keep the traces of other processes that have fewer than 1000 events as well
     #[arg(long, conflicts_with = "no_children")]
     pub every_process: bool,
+    /// Serve heap profiles of what runs to pprof, Pyroscope or Parca: address and port, such as 127.0.0.1:6070
+    #[arg(long, value_name = "ADDR", conflicts_with = "jvm")]
+    pub listen: Option<String>,
     /// Where to keep the recording until the command ends [default: FILE's folder]
     #[arg(long, value_name = "FOLDER")]
     pub spool: Option<PathBuf>,

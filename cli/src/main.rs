@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod ending;
 mod failure;
+mod http;
 mod ksm;
 mod launch;
 mod load;

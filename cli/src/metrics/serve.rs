@@ -1,32 +1,24 @@
-//! The server: a thread for each of a few connections, and one look for readers that come at the same time.
+//! What is served: one look for readers that come at the same time.
 
-use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use anyhow::Result;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::http::{Answer, Request, converse, send_away};
 use super::text::{self, Form};
 use super::totals::Totals;
+use crate::http::{self, Answer, Request};
 use crate::launch::signals::is_ignored;
 use crate::processes::Observer;
 
-const MOST_CONNECTIONS: usize = 64;
 /// Younger figures are not asked for: many readers cost no more than four looks a second.
 const FRESH: Duration = Duration::from_millis(250);
 /// Answers that are under way at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// Where no connection can be accepted: descriptors have run out.
-const PAUSE: Duration = Duration::from_millis(100);
 
 const ROOT: &str = concat!(
     "Pagewise ",
@@ -44,84 +36,20 @@ pub fn asked_to_end() -> nix::Result<SignalFd> {
 
 /// Until it is asked to end.
 pub fn serve(listener: TcpListener, asked_to_end: &SignalFd) -> Result<()> {
-    // A connection that is gone before it is accepted is not waited for.
-    listener
-        .set_nonblocking(true)
-        .context("cannot listen without waiting")?;
-    let figures = Arc::new(Mutex::new(Figures::default()));
-    let connections = Arc::new(AtomicUsize::new(0));
-    while wait(&listener, asked_to_end)? {
-        match listener.accept() {
-            Ok((stream, _)) => hand_over(stream, &figures, &connections),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => thread::sleep(PAUSE),
-        }
-    }
-    drop(listener);
-    let until = Instant::now() + LAST_ANSWERS;
-    while connections.load(Ordering::Acquire) > 0 && Instant::now() < until {
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-/// False: it is to end.
-fn wait(listener: &TcpListener, asked_to_end: &SignalFd) -> Result<bool> {
-    let mut events = [
-        PollFd::new(asked_to_end.as_fd(), PollFlags::POLLIN),
-        PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-    ];
-    match poll(&mut events, PollTimeout::NONE) {
-        Ok(_) | Err(Errno::EINTR) => Ok(events[0].any() != Some(true)),
-        Err(error) => Err(error).context("cannot wait for connections"),
-    }
-}
-
-fn hand_over(stream: TcpStream, figures: &Arc<Mutex<Figures>>, connections: &Arc<AtomicUsize>) {
-    if connections.load(Ordering::Acquire) >= MOST_CONNECTIONS {
-        send_away(&stream);
-        return;
-    }
-    let (figures, place) = (Arc::clone(figures), Place::take(connections));
-    // Where there can be no more threads the connection is closed, and this reader comes again.
-    let _ = thread::Builder::new().spawn(move || {
-        converse(&stream, |request| respond(request, &figures));
-        drop(place);
-    });
-}
-
-/// One of the connections; given back however its thread ends.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(connections: &Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(connections))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    let figures = Mutex::new(Figures::default());
+    let respond = move |request: &Request| respond(request, &figures);
+    http::serve(listener, asked_to_end.as_fd(), LAST_ANSWERS, respond)
 }
 
 fn respond(request: &Request, figures: &Mutex<Figures>) -> Answer {
-    if !["GET", "HEAD"].contains(&request.method.as_str()) {
-        return Answer::short("405 Method Not Allowed");
-    }
     match request.path.as_str() {
-        "/" => Answer {
-            body: ROOT.into(),
-            ..Answer::short("200 OK")
-        },
+        "/" => Answer::text("200 OK", ROOT),
         "/metrics" => {
             let form = Form::wanted(&request.accept);
             let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
             Answer {
-                status: "200 OK",
                 content_type: form.content_type(),
-                body: text::of(figures.now(), form),
+                ..Answer::text("200 OK", text::of(figures.now(), form))
             }
         }
         _ => Answer::short("404 Not Found"),

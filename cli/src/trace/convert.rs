@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use trace_analysis::analysis::{Analysis, Moment};
-use trace_analysis::pprof;
+use trace_analysis::pprof::{self, Taken};
 use trace_format::{Error, Event, Options, Site, SiteId, TraceReader, TraceWriter, text};
 
 use super::output::{Output, is_broken_pipe};
@@ -87,8 +87,8 @@ fn write_as(
             copy(trace, arguments.events.unwrap_or(u64::MAX), out).map_err(unreadable)?;
         }
         TraceForm::Pprof => {
-            let (found, at) = for_profile(trace, arguments)?;
-            pprof::write(&found, at, trace.properties(), trace.sites(), out)?;
+            let (found, taken) = for_profile(trace, arguments)?;
+            pprof::write(&found, taken, trace.properties(), trace.sites(), out)?;
         }
         TraceForm::Csv => {
             let at = arguments.at.unwrap_or_default();
@@ -104,16 +104,16 @@ fn write_as(
 fn for_profile(
     trace: &mut TraceReader<File>,
     arguments: &ConvertArguments,
-) -> Result<(Analysis, Option<Moment>)> {
+) -> Result<(Analysis, Taken)> {
     let file = &arguments.file;
     if arguments.at.is_some() || !reading::has_pages(trace) {
         let at = arguments.at.unwrap_or_default();
-        return Ok((reading::analyse(trace, file, at)?, Some(at)));
+        return Ok((reading::analyse(trace, file, at)?, Taken::At(at)));
     }
     let mut found = reading::analyse(trace, file, Moment::Pinned)?;
     let peak = reading::at_peak(trace, file, &found)?;
     found.set_live(&peak);
-    Ok((found, None))
+    Ok((found, Taken::AtTheWorst))
 }
 
 /// By the name, as people name such files.

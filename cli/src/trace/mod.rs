@@ -11,6 +11,7 @@ mod kinship;
 mod losses;
 mod output;
 mod perf_maps;
+mod profiles;
 mod progress;
 mod reading;
 mod record;

@@ -121,19 +121,35 @@ fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     file.write_all(text)
 }
 
-/// Maps that are kept in a recording's folder.
-pub struct Kept<'a> {
-    folder: &'a Path,
+/// Maps of a recording's processes.
+pub struct Maps<'a> {
+    place: Place<'a>,
     headers: BTreeMap<i32, Header>,
     /// Of processes that have forked others.
     parents: BTreeMap<i32, Rc<PerfMap>>,
 }
 
+enum Place<'a> {
+    /// The recording's folder, in which they are kept.
+    Folder(&'a Path),
+    /// Where programs write them.
+    WhereWritten(&'a Spools),
+}
+
 /// Of forks, one in the other. A process may claim to be its own parent.
 const MOST_FORKS: usize = 16;
 
-impl<'a> Kept<'a> {
-    pub fn of_recording(folder: &'a Path, spools: &Spools) -> Self {
+impl<'a> Maps<'a> {
+    pub fn kept(folder: &'a Path, spools: &Spools) -> Self {
+        Self::in_place(Place::Folder(folder), spools)
+    }
+
+    /// As they are now, of processes that may be running.
+    pub fn as_written(spools: &'a Spools) -> Self {
+        Self::in_place(Place::WhereWritten(spools), spools)
+    }
+
+    fn in_place(place: Place<'a>, spools: &Spools) -> Self {
         let mut headers = BTreeMap::new();
         // The first program that a process ran is the one that it has from its parent.
         for ((process, _), spool) in spools.iter().rev() {
@@ -142,14 +158,10 @@ impl<'a> Kept<'a> {
             }
         }
         Self {
-            folder,
+            place,
             headers,
             parents: BTreeMap::new(),
         }
-    }
-
-    pub fn has(&self, process: i32) -> bool {
-        self.folder.join(name_of(process)).is_file()
     }
 
     /// The names of a process's code, and of that which its parent had made before a fork.
@@ -189,13 +201,33 @@ impl<'a> Kept<'a> {
     }
 
     fn read(&self, process: i32) -> PerfMap {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(self.folder.join(name_of(process)));
-        let text = file.and_then(read_some).unwrap_or_default();
-        PerfMap::parse(&text)
+        let text = match &self.place {
+            Place::Folder(folder) => read_kept(folder, process),
+            Place::WhereWritten(spools) => read_written(spools, process),
+        };
+        PerfMap::parse(&text.unwrap_or_default())
     }
+}
+
+/// Is there a map of the process in this folder?
+pub fn has_kept(folder: &Path, process: i32) -> bool {
+    folder.join(name_of(process)).is_file()
+}
+
+fn read_kept(folder: &Path, process: i32) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(folder.join(name_of(process)))?;
+    read_some(file)
+}
+
+fn read_written(spools: &Spools, process: i32) -> io::Result<Vec<u8>> {
+    let Some((_, first)) = spools.range((process, 0)..).next() else {
+        return Ok(Vec::new());
+    };
+    let map = Path::new(FOLDER).join(name_of(process));
+    Ok(read_new(&map, first)?.unwrap_or_default())
 }
 
 /// Could this process's Python tell the names of its functions? By the name of its file, as python3.12.

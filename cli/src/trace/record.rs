@@ -19,6 +19,7 @@ use super::jvm;
 use super::losses::Losses;
 use super::output::{self, Output};
 use super::perf_maps::{self, After};
+use super::profiles::{self, Server};
 use super::progress;
 use super::spools::{Spools, spools_in};
 use crate::commandline::RecordArguments;
@@ -60,6 +61,7 @@ pub fn record_command(
     prepare: impl FnOnce(&Path) -> Command,
 ) -> Result<Ending> {
     check_target(&arguments.output)?;
+    let listener = profiles::listen(arguments)?;
     // Before the folder: a signal that waits ends this process when the gate is opened, which must come last.
     let gate = Gate::close().context("cannot hold back signals")?;
     let spool = spool_folder(arguments)?;
@@ -68,7 +70,9 @@ pub fn record_command(
     gate.check_before_start()?;
     let running = Running::start(&mut prepare(spool.path()), &gate, None, None, strangers)
         .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
-    let end = match see_to_the_end(arguments, spool.path(), running, &gate) {
+    // Its threads are started behind the gate.
+    let profiles = listener.and_then(|it| it.serve(spool.path(), running.process()));
+    let end = match see_to_the_end(arguments, spool.path(), running, profiles, &gate) {
         Ok(end) => end,
         Err(error) => {
             // Hours of recording shall not be lost to a full disk, or to impatience.
@@ -86,10 +90,12 @@ fn see_to_the_end(
     arguments: &RecordArguments,
     spool: &Path,
     mut running: Running,
+    profiles: Option<Server>,
     gate: &Gate,
 ) -> Result<End> {
     let process = running.process();
     let (end, at) = running.wait().map_err(trial::lost)?;
+    drop(profiles);
     let ended = running.settle(end, at, false);
     make_traces(arguments, spool, process, &ended, gate)?;
     Ok(end)
@@ -206,7 +212,7 @@ fn make_traces(
     let is_ours = arguments.python && std::env::var_os(PYTHON_VARIABLE).is_none();
     let after = if is_ours { After::Remove } else { After::Leave };
     perf_maps::keep(folder, &spools, after, arguments.quiet);
-    let mut maps = perf_maps::Kept::of_recording(folder, &spools);
+    let mut maps = perf_maps::Maps::kept(folder, &spools);
     let mut symbols = Symbols::default();
     let mut others = Others::default();
     let mut seen_main = None;
@@ -239,7 +245,7 @@ fn make_traces(
         tell(&jvm::out_of_memory(arguments));
     }
     hint_at_jvm(arguments, &spools);
-    hint_at_python(arguments, &spools, &maps);
+    hint_at_python(arguments, &spools, folder);
     if !arguments.quiet {
         tell(&summary(arguments, seen_main.as_ref(), &others, ended));
     }
@@ -486,16 +492,17 @@ fn hint_at_jvm(arguments: &RecordArguments, spools: &Spools) {
 }
 
 /// Without its maps Python's own functions are not in a trace.
-fn hint_at_python(arguments: &RecordArguments, spools: &Spools, maps: &perf_maps::Kept) {
+fn hint_at_python(arguments: &RecordArguments, spools: &Spools, folder: &Path) {
+    let has_map = |process| perf_maps::has_kept(folder, process);
     let is_nameless = |(process, path): (i32, &PathBuf)| {
         let header = Header::read(path).ok().flatten();
-        header.is_some_and(|header| perf_maps::is_python_with_maps(&header)) && !maps.has(process)
+        header.is_some_and(|header| perf_maps::is_python_with_maps(&header)) && !has_map(process)
     };
     let mut all = spools.iter().map(|((process, _), path)| (*process, path));
     if arguments.quiet || stacks_of(arguments).is_none() {
         return;
     }
-    if arguments.python && !all.clone().any(|(process, _)| maps.has(process)) {
+    if arguments.python && !all.clone().any(|(process, _)| has_map(process)) {
         tell(
             "no process told the names of Python's functions: that takes CPython 3.12 or later, without -E and -I",
         );
@@ -529,7 +536,7 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let first = spools.iter().min_by_key(|(_, path)| started(path));
     let main = first.map_or(0, |((process, _), _)| *process);
     perf_maps::keep(folder, &spools, After::Leave, false);
-    let mut maps = perf_maps::Kept::of_recording(folder, &spools);
+    let mut maps = perf_maps::Maps::kept(folder, &spools);
     let mut symbols = Symbols::default();
     let mut made = Vec::new();
     for (key, name) in names(&spools, main, target) {

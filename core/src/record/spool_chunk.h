@@ -24,10 +24,10 @@ void pw_log_other(struct pw_lane *lane, enum pw_spool_kind kind, uint32_t operan
                   const uint64_t *words, size_t count);
 
 // A record counts when its first word is there: the others are written before it, in case the
-// program is killed in between.
+// program is killed in between, or somebody reads meanwhile.
 static inline void pw_log_commit(struct pw_lane *lane, uint64_t first, size_t words) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    *(volatile uint64_t *)lane->next = first;
+    __atomic_store_n(lane->next, first, __ATOMIC_RELEASE);
     lane->next += words;
 }
 

@@ -181,10 +181,15 @@ pub struct Heap {
 impl Heap {
     pub fn of<R: Read + Seek>(trace: &TraceReader<R>, with_pages: bool) -> Self {
         let sample = trace.properties().number("sample-bytes").unwrap_or(0);
-        let has_pages = with_pages && trace.has_addresses() && sample == 0;
+        Self::of_sample(sample, with_pages && trace.has_addresses())
+    }
+
+    /// `sample_bytes` 0: of everything.
+    pub(crate) fn of_sample(sample_bytes: u64, with_pages: bool) -> Self {
+        let has_pages = with_pages && sample_bytes == 0;
         Self {
             pages: has_pages.then(PageTable::default),
-            sample_bytes: sample as f64,
+            sample_bytes: sample_bytes as f64,
             ..Self::default()
         }
     }
@@ -271,11 +276,13 @@ pub fn analyse<R: Read + Seek>(
     }
     let mut found = Analysis::default();
     let step = (trace.event_count() / CURVE_POINTS).max(1);
-    let mut sizes: FxHashMap<u64, f64> = FxHashMap::default();
     let mut best = (f64::MIN, Point::default());
-    let mut latest = Latest::of(trace.properties());
+    let mut counting = Counting {
+        sizes: FxHashMap::default(),
+        latest: Latest::of(trace.properties()),
+    };
     each_event(trace, u64::MAX, progress, |number, occurrence| {
-        found.count(&mut heap, occurrence, &mut sizes, &mut latest);
+        found.count(&mut heap, occurrence, &mut counting);
         let seconds = occurrence.time as f64 / 1e9;
         found.seconds = seconds;
         let point = Point {
@@ -306,7 +313,7 @@ pub fn analyse<R: Read + Seek>(
         held_bytes: heap.held_bytes(),
     });
     found.moment = best.1;
-    found.sizes = sizes.into_iter().collect();
+    found.sizes = counting.sizes.into_iter().collect();
     found.sizes.sort_by_key(|(class, _)| *class);
     let heap = heap_at(trace, found.moment.event, progress)?;
     found.take(&heap);
@@ -353,13 +360,19 @@ fn replayed<R: Read + Seek>(
     Ok(heap)
 }
 
+/// What is counted of events on the way.
+#[derive(Default)]
+pub(crate) struct Counting {
+    sizes: FxHashMap<u64, f64>,
+    latest: Latest,
+}
+
 impl Analysis {
-    fn count(
+    pub(crate) fn count(
         &mut self,
         heap: &mut Heap,
         occurrence: &Occurrence,
-        sizes: &mut FxHashMap<u64, f64>,
-        latest: &mut Latest,
+        counting: &mut Counting,
     ) {
         self.events += 1;
         match *occurrence.event {
@@ -371,9 +384,10 @@ impl Analysis {
             } => {
                 let weight = heap.weight(size);
                 heap.allocate(object, site, size, occurrence.address.unwrap_or(0));
-                latest.set(thread, object);
+                counting.latest.set(thread, object);
                 self.threads = self.threads.max(thread.saturating_add(1));
-                *sizes.entry(size.next_power_of_two_or_max()).or_insert(0.0) += weight;
+                let class = size.next_power_of_two_or_max();
+                *counting.sizes.entry(class).or_insert(0.0) += weight;
                 for figures in [&mut self.total, site_figures(&mut self.sites, site)] {
                     figures.allocations += weight;
                     figures.allocated_bytes += size as f64 * weight;
@@ -387,7 +401,8 @@ impl Analysis {
                 let weight = heap.weight(block.size);
                 let lifetime = heap.allocated - block.born;
                 self.lifetimes[lifetime_class(lifetime)] += weight;
-                let temporary = f64::from(u8::from(latest.is_freed_by(occurrence, object)));
+                let temporary =
+                    f64::from(u8::from(counting.latest.is_freed_by(occurrence, object)));
                 for figures in [&mut self.total, site_figures(&mut self.sites, block.site)] {
                     figures.frees += weight;
                     figures.lifetimes += lifetime * weight;
@@ -398,6 +413,15 @@ impl Analysis {
             Event::AddRoot { .. } | Event::RemoveRoot { .. } => self.roots += 1,
             Event::Jump { .. } => self.jumps += 1,
         }
+    }
+
+    /// Figures of what is live in `heap` in the place of an earlier moment's.
+    pub(crate) fn take_anew(&mut self, heap: &Heap) {
+        for figures in self.sites.iter_mut().chain([&mut self.total]) {
+            (figures.live_objects, figures.live_bytes) = (0.0, 0.0);
+            figures.pinned_bytes = 0.0;
+        }
+        self.take(heap);
     }
 
     /// Takes over what is live in `heap`, and the pages that it holds.
@@ -439,6 +463,7 @@ impl Analysis {
 }
 
 /// Of each thread its latest allocation.
+#[derive(Default)]
 struct Latest {
     /// None where it is not known who frees, or what was allocated meanwhile.
     objects: Option<Vec<Option<ObjectId>>>,

@@ -39,7 +39,8 @@ impl Clock {
     }
 }
 
-fn now() -> (u64, u64) {
+/// The stamp that a recorder would take, and nanoseconds.
+pub fn now() -> (u64, u64) {
     let ns = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(0, |time| {
         time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
     });

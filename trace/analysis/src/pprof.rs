@@ -26,6 +26,8 @@ pub struct Profile {
     pub function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    pub time_nanos: i64,
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
@@ -123,16 +125,33 @@ fn start_of(mapping: u64) -> u64 {
     mapping.saturating_mul(MODULE_ROOM)
 }
 
-/// Writes the profile, compressed as its readers expect it. Without a moment `found` has what was live when most was, and
-/// what was pinned when most of the held pages was free.
+/// Of when the figures are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Of a moment of the trace.
+    At(Moment),
+    /// What was live when most was, and what was pinned when most of the held pages was free.
+    AtTheWorst,
+    /// Of a program that runs, at this time since 1970.
+    Now { nanoseconds: i64, shown: Shown },
+}
+
+/// What readers show of a profile if they are not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    InUse,
+    Allocated,
+}
+
+/// Writes the profile, compressed as its readers expect it.
 pub fn write(
     found: &Analysis,
-    moment: Option<Moment>,
+    taken: Taken,
     properties: &Properties,
     sites: &SiteTable,
     out: impl Write,
 ) -> io::Result<()> {
-    let profile = Builder::new(found, moment, properties).build(found, sites);
+    let profile = Builder::new(found, taken, properties).build(found, sites);
     let mut encoder = GzEncoder::new(out, Compression::default());
     encoder.write_all(&profile.encode_to_vec())?;
     encoder.finish()?;
@@ -159,7 +178,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(found: &Analysis, moment: Option<Moment>, properties: &Properties) -> Self {
+    fn new(found: &Analysis, taken: Taken, properties: &Properties) -> Self {
         let mut builder = Self {
             profile: Profile::default(),
             strings: FxHashMap::default(),
@@ -172,11 +191,11 @@ impl Builder {
         };
         // The first string must be the empty one.
         builder.string("");
-        builder.describe(found, moment, properties);
+        builder.describe(found, taken, properties);
         builder
     }
 
-    fn describe(&mut self, found: &Analysis, moment: Option<Moment>, properties: &Properties) {
+    fn describe(&mut self, found: &Analysis, taken: Taken, properties: &Properties) {
         let mut types = vec![("alloc_objects", "count"), ("alloc_space", "bytes")];
         if self.has_ends {
             types.extend([("inuse_objects", "count"), ("inuse_space", "bytes")]);
@@ -191,7 +210,14 @@ impl Builder {
             };
             self.profile.sample_type.push(value);
         }
-        let default = if self.has_ends {
+        let wants_allocated = matches!(
+            taken,
+            Taken::Now {
+                shown: Shown::Allocated,
+                ..
+            }
+        );
+        let default = if self.has_ends && !wants_allocated {
             "inuse_space"
         } else {
             "alloc_space"
@@ -204,14 +230,19 @@ impl Builder {
         self.profile.period_type = Some(period);
         let sample = properties.number("sample-bytes").unwrap_or(0);
         self.profile.period = i64::try_from(sample.max(1)).unwrap_or(1);
-        self.profile.duration_nanos = (found.seconds * 1e9) as i64;
-        let comment = match moment {
-            Some(moment) => format!(
+        match taken {
+            // Readers take a profile with a duration for one of what happened meanwhile.
+            Taken::Now { nanoseconds, .. } => self.profile.time_nanos = nanoseconds,
+            _ => self.profile.duration_nanos = (found.seconds * 1e9) as i64,
+        }
+        let comment = match taken {
+            Taken::Now { .. } => format!("inuse and pinned: now, after event {}", found.events),
+            Taken::At(moment) => format!(
                 "inuse and pinned: {}, after event {}",
                 in_words(moment),
                 found.moment.event
             ),
-            None => format!(
+            Taken::AtTheWorst => format!(
                 "inuse: {}, after event {}; pinned: {}, after event {}",
                 in_words(Moment::Peak),
                 found.peak.event,
@@ -226,6 +257,10 @@ impl Builder {
             path: properties.get("program").unwrap_or_default(),
             build_id: properties.get("build-id").unwrap_or_default(),
         });
+        if let Some(why) = properties.get("stopped") {
+            let stopped = self.string(&format!("the recording ended before the program: {why}"));
+            self.profile.comment.push(stopped);
+        }
         if let Some(command) = properties.get("command") {
             let command = self.string(command);
             self.profile.comment.push(command);

@@ -204,11 +204,17 @@ struct Chunk {
 
 /// The chunks that one thread after another has written.
 struct Lane {
+    number: u32,
+    is_growing: bool,
+    /// By their sequence.
     chunks: Vec<Chunk>,
     /// The chunk being read, and its next byte to be fetched.
     chunk: usize,
     fetched: u64,
     words: Vec<u64>,
+    /// The same as they were read right before, where more may be written meanwhile. A record is there when its first word
+    /// is, which was stored last: if that was seen before, all of it is in `words`.
+    seen: Vec<u64>,
     at: usize,
     stamp: u64,
     thread: u32,
@@ -220,6 +226,8 @@ struct Lane {
 pub struct Spool {
     file: File,
     pub header: Header,
+    is_growing: bool,
+    chunks: Chunks,
     lanes: Vec<Lane>,
     /// (stamp of its next record, lane), smallest first.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
@@ -273,30 +281,85 @@ impl Tables {
 impl Spool {
     /// None: the file is no spool.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
+        Self::open_as(path, false)
+    }
+
+    /// Of a process that may be running: more can be read after `look_again`.
+    pub fn open_growing(path: &Path) -> io::Result<Option<Self>> {
+        Self::open_as(path, true)
+    }
+
+    fn open_as(path: &Path, is_growing: bool) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let Some(header) = Header::read_from(&file)? else {
             return Ok(None);
         };
-        let bytes = file.metadata()?.len();
-        let lanes = find_lanes(&file, bytes)?;
         let mut spool = Self {
             file,
             header,
-            lanes,
+            is_growing,
+            chunks: Chunks::default(),
+            lanes: Vec::new(),
             waiting: BinaryHeap::new(),
             current: None,
             tables: Tables::default(),
         };
         spool.tables.has_loads = spool.header.has_loads;
-        for lane in 0..spool.lanes.len() {
-            spool.fetch_record(lane)?;
-            spool.wait(lane);
-        }
+        spool.look_again()?;
         Ok(Some(spool))
+    }
+
+    /// Takes note of what has been written since. Nothing is written, nor locked: the process does not notice.
+    ///
+    /// Records up to a stamp that was taken before this are then complete, but for late ones: whatever had to happen
+    /// before a block's allocation was written down before that was stamped. Late is what a thread had stamped and not
+    /// written down: an allocation, of which nobody else knows yet, and a realloc with its free, of whose address others
+    /// may have written already.
+    pub fn look_again(&mut self) -> io::Result<()> {
+        if let Some(header) = Header::read_from(&self.file)? {
+            self.header = header;
+        }
+        if let Some(lane) = self.current.take() {
+            self.wait(lane);
+        }
+        let bytes = self.file.metadata()?.len();
+        for (number, chunk) in self.chunks.find_new(&self.file, bytes)? {
+            let lane = self.lanes.partition_point(|lane| lane.number < number);
+            if self
+                .lanes
+                .get(lane)
+                .is_none_or(|found| found.number != number)
+            {
+                self.add_lane(lane, number);
+            }
+            self.lanes[lane].add(chunk);
+        }
+        for lane in 0..self.lanes.len() {
+            self.lanes[lane].forget_ahead();
+            if self.lanes[lane].next.is_none() {
+                self.fetch_record(lane)?;
+                self.wait(lane);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_lane(&mut self, place: usize, number: u32) {
+        self.lanes.insert(place, Lane::new(number, self.is_growing));
+        // Lanes are known by their places.
+        self.waiting.clear();
+        for lane in 0..self.lanes.len() {
+            self.wait(lane);
+        }
     }
 
     /// The next record of the process, by the order of stamps.
     pub fn next_record(&mut self) -> io::Result<Option<Record>> {
+        self.next_until(u64::MAX)
+    }
+
+    /// The same, if it is not later than `last`.
+    pub fn next_until(&mut self, last: u64) -> io::Result<Option<Record>> {
         let lane = match self.current {
             Some(lane) => lane,
             None => match self.waiting.pop() {
@@ -304,6 +367,11 @@ impl Spool {
                 None => return Ok(None),
             },
         };
+        if self.lanes[lane].next.is_some_and(|next| next.stamp > last) {
+            self.current = None;
+            self.wait(lane);
+            return Ok(None);
+        }
         let record = self.lanes[lane].next.take();
         self.fetch_record(lane)?;
         // A lane goes on for as long as no other has something earlier.
@@ -340,71 +408,134 @@ impl Spool {
     }
 }
 
-/// Chunks begin at multiples of a step; those that were never begun are passed over.
-fn find_lanes(file: &File, bytes: u64) -> io::Result<Vec<Lane>> {
-    let mut lanes: FxHashMap<u32, Vec<Chunk>> = FxHashMap::default();
-    let mut offset = STEP;
-    while offset + CHUNK_HEADER <= bytes {
-        let mut head = [0; CHUNK_HEADER as usize];
-        file.read_exact_at(&mut head, offset)?;
-        let word =
-            |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| head[at * 8 + i]));
-        let size = word(1);
-        let is_chunk = word(0) == CHUNK_MAGIC
-            && (STEP..=LARGEST_CHUNK).contains(&size)
-            && size.is_multiple_of(STEP)
-            && offset + size <= bytes;
-        if !is_chunk {
-            offset += STEP;
-            continue;
+/// Where chunks begin: at multiples of a step.
+#[derive(Default)]
+struct Chunks {
+    /// What is before this has been looked at; 0: nothing has.
+    looked: u64,
+    /// Steps of that at which no chunk had been begun, in order: one may be later.
+    empty: Vec<u64>,
+}
+
+impl Chunks {
+    /// Chunks begun since the last look, each with the number of its lane.
+    ///
+    /// A lane begins its chunks one after the other, each behind the last. One of those before a chunk that is found may
+    /// have been begun since its place was looked at: so places are looked at once more, from the last to the first.
+    fn find_new(&mut self, file: &File, bytes: u64) -> io::Result<Vec<(u32, Chunk)>> {
+        let mut found = Vec::new();
+        self.looked = self.looked.max(STEP);
+        while self.looked + CHUNK_HEADER <= bytes {
+            match read_chunk(file, self.looked, bytes)? {
+                Some((lane, chunk)) => {
+                    self.looked += chunk.size;
+                    found.push((lane, chunk));
+                }
+                None => {
+                    self.empty.push(self.looked);
+                    self.looked += STEP;
+                }
+            }
         }
-        lanes.entry(word(2) as u32).or_default().push(Chunk {
-            offset,
-            size,
-            sequence: (word(2) >> 32) as u32,
-            stamp: word(3),
-        });
-        offset += size;
+        let mut late = Vec::new();
+        for &offset in self.empty.iter().rev() {
+            late.extend(read_chunk(file, offset, bytes)?);
+        }
+        let mut end = 0;
+        for (lane, chunk) in late.into_iter().rev() {
+            // Within another one it is something that was written there.
+            if chunk.offset >= end {
+                end = chunk.offset + chunk.size;
+                let own = chunk.offset..end;
+                self.empty.retain(|step| !own.contains(step));
+                found.push((lane, chunk));
+            }
+        }
+        Ok(found)
     }
-    let mut lanes: Vec<(u32, Vec<Chunk>)> = lanes.into_iter().collect();
-    lanes.sort_by_key(|(number, _)| *number);
-    Ok(lanes
-        .into_iter()
-        .map(|(_, chunks)| Lane::new(chunks))
-        .collect())
+}
+
+/// None: no chunk has been begun there.
+fn read_chunk(file: &File, offset: u64, bytes: u64) -> io::Result<Option<(u32, Chunk)>> {
+    let mut head = [0; CHUNK_HEADER as usize];
+    file.read_exact_at(&mut head, offset)?;
+    if head[..8] != CHUNK_MAGIC.to_le_bytes() {
+        return Ok(None);
+    }
+    // Its first word is written last.
+    file.read_exact_at(&mut head, offset)?;
+    let word = |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| head[at * 8 + i]));
+    let size = word(1);
+    let is_chunk = (STEP..=LARGEST_CHUNK).contains(&size)
+        && size.is_multiple_of(STEP)
+        && offset + size <= bytes;
+    let chunk = Chunk {
+        offset,
+        size,
+        sequence: (word(2) >> 32) as u32,
+        stamp: word(3),
+    };
+    Ok(is_chunk.then_some((word(2) as u32, chunk)))
 }
 
 impl Lane {
-    fn new(mut chunks: Vec<Chunk>) -> Self {
-        chunks.sort_by_key(|chunk| chunk.sequence);
-        let mut lane = Self {
-            chunks,
+    fn new(number: u32, is_growing: bool) -> Self {
+        Self {
+            number,
+            is_growing,
+            chunks: Vec::new(),
             chunk: 0,
-            fetched: 0,
+            fetched: CHUNK_HEADER,
+            seen: Vec::new(),
             words: Vec::new(),
             at: 0,
             stamp: 0,
             thread: 0,
             slots: vec![0; SLOTS],
             next: None,
-        };
-        lane.begin_chunk();
-        lane
+        }
+    }
+
+    /// Those that are being read, or have been, stay in their places.
+    fn add(&mut self, chunk: Chunk) {
+        let place = self
+            .chunks
+            .partition_point(|other| other.sequence <= chunk.sequence);
+        let has_begun = self.fetched > CHUNK_HEADER || self.next.is_some() || self.chunk > 0;
+        let first = if has_begun { self.chunk + 1 } else { 0 };
+        self.chunks
+            .insert(place.max(first).min(self.chunks.len()), chunk);
+        if !has_begun {
+            self.begin_chunk();
+        }
+    }
+
+    /// What was fetched and not read may have been written since.
+    fn forget_ahead(&mut self) {
+        self.fetched -= (self.words.len() - self.at) as u64 * 8;
+        // Threads may be thousands: nothing is held for them meanwhile.
+        (self.words, self.seen) = (Vec::new(), Vec::new());
+        self.at = 0;
     }
 
     fn begin_chunk(&mut self) {
         self.fetched = CHUNK_HEADER;
         self.words.clear();
+        self.seen.clear();
         self.at = 0;
         if let Some(chunk) = self.chunks.get(self.chunk) {
             self.stamp = chunk.stamp;
         }
     }
 
+    /// False: no other has been begun yet.
     fn next_chunk(&mut self) -> bool {
-        self.chunk += 1;
-        self.begin_chunk();
-        self.chunk < self.chunks.len()
+        let is_there = self.chunk + 1 < self.chunks.len();
+        if is_there {
+            self.chunk += 1;
+            self.begin_chunk();
+        }
+        is_there
     }
 
     /// Makes `count` words available from `self.at`. False: the chunk ends before.
@@ -416,18 +547,18 @@ impl Lane {
             return Ok(false);
         };
         self.words.drain(..self.at);
+        self.seen.drain(..self.at.min(self.seen.len()));
         self.at = 0;
         let left = (chunk.size - self.fetched) / 8;
         let wanted = (left as usize).min(WINDOW.max(count));
         let mut bytes = vec![0; wanted * 8];
-        file.read_exact_at(&mut bytes, chunk.offset + self.fetched)?;
+        let before = self.is_growing.then_some(&mut self.seen);
+        for words in before.into_iter().chain([&mut self.words]) {
+            file.read_exact_at(&mut bytes, chunk.offset + self.fetched)?;
+            let read = bytes.as_chunks().0.iter();
+            words.extend(read.map(|word| u64::from_le_bytes(*word)));
+        }
         self.fetched += bytes.len() as u64;
-        let words = bytes
-            .as_chunks()
-            .0
-            .iter()
-            .map(|word| u64::from_le_bytes(*word));
-        self.words.extend(words);
         Ok(self.words.len() >= count)
     }
 
@@ -435,6 +566,9 @@ impl Lane {
     fn record(&mut self, file: &File, tables: &mut Tables) -> io::Result<Option<Record>> {
         loop {
             if !self.ensure(1, file)? {
+                return Ok(None);
+            }
+            if self.seen.get(self.at) == Some(&0) {
                 return Ok(None);
             }
             let word = self.words[self.at];
@@ -536,19 +670,19 @@ impl Lane {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use std::io::Write;
 
     const ADDRESS_A: u64 = 0x7f00_0000_1000;
 
-    fn other(kind: u64, operand: u64, words: &[u64]) -> Vec<u64> {
+    pub fn other(kind: u64, operand: u64, words: &[u64]) -> Vec<u64> {
         let mut out = vec![3 | kind << 2 | (words.len() as u64) << 8 | operand << 32];
         out.extend(words);
         out
     }
 
-    fn allocate(step: u64, address: u64, size: u64, slot: u64) -> Vec<u64> {
+    pub fn allocate(step: u64, address: u64, size: u64, slot: u64) -> Vec<u64> {
         let mut out = vec![
             1 | step << 2 | size.min(0xffff_ffff) << 32,
             address | slot << 48,
@@ -557,18 +691,18 @@ mod tests {
         out
     }
 
-    fn free(step: u64, address: u64) -> Vec<u64> {
+    pub fn free(step: u64, address: u64) -> Vec<u64> {
         vec![2 | step << 2 | address << 16]
     }
 
-    fn chunk(lane: u64, sequence: u64, stamp: u64, records: &[Vec<u64>]) -> Vec<u8> {
+    pub fn chunk(lane: u64, sequence: u64, stamp: u64, records: &[Vec<u64>]) -> Vec<u8> {
         let mut words = vec![CHUNK_MAGIC, STEP, lane | sequence << 32, stamp, 0, 0, 0, 0];
         words.extend(records.iter().flatten());
         words.resize((STEP / 8) as usize, 0);
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    fn header() -> Vec<u8> {
+    pub fn header() -> Vec<u8> {
         let mut page = vec![0; STEP as usize];
         page[..8].copy_from_slice(&MAGIC.to_le_bytes());
         page[8] = VERSION as u8;
@@ -664,6 +798,94 @@ mod tests {
         };
         assert_eq!(spool.tables.module_of(beyond, 0), None);
         assert_eq!(spool.tables.place(0), None);
+    }
+
+    fn words(bytes: &mut [u8], at: u64, words: &[u64]) {
+        for (place, word) in (at as usize..).step_by(8).zip(words) {
+            bytes[place..place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn growing(bytes: &[u8]) -> (tempfile::NamedTempFile, Spool) {
+        let mut file = tempfile::NamedTempFile::new().expect("file");
+        file.write_all(bytes).expect("written");
+        let spool = Spool::open_growing(file.path()).expect("readable");
+        (file, spool.expect("a spool"))
+    }
+
+    fn grow(file: &tempfile::NamedTempFile, bytes: &[u8], spool: &mut Spool) -> Vec<u64> {
+        file.as_file().write_all_at(bytes, 0).expect("written");
+        spool.look_again().expect("readable");
+        all(spool).iter().map(|record| record.stamp).collect()
+    }
+
+    #[test]
+    fn a_record_that_is_being_written_is_read_when_it_is_there() {
+        let mut bytes = header();
+        let chunk_at = bytes.len() as u64;
+        let (file, mut spool) = growing(&bytes);
+        assert!(all(&mut spool).is_empty());
+
+        // Its first word is written last, be it a chunk's or a record's.
+        let begun = chunk(
+            0,
+            0,
+            100,
+            &[other(5, 0, &[11]), allocate(5, ADDRESS_A, 24, 3)],
+        );
+        bytes.extend(&begun);
+        words(&mut bytes, chunk_at, &[0]);
+        assert!(grow(&file, &bytes, &mut spool).is_empty());
+        words(&mut bytes, chunk_at, &[CHUNK_MAGIC]);
+        assert_eq!(grow(&file, &bytes, &mut spool), [105]);
+
+        let next = chunk_at + CHUNK_HEADER + 4 * 8;
+        let long = allocate(7, ADDRESS_A + 64, 5 << 30, 3);
+        words(&mut bytes, next + 8, &long[1..2]);
+        assert!(grow(&file, &bytes, &mut spool).is_empty());
+        words(&mut bytes, next + 8, &long[1..]);
+        assert!(grow(&file, &bytes, &mut spool).is_empty());
+        words(&mut bytes, next, &long[..1]);
+        assert_eq!(grow(&file, &bytes, &mut spool), [112]);
+        assert!(grow(&file, &bytes, &mut spool).is_empty());
+    }
+
+    #[test]
+    fn a_chunk_may_be_begun_before_another_one_that_is_there() {
+        let mut bytes = header();
+        let empty = bytes.len() as u64;
+        bytes.extend(vec![0; 2 * STEP as usize]);
+        bytes.extend(chunk(0, 0, 100, &[allocate(5, ADDRESS_A, 24, 3)]));
+        let (file, mut spool) = growing(&bytes);
+        assert_eq!(all(&mut spool).len(), 1);
+        // One of two steps, whose second holds what looks like a chunk; its lane comes before the other.
+        let mut large = chunk(0, 1, 200, &[free(5, ADDRESS_A)]);
+        words(&mut large, 8, &[2 * STEP]);
+        large.extend(chunk(9, 0, 1, &[free(1, ADDRESS_A)]));
+        bytes[empty as usize..][..large.len()].copy_from_slice(&large);
+        bytes.extend(chunk(1, 0, 150, &[free(1, ADDRESS_A)]));
+        assert_eq!(grow(&file, &bytes, &mut spool), [151, 205]);
+    }
+
+    #[test]
+    fn nothing_later_than_asked_for_is_read() {
+        let (file, mut spool) = growing(&sample());
+        let mut stamps = Vec::new();
+        for last in [104, 105, 111, 111, 200] {
+            while let Some(record) = spool.next_until(last).expect("readable") {
+                stamps.push((last, record.stamp));
+            }
+            spool.look_again().expect("readable");
+        }
+        assert_eq!(stamps, [(105, 105), (111, 111), (200, 112)]);
+        drop(file);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_is_an_error_that_is_survived() {
+        let (file, mut spool) = growing(&sample());
+        file.as_file().set_len(STEP + 100).expect("shorter");
+        assert!(spool.look_again().is_err() || all(&mut spool).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! As much of HTTP as a reader of metrics needs: one request a connection, without a body, short and soon.
+//! As much of HTTP as a reader of figures needs: one request a connection, without a body, short and soon.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,6 +17,8 @@ pub struct Request {
     pub method: String,
     /// Without what follows a question mark.
     pub path: String,
+    /// What follows it.
+    pub query: String,
     pub accept: String,
 }
 
@@ -32,7 +34,7 @@ pub enum Refusal {
 pub struct Answer {
     pub status: &'static str,
     pub content_type: &'static str,
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 /// Reads one request and sends what `respond` makes of it.
@@ -46,8 +48,7 @@ pub fn converse(stream: &TcpStream, respond: impl FnOnce(&Request) -> Answer) {
         Err(Refusal::Gone) => return,
         Err(refusal) => Answer::short(refusal.status()),
     };
-    let text = answer.text(is_head);
-    let sent = Timed::new(stream, PATIENCE).write_all(text.as_bytes());
+    let sent = Timed::new(stream, PATIENCE).write_all(&answer.bytes(is_head));
     if sent.is_ok() && stream.shutdown(Shutdown::Write).is_ok() {
         let rest = Timed::new(stream, LINGER).take(8 * LONGEST as u64);
         let _ = io::copy(&mut { rest }, &mut io::sink());
@@ -56,8 +57,8 @@ pub fn converse(stream: &TcpStream, respond: impl FnOnce(&Request) -> Answer) {
 
 /// Without having read what was asked, and without waiting.
 pub fn send_away(stream: &TcpStream) {
-    let text = Answer::short("503 Service Unavailable").text(false);
-    let _ = Timed::new(stream, Duration::from_millis(10)).write_all(text.as_bytes());
+    let bytes = Answer::short("503 Service Unavailable").bytes(false);
+    let _ = Timed::new(stream, Duration::from_millis(10)).write_all(&bytes);
 }
 
 fn read(stream: &mut impl Read) -> Result<Request, Refusal> {
@@ -96,9 +97,12 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         .map(|header| String::from_utf8_lossy(header.value))
         .collect();
     let target = found.path.unwrap_or_default();
+    let target = target.split('#').next().unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     Ok(Some(Request {
         method: found.method.unwrap_or_default().into(),
-        path: target.split(['?', '#']).next().unwrap_or_default().into(),
+        path: path.into(),
+        query: query.into(),
         accept: accept.join(","),
     }))
 }
@@ -120,14 +124,18 @@ impl Refusal {
 impl Answer {
     /// The status is all that there is to say.
     pub fn short(status: &'static str) -> Self {
+        Self::text(status, format!("{status}\n"))
+    }
+
+    pub fn text(status: &'static str, text: impl Into<String>) -> Self {
         Self {
             status,
             content_type: "text/plain; charset=utf-8",
-            body: format!("{status}\n"),
+            body: text.into().into_bytes(),
         }
     }
 
-    fn text(&self, is_head: bool) -> String {
+    fn bytes(&self, is_head: bool) -> Vec<u8> {
         let allowed = match self.status.starts_with("405") {
             true => "Allow: GET, HEAD\r\n",
             false => "",
@@ -139,10 +147,8 @@ impl Answer {
             self.content_type,
             self.body.len()
         );
-        match is_head {
-            true => head,
-            false => head + &self.body,
-        }
+        let body: &[u8] = if is_head { &[] } else { &self.body };
+        [head.as_bytes(), body].concat()
     }
 }
 
@@ -202,6 +208,7 @@ mod tests {
         let expected = Request {
             method: "GET".into(),
             path: "/metrics".into(),
+            query: "x=1".into(),
             accept: "text/plain,*/*".into(),
         };
         assert_eq!(request, Ok(expected));

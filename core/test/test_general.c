@@ -214,9 +214,14 @@ static void a_buffer_grows_into_what_is_free_behind_it(void **state) {
     (void)state;
     pw_trim();
     grow_to_16_mb();
-    uint64_t fresh = pw_process.arena.fresh_pages;
-    assert_true(grow_to_16_mb() <= 6);
-    assert_true((pw_process.arena.fresh_pages - fresh) * PW_PAGE < 4 * MB); // those of the first
+    bool takes_those_of_the_last =
+        false; // unless they were given back meanwhile, on a busy machine
+    for (int i = 0; i < 3 && !takes_those_of_the_last; i++) {
+        uint64_t fresh = pw_process.arena.fresh_pages;
+        assert_true(grow_to_16_mb() <= 6);
+        takes_those_of_the_last = (pw_process.arena.fresh_pages - fresh) * PW_PAGE < 4 * MB;
+    }
+    assert_true(takes_those_of_the_last);
 }
 
 // It may not take from what follows, nor may what follows lose a byte.
@@ -421,7 +426,8 @@ static void idle_pages_go_back_by_themselves(void **state) {
         }
     }
     uint64_t before = statistics().segment_idle_bytes;
-    for (int round = 0; round < 40; round++) { // other work, of another size
+    uint64_t idle = 0;
+    for (int round = 0; round < 2000 && idle <= 5 * MB; round++) { // other work, of another size
         static void *others[2000];
         for (int i = 0; i < 2000; i++) {
             others[i] = allocate(64);
@@ -430,8 +436,9 @@ static void idle_pages_go_back_by_themselves(void **state) {
             pw_general_free(&pw_process, &pw_gate, others[i]);
         }
         usleep(2000);
+        idle = statistics().segment_idle_bytes - before;
     }
-    assert_true(statistics().segment_idle_bytes - before > 5 * MB);
+    assert_true(idle > 5 * MB);
     for (int i = 0; i < MANY; i += 64) {
         pw_general_free(&pw_process, &pw_gate, blocks[i]);
     }

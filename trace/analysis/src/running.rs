@@ -420,6 +420,57 @@ mod tests {
         assert_eq!(shown, "inuse_space");
     }
 
+    /// The program that is recorded can write to its recording.
+    #[test]
+    fn a_damaged_recording_is_survived() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = Rng::with_seed(seed);
+        let records = [
+            other(5, 0, &[11]),
+            other(2, 3, &[0x1000 | 7 << 48]),
+            allocate(5, 0x10_0000, 24, 3),
+            allocate(5, 0x10_0040, 5 << 30, 3),
+            free(5, 0x10_0000),
+        ];
+        for _ in 0..300 {
+            let mut bytes = header();
+            let begin = bytes.len();
+            for number in 0..3 {
+                bytes.extend(chunk(number % 2, number / 2, 100 + number, &records));
+            }
+            let file = tempfile::NamedTempFile::new().expect("file");
+            file.as_file().write_all_at(&bytes, 0).expect("written");
+            let Some(mut running) = Running::open(file.path()).expect("readable") else {
+                continue;
+            };
+            for _ in 0..4 {
+                for _ in 0..random.usize(..12) {
+                    // Mostly where something is: the heads of chunks and what follows.
+                    let place = match random.usize(..8) {
+                        0 => random.usize(..bytes.len()),
+                        _ => begin + random.usize(..3) * STEP as usize + random.usize(..256),
+                    };
+                    bytes[place] = match random.usize(..3) {
+                        0 => 0,
+                        1 => u8::MAX,
+                        _ => random.u8(..),
+                    };
+                }
+                file.as_file().write_all_at(&bytes, 0).expect("written");
+                // Errors are answers too.
+                let _ = running.spool.look_again();
+                let _ = running.read_until(random.u64(..), &|| true);
+                let taken = Taken::Now {
+                    nanoseconds: 0,
+                    shown: Shown::InUse,
+                };
+                let (mut symbols, generated) = (Symbols::default(), PerfMap::default());
+                let _ = running.write(taken, &mut symbols, &generated, io::sink());
+            }
+        }
+    }
+
     #[test]
     fn what_was_left_is_read_the_next_time() {
         let file = tempfile::NamedTempFile::new().expect("file");

@@ -25,6 +25,8 @@ use super::snapshot::{self, Inode};
 
 /// All is looked at this often, and what moves quickly in between.
 const THOROUGH: Duration = Duration::from_millis(200);
+/// Or as seldom as this share of a core demands: were every look a thorough one, peaks would be missed.
+const THOROUGH_SHARE: f64 = 0.0008;
 /// What a process maps of files is read anew, where it has moved, at most this often.
 const STATUS_REST: Duration = Duration::from_millis(20);
 /// Memory that is shared by other means than snapshots is looked for less often where there are snapshots beside it.
@@ -36,7 +38,7 @@ const UNCERTAIN_BYTES: u64 = 4 << 20;
 const UNCERTAIN_PART: u64 = 100;
 /// Looks at page tables: a share of a core, and what a run may use up at once.
 const PAGE_TABLES_SHARE: f64 = 0.001;
-const PAGE_TABLES_AT_ONCE: Duration = Duration::from_millis(5);
+const PAGE_TABLES_AT_ONCE: Duration = Duration::from_millis(20);
 /// At least so far apart: what is shared changes while processes run, not at once.
 const PAGE_TABLES_REST: Duration = Duration::from_millis(25);
 /// What a look takes for a page, about.
@@ -60,6 +62,7 @@ pub struct CounterSampler {
     page_tables_read: Option<Instant>,
     status_read: Instant,
     thorough: Option<Instant>,
+    thorough_took: Duration,
     thorough_looks: u32,
 }
 
@@ -89,6 +92,7 @@ impl CounterSampler {
             page_tables_read: None,
             status_read: started,
             thorough: None,
+            thorough_took: Duration::ZERO,
             thorough_looks: 0,
         }
     }
@@ -140,7 +144,8 @@ impl CounterSampler {
     }
 
     fn is_thorough_look_due(&self) -> bool {
-        let is_long_ago = self.thorough.is_none_or(|at| at.elapsed() >= THOROUGH);
+        let rest = THOROUGH.max(self.thorough_took.div_f64(THOROUGH_SHARE));
+        let is_long_ago = self.thorough.is_none_or(|at| at.elapsed() >= rest);
         // One that lived in its parent's memory may have a program of its own by now.
         is_long_ago || self.family.has_changed() || self.members.len() < self.family.members().len()
     }
@@ -175,6 +180,7 @@ impl CounterSampler {
     }
 
     fn look_thoroughly(&mut self) {
+        let before = thread_cpu_time();
         self.thorough = Some(Instant::now());
         self.family.walk();
         self.meet();
@@ -191,6 +197,7 @@ impl CounterSampler {
             self.others = processes.map(other).collect();
         }
         self.thorough_looks += 1;
+        self.thorough_took = thread_cpu_time().saturating_sub(before);
     }
 
     /// What must be known of each process that is in the tree now.

@@ -20,7 +20,7 @@ use super::stop::Stop;
 const PERIOD: Duration = Duration::from_millis(4);
 const FIRST_PERIOD: Duration = Duration::from_millis(1);
 /// Share of a core for them, and what a run may use up at once.
-const SHARE: f64 = 0.002;
+const SHARE: f64 = 0.003;
 const AT_ONCE: Duration = Duration::from_millis(2);
 
 /// What is looked at, and how.

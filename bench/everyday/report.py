@@ -114,7 +114,7 @@ def written(results: Results) -> page.Page:
              "rounds, with 95 % intervals; below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
              "*CPU time in all* is that of `pagewise run` and R, to `Rscript` alone. *Of the library* is R's own, to R under a `pagewise run` that loads no "
              "library; the sampler is in neither. Average and peak are physical memory. Half of the scripts were there to tune Pagewise on, and half "
-             "were *unseen*: theirs is what counts.", *_troubles(results))
+             "were *unseen*: theirs is what counts.", *_looks(results), *_troubles(results))
     made.section("Targets", "Of the unseen ten, under `auto`.", page.table(["figure", "at most", "measured", "A/A", "verdict"], _targets(results)))
     for name in results.treated:
         options = next(run["options"] for rounds in results.rounds.values() for runs in rounds if (run := runs.get(name)))
@@ -126,6 +126,18 @@ def written(results: Results) -> page.Page:
                  "process.", page.table(_heads(results), filter(None, (_figures(results, script) for script in SCRIPTS))))
     made.section("Where", page.facts(_where(results)))
     return made
+
+
+def _looks(results: Results) -> Iterable[str]:
+    """How often memory was looked at: a peak between two looks is missed where the kernel's own does not count."""
+    rates = {}
+    for name in (PLAIN, TREATED):
+        runs = [run for script in SCRIPTS for run in results.of(script, name) if run.get("wall_seconds") and "samples" in run]
+        if not runs:
+            return
+        rates[name] = sum(run["samples"] for run in runs) / sum(run["wall_seconds"] for run in runs)
+    yield (f"Memory was looked at {rates[TREATED]:.0f} times a second under `{TREATED}`. **A peak between two looks is missed there**, "
+           f"which favours Pagewise: plain R's peak is the kernel's own (and {rates[PLAIN]:.0f} looks a second).")
 
 
 def _troubles(results: Results) -> Iterable[str]:

@@ -27,6 +27,8 @@ use super::snapshot::{self, Inode};
 const THOROUGH: Duration = Duration::from_millis(200);
 /// Or as seldom as this share of a core demands: were every look a thorough one, peaks would be missed.
 const THOROUGH_SHARE: f64 = 0.0008;
+/// But not more seldom: a file of snapshots that has come since counts from then on only.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// What a process maps of files is read anew, where it has moved, at most this often.
 const STATUS_REST: Duration = Duration::from_millis(20);
 /// Memory that is shared by other means than snapshots is looked for less often where there are snapshots beside it.
@@ -144,7 +146,7 @@ impl CounterSampler {
     }
 
     fn is_thorough_look_due(&self) -> bool {
-        let rest = THOROUGH.max(self.thorough_took.div_f64(THOROUGH_SHARE));
+        let rest = rest_after(self.thorough_took);
         let is_long_ago = self.thorough.is_none_or(|at| at.elapsed() >= rest);
         // One that lived in its parent's memory may have a program of its own by now.
         is_long_ago || self.family.has_changed() || self.members.len() < self.family.members().len()
@@ -378,6 +380,11 @@ impl Member {
     }
 }
 
+/// From a thorough look that took so long to the next one.
+fn rest_after(took: Duration) -> Duration {
+    took.div_f64(THOROUGH_SHARE).clamp(THOROUGH, LONGEST_REST)
+}
+
 /// PF_FORKNOEXEC of the kernel's sched.h: it has not executed a program since it was forked.
 fn is_forked(flags: u32) -> bool {
     flags & 0x40 != 0
@@ -386,4 +393,18 @@ fn is_forked(flags: u32) -> bool {
 fn program_of(process: i32) -> Option<(u64, u64)> {
     let program = fs::metadata(format!("/proc/{process}/exe")).ok()?;
     Some((program.st_dev(), program.st_ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dear_looks_come_more_seldom() {
+        assert_eq!(rest_after(Duration::ZERO), THOROUGH);
+        assert_eq!(rest_after(Duration::from_micros(100)), THOROUGH);
+        let dear = rest_after(Duration::from_micros(800));
+        assert!(dear > Duration::from_millis(900) && dear < Duration::from_millis(1100));
+        assert_eq!(rest_after(Duration::from_secs(1)), LONGEST_REST);
+    }
 }

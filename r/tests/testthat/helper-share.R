@@ -19,7 +19,7 @@ sharer <- function(file, what = "runif(1e5)") {
 
 kill_and_wait <- function(pid) {
   tools::pskill(pid, tools::SIGKILL)
-  for (i in 1:100) {
+  for (i in 1:600) {
     state <- tryCatch(suppressWarnings(readLines(sprintf("/proc/%d/stat", pid))), error = function(e) "gone Z")
     if (grepl("gone|\\) Z", state)) break
     Sys.sleep(0.05)

@@ -414,7 +414,7 @@ test_that("a forked child and its parent count alike", {
     c(cost$own + cost$shared - cost$published, sum(shared_info(x)$written))
   }, mc.cores = 2)[[1]]
   expect_identical(in_child[[1]], in_child[[2]])
-  for (i in 1:100) { # until the children have ended, pages that were written before the fork are shared
+  for (i in 1:600) { # until the children have ended, pages that were written before the fork are shared
     if (vector_cost(x)$own > 0) break
     Sys.sleep(0.05)
   }

@@ -55,7 +55,7 @@ test_that("S4 objects and attributes share what they hold", {
 test_that("attributes of attributes take no longer for each level than for the first", {
   nested <- structure(1:3, of = runif(1e4))
   for (level in 1:30) nested <- structure(1:3, of = nested, level = level)
-  expect_lt(system.time(shared <- share(nested))[["elapsed"]], 5) # twice as long a level: 40 s
+  expect_lt(sum(system.time(shared <- share(nested))[1:2]), 5) # twice as long a level: 40 s
   expect_lt(wire(shared), 6000)
   expect_identical(sent(shared), nested)
   small <- structure(1:3, of = structure(1, of = "nothing to share"))
@@ -306,7 +306,7 @@ test_that("objects outlive whoever shared them", {
   expect_identical(readRDS(file)[[1]]$a[1:5], original[1:5]) # now only the worker has it
   parallel::stopCluster(cl)
   gc()
-  for (i in 1:50) {
+  for (i in 1:600) {
     gone <- tryCatch(readRDS(file), error = conditionMessage)
     if (is.character(gone)) break
     rm(gone)

@@ -266,8 +266,22 @@ static uint32_t note_module(struct pw_lane *lane, const void *address) {
 
 // --- sites --------------------------------------------------------------------
 
-static uint32_t slot_of(uint64_t key) {
-    return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+#define WAYS 8 // a line of the cache
+
+// The slot of what `key` stands for: its own, a free one, or another's, which has been out of luck.
+// Each key has several, so that two stacks of one program do not take turns in one slot: to write a
+// deep stack down once more is dear.
+static uint32_t slot_of(const struct pw_lane *lane, uint64_t key) {
+    uint32_t hash = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+    uint32_t slot = hash;
+    for (uint32_t way = 0; way < WAYS; way++) {
+        uint32_t candidate = hash ^ way;
+        if (lane->slots[candidate] == key) {
+            return candidate;
+        }
+        slot = lane->slots[slot] && !lane->slots[candidate] ? candidate : slot;
+    }
+    return slot;
 }
 
 static void note_site(struct pw_lane *lane, uint32_t slot, uint64_t key, const void *site) {
@@ -307,9 +321,15 @@ static size_t walk(const struct pw_lane *lane, const void *frame, const void *si
 // `stack` may be the lane's own words, which hold what is written down afterwards.
 static bool note_stack(struct pw_lane *lane, uint32_t slot, const uint64_t *stack, size_t count) {
     bool is_held = pw_hold_libraries();
+    uint64_t load = 0, page = 0; // of the frame before: recursion is all in one
     for (size_t i = 0; i < count; i++) {
         bool may_read = i == 0 || is_held;
-        uint64_t load = may_read ? note_module(lane, (const void *)(uintptr_t)stack[i]) : 0;
+        if (!may_read) {
+            load = 0;
+        } else if (i == 0 || stack[i] >> PW_PAGE_SHIFT != page) {
+            load = note_module(lane, (const void *)(uintptr_t)stack[i]);
+        }
+        page = stack[i] >> PW_PAGE_SHIFT;
         lane->stack_words[i] = (stack[i] & ADDRESS) | load << 48;
     }
     if (is_held) {
@@ -337,7 +357,7 @@ static uint32_t stack_slot(struct pw_lane *lane, const void *site, const void *f
         key = (key ^ stack[i]) * UINT64_C(0x9e3779b97f4a7c15);
         key ^= key >> 32;
     }
-    uint32_t slot = slot_of(key);
+    uint32_t slot = slot_of(lane, key);
     if (lane->slots[slot] != key && note_stack(lane, slot, stack, count)) {
         lane->slots[slot] = key;
     }
@@ -359,7 +379,7 @@ uint32_t pw_site_slot(struct pw_lane *lane, const void *site, const void *frame)
         return stack_slot(lane, site, frame);
     }
     uint64_t key = (uintptr_t)site | (uint64_t)depth_of(lane, frame) << 48;
-    uint32_t slot = slot_of(key);
+    uint32_t slot = slot_of(lane, key);
     if (__builtin_expect(lane->slots[slot] != key, 0)) {
         note_site(lane, slot, key, site);
     }

@@ -9,7 +9,9 @@
 // What a place in the code says about its frame is remembered. And a server's stacks are few: so
 // the last ones are kept, by the caller and where its frame lies, each with the places in which its
 // return addresses lay: as long as these hold the same, it is the same stack. (All that could
-// differ is a frame of variable size that has moved and left its old return address behind.)
+// differ is a frame of variable size that has moved and left its old return address behind.) Where
+// the callers alone are those of the last walk, as in recursion that goes deeper, this walk ends
+// where it meets that one.
 //
 // Code that a program has made itself, CPython's trampolines or what V8 compiles, is in no table.
 // There the walk goes on by what is left of the function where that does nothing but return, else
@@ -36,6 +38,7 @@
 struct stack {
     uintptr_t site, start; // the innermost return address; the stack pointer behind it
     size_t count;          // 0: none
+    bool has_generated;    // it leads through code without tables, which may be long
     uint64_t *returns;     // innermost first
     uintptr_t *places;     // where each of them lies
 };
@@ -54,15 +57,16 @@ struct pw_unwound {
     struct step passing; // that cannot be remembered
     struct stack stacks[SETS][WAYS];
     struct stack long_stacks[LONG_SETS][WAYS];
-    struct stack latest; // as it is being walked
+    struct stack walks[2]; // the last one that may be kept, and the one that is going on
+    unsigned last;
     unsigned turn;
     bool has_long;
     uint64_t returns[SETS][WAYS][PW_LOG_USUAL_FRAMES];
     uintptr_t places[SETS][WAYS][PW_LOG_USUAL_FRAMES];
     uint64_t long_returns[LONG_SETS][WAYS][PW_LOG_MAX_FRAMES];
     uintptr_t long_places[LONG_SETS][WAYS][PW_LOG_MAX_FRAMES];
-    uint64_t latest_returns[PW_LOG_MAX_FRAMES];
-    uintptr_t latest_places[PW_LOG_MAX_FRAMES];
+    uint64_t walk_returns[2][PW_LOG_MAX_FRAMES];
+    uintptr_t walk_places[2][PW_LOG_MAX_FRAMES];
 };
 
 bool pw_unwind_start(void) {
@@ -202,13 +206,54 @@ static void add(struct stack *stack, const struct pw_cfi_frame *frame) {
     stack->count++;
 }
 
+// Where a walk may meet the last one.
+struct meeting {
+    const struct stack *last;
+    size_t at;
+};
+
+// Whether the frame is one of the last walk's, and its callers are still the same: then they are
+// added. Where that walk was cut off before this one may be, they are not known.
+static bool meets(struct stack *stack, struct meeting *meeting, const struct pw_cfi_frame *frame,
+                  uintptr_t end) {
+    const struct stack *last = meeting->last;
+    uintptr_t place = frame->stack - sizeof place;
+    while (meeting->at < last->count && last->places[meeting->at] < place) {
+        meeting->at++;
+    }
+    size_t at = meeting->at;
+    if (at >= last->count || last->places[at] != place || last->returns[at] != frame->address ||
+        last->places[last->count - 1] >= end) {
+        return false;
+    }
+    size_t count = last->count - at, room = PW_LOG_USUAL_FRAMES - stack->count;
+    if (last->has_generated || (last->count == PW_LOG_USUAL_FRAMES && count < room)) {
+        return false;
+    }
+    count = count < room ? count : room;
+    for (size_t i = at + 1; i < at + count; i++) {
+        if (*(const uintptr_t *)last->places[i] != last->returns[i]) {
+            meeting->at = i + 1; // nor can it meet below
+            return false;
+        }
+    }
+    memcpy(stack->returns + stack->count, last->returns + at, count * sizeof *stack->returns);
+    memcpy(stack->places + stack->count, last->places + at, count * sizeof *stack->places);
+    stack->count += count;
+    return true;
+}
+
 // False: the stack may not be kept. It has a signal's frame, for instance, whose return address
 // does not lie right below the frame, or it has led nowhere, and may lead somewhere the next time.
-static bool walk(struct pw_unwound *known, struct pw_cfi_frame frame, uintptr_t end) {
-    struct stack *stack = &known->latest;
+static bool walk(struct pw_unwound *known, struct stack *stack, struct pw_cfi_frame frame,
+                 uintptr_t end) {
+    struct meeting meeting = {&known->walks[known->last], 0};
     bool is_plain = true, is_certain = true;
     uintptr_t generated = 0; // the first address without tables
     while (true) {
+        if (is_plain && !stack->has_generated && meets(stack, &meeting, &frame, end)) {
+            return true;
+        }
         const struct step *step = step_from(known, &frame);
         if (step->how != NO_CODE || stack->count == 0) {
             add(stack, &frame);
@@ -218,6 +263,7 @@ static bool walk(struct pw_unwound *known, struct pw_cfi_frame frame, uintptr_t 
         }
         if (step->how != BY_TABLES && !generated) {
             generated = frame.address;
+            stack->has_generated = true;
         }
         if (stack->count >= (generated ? PW_LOG_MAX_FRAMES : PW_LOG_USUAL_FRAMES)) {
             return is_plain;
@@ -265,7 +311,7 @@ static const struct stack *find_in(const struct stack *set, uintptr_t site, uint
 
 // In the place of another, which counts no more if a signal's handler leaves by a jump in between.
 static void keep(struct pw_unwound *known, unsigned set) {
-    const struct stack *latest = &known->latest;
+    const struct stack *latest = &known->walks[known->last];
     unsigned way = known->turn++ % WAYS, long_set = set % LONG_SETS;
     bool is_long = latest->count > PW_LOG_USUAL_FRAMES;
     struct stack *stack = is_long ? &known->long_stacks[long_set][way] : &known->stacks[set][way];
@@ -296,22 +342,26 @@ static const struct stack *find(struct pw_unwound *known, unsigned set, const st
     if (!pw_hold_libraries()) {
         return NULL;
     }
-    known->latest = (struct stack){
+    unsigned next = !known->last;
+    struct stack *stack = &known->walks[next];
+    *stack = (struct stack){
         .site = site,
         .start = start,
-        .returns = known->latest_returns,
-        .places = known->latest_places,
+        .returns = known->walk_returns[next],
+        .places = known->walk_places[next],
     };
     struct pw_cfi_frame frame = here();
     if (!leave_own(known, &frame, start, end) || frame.address != site) {
         frame = (struct pw_cfi_frame){
             .address = site, .stack = start, .pointer = ((const uintptr_t *)start)[-2]};
     }
-    if (walk(known, frame, end)) {
+    if (walk(known, stack, frame, end)) {
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        known->last = next;
         keep(known, set);
     }
     pw_hold_release();
-    return &known->latest;
+    return stack;
 }
 
 static void forget(struct stack *stacks, size_t count) {
@@ -324,6 +374,7 @@ void pw_unwind_forget(struct pw_lane *lane) {
     if (lane->unwound) {
         forget(lane->unwound->stacks[0], (size_t)SETS * WAYS);
         forget(lane->unwound->long_stacks[0], (size_t)LONG_SETS * WAYS);
+        forget(lane->unwound->walks, 2);
         for (size_t i = 0; i < STEPS; i++) {
             lane->unwound->steps[i].key = 0;
         }

@@ -399,6 +399,23 @@ def stacks(bench):
     bench.check("dlopen", options="stacks=2")
 
 
+def ways(bench):
+    """Stacks that have some callers in common with the ones before: all callers are the right ones."""
+    for options in ("stacks=1", "stacks=2"):
+        bench.clear()
+        output, (own,) = bench.check("ways", options=options)
+        told = [line.split()[1:] for line in output.splitlines() if line.startswith("stack ")]
+        if len(told) < 1000:
+            raise Failure(f"{len(told)} stacks")
+        for size, *callers in told:
+            (place,) = own.places[int(size)]
+            got = [address for address, _ in place[1:]]
+            want = [int(caller, 16) for caller in callers]
+            length = min(len(got), len(want))
+            if got[:length] != want[:length] or len(got) < len(want):
+                raise Failure(f"{options}: size {size}: {len(got)} callers {got} and not {want}")
+
+
 def lies(bench):
     """Frames that a program has made by hand: whatever they say, it goes on as plain, and what is above is recorded."""
     for options in ("stacks=1", "stacks=2"):
@@ -731,6 +748,7 @@ CASES = {
     "threads": threads,
     "threads-and-forks": threads_and_forks,
     "lies": lies,
+    "ways": ways,
     "forks-while-others-walk": forks_while_others_walk,
     "page-comes-and-goes": page_comes_and_goes,
     "page-to-be-filled": page_to_be_filled,

@@ -594,6 +594,76 @@ static void stacks(void) {
     expect(21001, 101, 101);
 }
 
+// --- stacks that differ in some callers ------------------------------------------
+
+#define DEEPEST 90
+#define SHOWN   60 // of a stack's callers
+
+static struct {
+    const void *returns[3 * DEEPEST];
+    int count;
+    size_t size;     // of the next block: no two are the same
+    uint64_t random; // ways at each level
+} way;
+
+static unsigned random_below(unsigned limit) {
+    way.random = way.random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(way.random >> 33) % limit;
+}
+
+// Prints "stack SIZE CALLER CALLER ...", innermost first.
+__attribute__((noinline)) static void allocate_here(void) {
+    way.returns[way.count] = __builtin_return_address(0);
+    free(malloc(++way.size));
+    printf("stack %zu", way.size);
+    for (int i = way.count; i >= 0 && i > way.count - SHOWN; i--) {
+        printf(" %lx", (unsigned long)way.returns[i]);
+    }
+    printf("\n");
+}
+
+// One bit of `turns` a level says by which of two functions, whose frames are alike.
+static void go_deeper(uint64_t turns, int level, int deepest);
+
+#define GO(name, word)                                                                             \
+    __attribute__((noinline)) static void name(uint64_t turns, int level, int deepest) {           \
+        way.returns[way.count++] = __builtin_return_address(0);                                    \
+        if (level % 8 == (word) || level == deepest) {                                             \
+            allocate_here();                                                                       \
+        }                                                                                          \
+        if (level < deepest) {                                                                     \
+            go_deeper(turns, level + 1, deepest);                                                  \
+        }                                                                                          \
+        way.count--;                                                                               \
+        __asm__ volatile("" ::: "memory");                                                         \
+    }
+GO(go_left, 3)
+GO(go_right, 5)
+
+__attribute__((noinline)) static void go_deeper(uint64_t turns, int level, int deepest) {
+    way.returns[way.count++] = __builtin_return_address(0);
+    if (turns >> level % 64 & 1) {
+        go_left(turns, level, deepest);
+    } else {
+        go_right(turns, level, deepest);
+    }
+    way.count--;
+    __asm__ volatile("" ::: "memory");
+}
+
+// Each way down is the last one but for a level or two, or the same and deeper or less deep.
+static void ways(void) {
+    uint64_t turns = 0;
+    way.size = 100000;
+    way.random = 1;
+    for (int i = 0; i < 300; i++) {
+        turns ^= UINT64_C(1) << random_below(64);
+        turns ^= random_below(2) ? UINT64_C(1) << random_below(64) : 0;
+        go_deeper(turns, 0, 1 + (int)random_below(DEEPEST - 2));
+    }
+    expect(100001, 1, 1);
+}
+
 // --- stacks that lie ------------------------------------------------------------
 
 // Allocates while the frame of its own caller has `back` for its return address and `pointer` for
@@ -1013,6 +1083,8 @@ int main(int count, char **words) {
         small_stacks();
     } else if (strcmp(mode, "fork-after-unloading") == 0 && count > 3) {
         forks_after_unloading(words[2], words[3]);
+    } else if (strcmp(mode, "ways") == 0) {
+        ways();
     } else if (strcmp(mode, "stacks") == 0) {
         stacks();
     } else {

@@ -34,18 +34,40 @@ struct program {
     int fd;
     ElfW(Ehdr) header;
     const struct pw_os_identity *loader;
+    // What was read last: a program is asked for a hundred pieces that lie in a few places.
+    uint64_t window_at;
+    size_t window_size;
+    char window[1024];
 };
 
 // --- reading -----------------------------------------------------------------
 
-static bool read_at(int fd, uint64_t offset, void *to, size_t size) {
-    return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
+// As much as there is, of `size` bytes at most.
+static size_t read_some(struct program *program, uint64_t offset, void *to, size_t size) {
+    if (offset > INT64_MAX || size > sizeof program->window) {
+        return 0;
+    }
+    uint64_t into = offset - program->window_at;
+    if (into > program->window_size || program->window_size - into < size) {
+        ssize_t got = pread(program->fd, program->window, sizeof program->window, (off_t)offset);
+        program->window_at = offset;
+        program->window_size = got > 0 ? (size_t)got : 0;
+        into = 0;
+    }
+    size_t there = program->window_size - into;
+    size = size < there ? size : there;
+    memcpy(to, program->window + into, size);
+    return size;
+}
+
+static bool read_at(struct program *program, uint64_t offset, void *to, size_t size) {
+    return read_some(program, offset, to, size) == size;
 }
 
 // The start of a string, cut after size - 1 bytes.
-static bool read_string(int fd, uint64_t offset, char *to, size_t size) {
-    ssize_t got = offset <= INT64_MAX ? pread(fd, to, size - 1, (off_t)offset) : -1;
-    to[got > 0 ? got : 0] = 0;
+static bool read_string(struct program *program, uint64_t offset, char *to, size_t size) {
+    size_t got = read_some(program, offset, to, size - 1);
+    to[got] = 0;
     return got > 0;
 }
 
@@ -60,12 +82,12 @@ static int open_program(int folder, const char *path) {
 
 // --- the program's headers -----------------------------------------------------
 
-static bool header_at(const struct program *program, unsigned i, ElfW(Phdr) * header) {
-    return read_at(program->fd, program->header.e_phoff + (uint64_t)i * sizeof *header, header,
+static bool header_at(struct program *program, unsigned i, ElfW(Phdr) * header) {
+    return read_at(program, program->header.e_phoff + (uint64_t)i * sizeof *header, header,
                    sizeof *header);
 }
 
-static bool find_header(const struct program *program, uint32_t type, ElfW(Phdr) * header) {
+static bool find_header(struct program *program, uint32_t type, ElfW(Phdr) * header) {
     for (unsigned i = 0; i < program->header.e_phnum && i < MOST_HEADERS; i++) {
         if (header_at(program, i, header) && header->p_type == type) {
             return true;
@@ -75,7 +97,7 @@ static bool find_header(const struct program *program, uint32_t type, ElfW(Phdr)
 }
 
 // Where in the file an address of the program lies; 0: nowhere.
-static uint64_t offset_of(const struct program *program, uint64_t address) {
+static uint64_t offset_of(struct program *program, uint64_t address) {
     ElfW(Phdr) header;
     for (unsigned i = 0; i < program->header.e_phnum && i < MOST_HEADERS; i++) {
         if (header_at(program, i, &header) && header.p_type == PT_LOAD &&
@@ -93,7 +115,7 @@ struct dynamic {
     uint64_t strings, symbols, hashes;
 };
 
-static bool read_dynamic(const struct program *program, struct dynamic *dynamic) {
+static bool read_dynamic(struct program *program, struct dynamic *dynamic) {
     ElfW(Phdr) header;
     if (!find_header(program, PT_DYNAMIC, &header)) {
         return false;
@@ -105,7 +127,7 @@ static bool read_dynamic(const struct program *program, struct dynamic *dynamic)
     };
     for (uint64_t i = 0; i < dynamic->entries; i++) {
         ElfW(Dyn) entry;
-        if (!read_at(program->fd, dynamic->offset + i * sizeof entry, &entry, sizeof entry)) {
+        if (!read_at(program, dynamic->offset + i * sizeof entry, &entry, sizeof entry)) {
             return false;
         }
         if (entry.d_tag == DT_NULL) {
@@ -121,15 +143,15 @@ static bool read_dynamic(const struct program *program, struct dynamic *dynamic)
     return dynamic->strings != 0;
 }
 
-static bool needs_sanitizer(const struct program *program, const struct dynamic *dynamic) {
+static bool needs_sanitizer(struct program *program, const struct dynamic *dynamic) {
     for (uint64_t i = 0; i < dynamic->entries; i++) {
         ElfW(Dyn) entry;
         char name[32];
-        if (!read_at(program->fd, dynamic->offset + i * sizeof entry, &entry, sizeof entry)) {
+        if (!read_at(program, dynamic->offset + i * sizeof entry, &entry, sizeof entry)) {
             return false;
         }
         if (entry.d_tag == DT_NEEDED &&
-            read_string(program->fd, dynamic->strings + entry.d_un.d_val, name, sizeof name) &&
+            read_string(program, dynamic->strings + entry.d_un.d_val, name, sizeof name) &&
             pw_os_is_sanitizer(name)) {
             return true;
         }
@@ -145,34 +167,32 @@ static uint32_t hash_of(const char *name) {
     return hash;
 }
 
-static bool is_symbol(const struct program *program, const struct dynamic *dynamic, uint32_t number,
+static bool is_symbol(struct program *program, const struct dynamic *dynamic, uint32_t number,
                       const char *name) {
     ElfW(Sym) symbol;
     char found[32];
-    return read_at(program->fd, dynamic->symbols + number * sizeof symbol, &symbol,
-                   sizeof symbol) &&
-           read_string(program->fd, dynamic->strings + symbol.st_name, found, sizeof found) &&
+    return read_at(program, dynamic->symbols + number * sizeof symbol, &symbol, sizeof symbol) &&
+           read_string(program, dynamic->strings + symbol.st_name, found, sizeof found) &&
            strcmp(found, name) == 0;
 }
 
 // Does the program itself define the function, for other modules to find?
-static bool defines(const struct program *program, const struct dynamic *dynamic,
-                    const char *name) {
+static bool defines(struct program *program, const struct dynamic *dynamic, const char *name) {
     uint32_t sizes[4], chain, word; // buckets, first symbol, words of the filter, its shift
     if (!dynamic->hashes || !dynamic->symbols ||
-        !read_at(program->fd, dynamic->hashes, sizes, sizeof sizes) || sizes[0] == 0) {
+        !read_at(program, dynamic->hashes, sizes, sizeof sizes) || sizes[0] == 0) {
         return false;
     }
     uint32_t hash = hash_of(name);
     uint64_t buckets = dynamic->hashes + sizeof sizes + (uint64_t)sizes[2] * sizeof(ElfW(Addr));
     uint64_t chains = buckets + (uint64_t)sizes[0] * sizeof chain;
-    if (!read_at(program->fd, buckets + (uint64_t)(hash % sizes[0]) * sizeof chain, &chain,
+    if (!read_at(program, buckets + (uint64_t)(hash % sizes[0]) * sizeof chain, &chain,
                  sizeof chain) ||
         chain < sizes[1]) {
         return false;
     }
     for (unsigned i = 0; i < MOST_SYMBOLS; i++, chain++) {
-        if (!read_at(program->fd, chains + (uint64_t)(chain - sizes[1]) * sizeof word, &word,
+        if (!read_at(program, chains + (uint64_t)(chain - sizes[1]) * sizeof word, &word,
                      sizeof word)) {
             return false;
         }
@@ -187,7 +207,7 @@ static bool defines(const struct program *program, const struct dynamic *dynamic
 }
 
 // A sanitizer that is linked into the program shows its functions to the libraries.
-static bool has_sanitizer(const struct program *program) {
+static bool has_sanitizer(struct program *program) {
     static const char *const functions[] = {"__asan_init", "__tsan_init", "__msan_init",
                                             "__hwasan_init"};
     struct dynamic dynamic;
@@ -203,10 +223,10 @@ static bool has_sanitizer(const struct program *program) {
 
 // --- what it is --------------------------------------------------------------------
 
-static bool is_own_loader(const struct program *program, const ElfW(Phdr) * header) {
+static bool is_own_loader(struct program *program, const ElfW(Phdr) * header) {
     char path[PATH_SIZE];
     if (header->p_filesz > sizeof path || header->p_filesz == 0 ||
-        !read_at(program->fd, header->p_offset, path, header->p_filesz) ||
+        !read_at(program, header->p_offset, path, header->p_filesz) ||
         path[header->p_filesz - 1] != 0) {
         return true; // in doubt
     }
@@ -256,18 +276,18 @@ static bool path_bears(int folder, const char *path, const struct pw_os_identity
 }
 
 static bool file_bears(int fd, const struct pw_os_identity *loader, int scripts) {
+    struct program program = {.fd = fd, .loader = loader};
     char line[256];
     const char *interpreter;
-    if (!read_string(fd, 0, line, sizeof line)) {
+    if (!read_string(&program, 0, line, sizeof line)) {
         return true;
     }
     if (line[0] == '#' && line[1] == '!') {
         return scripts == 0 || !interpreter_of(line, sizeof line, &interpreter) ||
                path_bears(AT_FDCWD, interpreter, loader, scripts - 1);
     }
-    struct program program = {.fd = fd, .loader = loader};
     if (memcmp(line, ELFMAG, SELFMAG) != 0 ||
-        !read_at(fd, 0, &program.header, sizeof program.header)) {
+        !read_at(&program, 0, &program.header, sizeof program.header)) {
         return true;
     }
     return binary_bears(&program);
@@ -307,7 +327,7 @@ static bool link_bears(int fd, const struct pw_os_identity *loader) {
 bool pw_os_program_bears(int fd, const struct pw_os_identity *loader) {
     int saved = errno, cancel = pw_os_cancel_hold();
     char byte;
-    bool readable = read_at(fd, 0, &byte, 1);
+    bool readable = pread(fd, &byte, 1, 0) == 1;
     bool bears = readable || fd < 0 ? file_bears(fd, loader, MOST_SCRIPTS) : link_bears(fd, loader);
     pw_os_cancel_restore(cancel);
     errno = saved;

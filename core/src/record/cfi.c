@@ -629,7 +629,7 @@ static bool computed(const struct pw_cfi_frame *frame, const struct pw_cfi_row *
     }
 }
 
-// Nearly all rules are one of these two, a quarter of a walk's time if they are called.
+// Nearly all rules are one of these two.
 __attribute__((always_inline)) static inline bool
 value_of(const struct pw_cfi_frame *frame, const struct pw_cfi_row *row, uintptr_t end,
          const struct pw_cfi_rule *rule, const uintptr_t *cfa, uintptr_t *value) {

@@ -114,12 +114,12 @@ def written(results: Results) -> page.Page:
              "rounds, with 95 % intervals; below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
              "*CPU time in all* is that of `pagewise run` and R, to `Rscript` alone. *Of the library* is R's own, to R under a `pagewise run` that loads no "
              "library; the sampler is in neither. Average and peak are physical memory. Half of the scripts were there to tune Pagewise on, and half "
-             "were *unseen*: theirs is what counts.", *_looks(results), *_troubles(results))
+             "were *unseen*: theirs is what counts. A *mean* of ten is geometric.", *_looks(results), *_troubles(results))
     made.section("Targets", "Of the unseen ten, under `auto`.", page.table(["figure", "at most", "measured", "A/A", "verdict"], _targets(results)))
     for name in results.treated:
         options = next(run["options"] for rounds in results.rounds.values() for runs in rounds if (run := runs.get(name)))
         made.section(f"Under {name}", f"With the options `{options}`." if options else None,
-                     page.table(["script", "set", *MEASURES, "collections, of plain's time"], _rows(results, name)))
+                     page.table(["script", "set", *MEASURES, "collections, % of plain's time"], _rows(results, name)))
     made.section("Plain against plain", "The second run of plain R in each round, to the first.",
                  page.table(["script", "set", *list(MEASURES)], _rows(results, CONTROL, with_collections=False)))
     made.section("Figures behind the ratios", "Means. Memory is in MB (10^6 bytes), CPU time in seconds. `pagewise` is the CPU time of the command's own "
@@ -166,13 +166,18 @@ def _rows(results: Results, name: str, with_collections: bool = True) -> Iterabl
     for script in SCRIPTS:
         ratios = [results.ratio(script, name, measure) for measure in MEASURES.values()]
         if any(ratios):
-            share = page.percent(results.collections.get(script), 0)
+            share = _percent(results.collections.get(script))
             yield [script, _set_of(script), *(page.interval(ratio.interval() if ratio else None) for ratio in ratios), *([share] if with_collections else [])]
     for which, scripts in SETS.items():
         shares = [results.collections[script] for script in scripts if script in results.collections]
-        share = page.percent(mean(shares), 0) if len(shares) == len(scripts) else "-"
+        share = _percent(mean(shares) if len(shares) == len(scripts) else None)
         means = [page.interval(results.mean(scripts, name, measure), missing="-") for measure in MEASURES.values()]
-        yield [f"geometric mean, {which}", f"{len(scripts)} scripts", *means, *([share] if with_collections else [])]
+        yield ["mean", which, *means, *([share] if with_collections else [])]
+
+
+def _percent(share: float | None) -> str:
+    """The unit is in the column's head."""
+    return "-" if share is None else f"{100 * share:.0f}"
 
 
 def _set_of(script: str) -> str:
@@ -180,9 +185,10 @@ def _set_of(script: str) -> str:
 
 
 def _heads(results: Results) -> Sequence[str]:
-    seconds = [head for name in (PLAIN, *results.treated) for head in (f"CPU, {name}", "pagewise")]
-    memory = [f"{what}, {name}" for what in ("average", "peak") for name in (PLAIN, *results.treated)]
-    return ["script", "rounds", "CPU, alone", *seconds, *memory]
+    """What a column is of stands before the first of its kind."""
+    seconds = [head for name in (PLAIN, *results.treated) for head in (name, "pagewise")]
+    memory = [head for what in ("average", "peak") for head in (f"{what}: {PLAIN}", *results.treated)]
+    return ["script", "rounds", "CPU: alone", *seconds, *memory]
 
 
 def _figures(results: Results, script: str) -> Sequence[object] | None:

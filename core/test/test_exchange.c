@@ -8,6 +8,7 @@
 #include "share/exchange.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -463,6 +464,70 @@ static bool go_on(void *context, uint32_t process, int32_t descriptor) {
 
 #define NOBODY_ELSE 4000000000u // no process has this user
 
+#define MANY 64
+
+static void *wait_for_ever(void *nothing) {
+    while (true) {
+        pause();
+    }
+    return nothing;
+}
+
+// A child with many threads, which the caller ends: where its first one has ended it leads nowhere.
+static pid_t child_of_many_threads(bool first_ends) {
+    int ends[2];
+    char byte;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        for (int i = 0; i < MANY; i++) {
+            CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+        }
+        CHECK(write(ends[1], "", 1) == 1);
+        if (first_ends) {
+            pthread_exit(NULL);
+        }
+        wait_for_ever(NULL);
+    }
+    CHECK(read(ends[0], &byte, 1) == 1);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+// Its first thread is gone before the others are.
+static bool first_has_ended(pid_t process) {
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    bool known = file && fgets(text, sizeof text, file);
+    if (file) {
+        fclose(file);
+    }
+    const char *end = strrchr(text, ')');
+    return !known || (end && end[2] == 'Z');
+}
+
+static void kill_one_of_many_threads(void) {
+    pid_t process = child_of_many_threads(false);
+    kill(process, SIGKILL);
+    while (!first_has_ended(process)) {}
+    CHECK(!pw_os_may_hold((uint32_t)process));
+    CHECK(waitpid(process, NULL, 0) == process);
+}
+
+static bool one_whose_first_thread_has_ended_may_hold(void) {
+    pid_t process = child_of_many_threads(true);
+    while (!first_has_ended(process)) {
+        usleep(1000);
+    }
+    bool may = pw_os_may_hold((uint32_t)process);
+    kill(process, SIGKILL);
+    CHECK(waitpid(process, NULL, 0) == process);
+    return may;
+}
+
 // What a program has that does not wait for its children. Root may list a zombie's descriptors.
 static void processes_that_have_ended_hide_nothing(void **state) {
     (void)state;
@@ -489,6 +554,10 @@ static void processes_that_have_ended_hide_nothing(void **state) {
         CHECK(waitid(P_PID, (id_t)zombie, &ended, WEXITED | WNOWAIT) == 0);
         CHECK(!pw_os_each_holder("nothing", go_on, NULL));
         CHECK(opened(handle) == PW_SHARED_GONE); // it is its handle that names the zombie
+        for (int i = 0; i < 50; i++) {
+            kill_one_of_many_threads();
+        }
+        CHECK(one_whose_first_thread_has_ended_may_hold());
         pid_t hidden = fork();
         if (hidden == 0) {
             prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,9 +157,50 @@ static bool is_of_this_user(uint32_t pid) {
     return stat(path, &status) == 0 && status.st_uid == geteuid();
 }
 
+#define EXITING 0x4u                   // PF_EXITING, of the flags in /proc/PID/stat
+#define KILLED  (1ul << (SIGKILL - 1)) // in masks of signals
+
+// Has the thread ended, or been killed? It shows the one before it takes effect, and the other as
+// soon as that is taken back: so they are read in this order.
+static bool is_ending(const char *folder, const char *thread) {
+    char path[NAME_MAX + 64], text[4096], state;
+    unsigned flags;
+    snprintf(path, sizeof path, "%s/%s/status", folder, thread);
+    const char *pending =
+        pw_os_read_text(path, text, sizeof text) > 0 ? strstr(text, "SigPnd:") : NULL;
+    if (pending && strtoul(pending + strlen("SigPnd:"), NULL, 16) & KILLED) {
+        return true;
+    }
+    snprintf(path, sizeof path, "%s/%s/stat", folder, thread);
+    if (pw_os_read_text(path, text, sizeof text) <= 0) {
+        return access(path, F_OK) != 0 && errno == ENOENT;
+    }
+    const char *name_end = strrchr(text, ')'); // a name may hold anything
+    return name_end && sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+           (flags & EXITING);
+}
+
+// Where the first thread's memory is gone, a process of several goes on if others do. One that is
+// killed ends thread by thread.
+static bool has_live_thread(uint32_t pid) {
+    char path[64];
+    unsigned long number;
+    snprintf(path, sizeof path, "/proc/%u/task", pid);
+    DIR *threads = opendir(path);
+    if (!threads) {
+        return is_of_this_user(pid);
+    }
+    bool found = false;
+    const struct dirent *entry;
+    while (!found && (entry = readdir(threads))) {
+        found = is_number(entry->d_name, &number) && !is_ending(path, entry->d_name);
+    }
+    closedir(threads);
+    return found;
+}
+
 static bool may_hold(uint32_t pid) {
     char path[64], pages[32];
-    struct stat status;
     if (!is_of_this_user(pid)) {
         return false;
     }
@@ -166,12 +208,7 @@ static bool may_hold(uint32_t pid) {
     if (pw_os_read_text(path, pages, sizeof pages) <= 0) {
         return is_of_this_user(pid); // it may have gone meanwhile
     }
-    if (strncmp(pages, "0 ", 2) != 0) {
-        return true;
-    }
-    snprintf(path, sizeof path, "/proc/%u/task", pid);
-    // proc(5): the link count is two plus one for each thread.
-    return stat(path, &status) == 0 && status.st_nlink > 3;
+    return strncmp(pages, "0 ", 2) != 0 || has_live_thread(pid);
 }
 
 bool pw_os_may_hold(uint32_t pid) {

@@ -124,7 +124,7 @@ test_that("a profile shows the peak of an expression and returns its value", {
   expect_gt(profile$peak - profile$start, 30e6)
   expect_lt(profile$peak - profile$start, 80e6)
   expect_gte(profile$elapsed, 0.1)
-  expect_gt(nrow(profile$samples), 2) # a busy machine leaves few
+  expect_gt(nrow(profile$samples), 10)
   expect_lte(profile$average, profile$peak)
   expect_output(print(profile), "peak")
   expect_named(summary(profile), c("peak", "average", "start", "end", "elapsed"))
@@ -147,10 +147,10 @@ test_that("a profile goes on when it has as many samples as it may", {
   slept <- proc.time()[["elapsed"]] - start
   samples <- .Call(pagewise:::pagewise_profile_stop, handle)
   expect_lte(nrow(samples), 64)
-  expect_gt(nrow(samples), 8)
+  expect_gt(nrow(samples), 16)
   expect_false(is.unsorted(samples[, 1], strictly = TRUE))
   expect_gte(samples[nrow(samples), 1], slept)
-  expect_lt(samples[1, 1], 1)
+  expect_lt(samples[1, 1], 0.1)
   expect_gt(max(samples[, 2]) - samples[1, 2], 25e6)
 })
 

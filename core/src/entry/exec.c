@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Part of each library that is preloaded: the functions that start programs, which leave us out
-// where a program cannot bear us (children.h). What goes past them is a raw system call.
+// where a program cannot bear us or gains nothing (children.h). What goes past them is a raw system
+// call.
 //
 // They may be called in a child of vfork, whose memory is its parent's, and in a signal handler:
 // nothing is allocated, and all that is written is the stack. Elsewhere a long environment goes to
@@ -92,7 +93,7 @@ static size_t count_of(strings list) {
 
 PW_API int execve(const char *path, char *const arguments[], char *const environment[]) {
     FIND_LATE(execve, MISSING);
-    START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
+    START_WITH(pw_children_go_without(AT_FDCWD, path, environment),
                next.execve(path, arguments, environment));
 }
 
@@ -102,7 +103,7 @@ PW_API int execv(const char *path, char *const arguments[]) {
 
 PW_API int execvpe(const char *name, char *const arguments[], char *const environment[]) {
     FIND_LATE(execvpe, MISSING);
-    START_WITH(pw_children_named_cannot(name, environment),
+    START_WITH(pw_children_named_go_without(name, environment),
                next.execvpe(name, arguments, environment));
 }
 
@@ -112,13 +113,14 @@ PW_API int execvp(const char *name, char *const arguments[]) {
 
 PW_API int fexecve(int fd, char *const arguments[], char *const environment[]) {
     FIND_LATE(fexecve, MISSING);
-    START_WITH(pw_children_file_cannot(fd, environment), next.fexecve(fd, arguments, environment));
+    START_WITH(pw_children_file_goes_without(fd, environment),
+               next.fexecve(fd, arguments, environment));
 }
 
 PW_API int execveat(int folder, const char *path, char *const arguments[],
                     char *const environment[], int flags) {
     FIND_LATE(execveat, MISSING);
-    START_WITH(pw_children_cannot(folder, path, environment),
+    START_WITH(pw_children_go_without(folder, path, environment),
                next.execveat(folder, path, arguments, environment, flags));
 }
 
@@ -169,7 +171,7 @@ PW_API int posix_spawn(pid_t *restrict child, const char *restrict path,
                        const posix_spawnattr_t *restrict attributes,
                        char *const arguments[restrict], char *const environment[restrict]) {
     FIND_LATE(posix_spawn, ENOSYS);
-    START_WITH(pw_children_cannot(AT_FDCWD, path, environment),
+    START_WITH(pw_children_go_without(AT_FDCWD, path, environment),
                next.posix_spawn(child, path, actions, attributes, arguments, environment));
 }
 
@@ -178,6 +180,6 @@ PW_API int posix_spawnp(pid_t *restrict child, const char *restrict name,
                         const posix_spawnattr_t *restrict attributes,
                         char *const arguments[restrict], char *const environment[restrict]) {
     FIND_LATE(posix_spawnp, ENOSYS);
-    START_WITH(pw_children_named_cannot(name, environment),
+    START_WITH(pw_children_named_go_without(name, environment),
                next.posix_spawnp(child, name, actions, attributes, arguments, environment));
 }

@@ -243,6 +243,17 @@ def start_elsewhere(bench):
     bench.both(["chroot", root, bench.program, "say", "x"], counters=["programs_left_plain"])
 
 
+def start_tools(bench):
+    """A system's small tools gain nothing, and are started without the library; another file of that name is not one."""
+    own = bench.file("sed", "", 0o755)
+    shutil.copy(shutil.which("sed") or "", own)
+    look = "-n '/libpagewise/p' /proc/self/maps"
+    for command, loaded in ((f"/bin/sed {look}", False), (f"sed {look}", False), (f"{own} {look}", True)):
+        status, output, error, sums = bench.run(["sh", "-c", f"{command}; true"], "")
+        if status != 0 or (b"libpagewise" in output) != loaded or sums["programs_left_plain"]:
+            raise Failure(f"{command}: {status} {output} {error}")
+
+
 CASES = {
     "fork-streams": fork_streams,
     "fork-stream-held": fork_stream_held,
@@ -257,6 +268,7 @@ CASES = {
     "start": start,
     "start-keeps-the-rest": start_keeps_the_rest,
     "start-elsewhere": start_elsewhere,
+    "start-tools": start_tools,
 }
 
 

@@ -160,7 +160,7 @@ static void before_a_new_peak_garbage_is_collected(void **state) {
     void *block = vector_of_a_collector(100 << 20);
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
-    assert_true(pw_process.collector.of[PW_REASON_PEAK].spent > 0);
+    assert_true(pw_process.budget.spent > 0);
     pw_free(block);
 }
 

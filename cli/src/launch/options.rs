@@ -52,6 +52,7 @@ const OPTIONS: &[(&str, Values)] = &[
     ("slack", number(100)),
     ("decay", number(3600)),
     ("brief", number(3_600_000)),
+    ("budget", number(100)),
     ("share", Values::Words(&["off", "lazy", "always"])),
     ("mmapcopy", SWITCH),
     ("zero", Values::Words(&["off", "backoff", "always"])),

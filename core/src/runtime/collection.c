@@ -27,8 +27,23 @@ static bool may_search(struct pw_process *process, const struct pw_caller *calle
     return quiet;
 }
 
+static bool searches_zeros(struct pw_process *process) {
+    return process->options.zero == PW_ZERO_ALWAYS ||
+           (process->options.zero == PW_ZERO_BACKOFF && pw_process_has_budget(process));
+}
+
+static void keep_account(struct pw_process *process) {
+    struct pw_budget *budget = &process->budget;
+    if (budget->page_price == 0) {
+        budget->page_price = pw_os_page_price();
+    }
+    PW_GAUGE(&process->stats, budget_spent_us, budget->spent / 1000);
+    PW_GAUGE(&process->stats, budget_saved_us, budget->saved / 1000);
+}
+
 static uint64_t collect(struct pw_process *process, bool quiet, struct pw_resident *resident) {
-    bool zeros = process->options.zero != PW_ZERO_OFF && quiet;
+    keep_account(process);
+    bool zeros = quiet && searches_zeros(process);
     PW_COUNT(&process->stats, collections_seen, 1);
     uint64_t freed =
         pw_share_collected(&process->share, zeros, process->options.zero == PW_ZERO_ALWAYS);
@@ -98,8 +113,7 @@ static void look_before_peak(struct pw_process *process, const struct pw_caller 
     uint64_t there = pw_peak_resident(process, resident), freed = 0;
     if (pw_collector_is_peak(&process->collector, there, fresh) &&
         process->options.zero != PW_ZERO_OFF && may_search(process, caller)) {
-        bool all = pw_zero_may_search_all(&process->zero_learner, pw_os_thread_cpu_ns());
-        freed = pw_share_reclaim_young(&process->share, all) / PW_PAGE;
+        freed = pw_share_reclaim_young(&process->share, pw_process_has_budget(process)) / PW_PAGE;
     }
     there = there > freed ? there - freed : 0;
     pw_resident_less(resident, freed);

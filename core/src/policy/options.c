@@ -22,7 +22,7 @@
 // Milliseconds. Tuned on lda, ada and loops of brief copies (docs/notes/experiments/sharing.md).
 #define DEFAULT_BRIEF 250u
 
-// Percent of CPU time. Chosen on the ten everyday scripts for tuning
+// Percent of CPU time: as much as collections before peaks had before there was one account
 // (docs/notes/experiments/budget.md).
 #define DEFAULT_BUDGET 5u
 

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import COMMAND, run_python
+from conftest import COMMAND, needs_free_threading, needs_lock, run_python
 
 import pagewise
 
@@ -123,6 +123,7 @@ def test_beside_a_thread_a_copy_is_a_copy_and_the_report_says_so():
     assert "threads" in out and "others may be writing to memory" in out
 
 
+@needs_lock
 def test_enabled_comes_back_to_what_was():
     assert not pagewise.is_on()
     with pagewise.enabled(threshold="64K"):
@@ -134,6 +135,7 @@ def test_enabled_comes_back_to_what_was():
     assert not pagewise.is_on()
 
 
+@needs_lock
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -161,6 +163,7 @@ def test_a_python_without_its_lock_is_refused(monkeypatch):
     assert not pagewise.is_on()
 
 
+@needs_lock
 def test_a_report_is_text_a_dictionary_a_frame_and_a_table():
     with pagewise.enabled():
         kept = np.ones(SIZE).copy()
@@ -215,6 +218,7 @@ def test_the_magic_runs_a_cell_and_says_what_it_saved():
         print(pagewise.is_on(), shell.user_ns["y"].sum())
         """,
         warnings="default",
+        lock=True,
     ).stdout
     assert "copies share their pages" in out or "a copy is a copy" in out
     assert out.splitlines()[-1] == "False 4000000.0"

@@ -163,6 +163,51 @@ def test_a_python_without_its_lock_is_refused(monkeypatch):
     assert not pagewise.is_on()
 
 
+@needs_free_threading
+def test_a_free_threaded_python_refuses_on_and_the_rest_works():
+    out = in_a_process(
+        """
+        import numpy as np, pagewise
+        for door in (pagewise.on, pagewise.enabled().__enter__):
+            try:
+                door()
+            except pagewise.PagewiseError as error:
+                print("pagewise run -- python script.py" in str(error), pagewise.is_on(), pagewise.off())
+        x = pagewise.share(np.ones(4_000_000))
+        with pagewise.curve(0.01) as memory:
+            y = x.copy()
+        print(pagewise.shared_info(x).parts, pagewise.cost(y).managed, y.sum(), memory.peak > 0)
+        print(str(pagewise.report()).splitlines()[0].split()[2])
+        """,
+        lock=False,
+    )
+    assert out == [*["True", "False", "False"] * 2, "1", "0", "4000000.0", "True", "off"]
+
+
+@needs_free_threading
+def test_a_free_threaded_python_shares_under_the_command_and_may_switch():
+    out = in_a_process(
+        """
+        import sys, threading, numpy as np, pagewise
+        x = np.ones(4_000_000)
+        y = x.copy()
+        print(sys._is_gil_enabled(), pagewise.cost(y).own < 100_000)
+        end = threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        y = x.copy()
+        print(pagewise.cost(y).own > 31_000_000)
+        end.set(); thread.join()
+        print(pagewise.off(), pagewise.on("share"))
+        y = x.copy()
+        print(pagewise.cost(y).own < 100_000)
+        """,
+        way="run",
+        lock=False,
+    )
+    assert out == ["False", "True", "True", "True", "False", "True"]
+
+
 @needs_lock
 def test_a_report_is_text_a_dictionary_a_frame_and_a_table():
     with pagewise.enabled():

@@ -90,10 +90,10 @@ test-r: ## all of R's regression tests and package examples, plain against Pagew
 	@$(MAKE) --no-print-directory build
 	@test/r/run
 
-test-python-libraries: ## NumPy's, pandas' and scikit-learn's own tests, plain and with everything shared (hours; PARTS=--subset: minutes)
+test-python-libraries: ## NumPy's, pandas' and scikit-learn's own tests, plain and with everything shared (hours; PARTS=--subset: minutes; MINUTES= for each part)
 	@$(ENSURE) build run bench-python
 	@$(MAKE) --no-print-directory core
-	@test/python/run $(PARTS)
+	@test/python/run $(if $(MINUTES),--minutes $(MINUTES)) $(PARTS)
 
 test-everyday: ## twenty everyday R scripts with frozen packages, checked at each collection, against plain R (an hour)
 	@$(ENSURE) build run bench-everyday

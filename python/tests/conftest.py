@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import textwrap
 
@@ -11,12 +12,25 @@ import pytest
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMMAND = os.environ.get("PAGEWISE_COMMAND", os.path.join(TREE, "build", "bin", "pagewise"))
 WAYS = ["on", "run"]
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+needs_free_threading = pytest.mark.skipif(not FREE_THREADED, reason="not a free-threaded Python (3.13t, 3.14t)")
+# on() in the process of the tests themselves.
+needs_lock = pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="on() is refused in a Python that runs without its lock"
+)
 
 
-def run_python(program, *, way="plain", options="", warnings="error", timeout=240):
-    """Run a program with Pagewise switched on inside ("on"), from outside ("run"), or plain; return its output."""
+def run_python(program, *, way="plain", options="", warnings="error", timeout=240, lock=None):
+    """Run a program with Pagewise switched on inside ("on"), from outside ("run"), or plain; return its output.
+
+    A free-threaded Python runs without its lock, but where Pagewise is switched on inside; `lock` says otherwise.
+    """
     text = textwrap.dedent(program)
-    environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "PAGEWISE_OPTIONS")}
+    without = ("LD_PRELOAD", "PAGEWISE_OPTIONS", "PYTHON_GIL")
+    environment = {name: value for name, value in os.environ.items() if name not in without}
+    if FREE_THREADED:
+        locked = way == "on" or "pagewise.on(" in text if lock is None else lock
+        environment["PYTHON_GIL"] = "1" if locked else "0"
     words = dict(item.split("=") for item in options.split(",") if item)
     if way == "on":
         text = f"import pagewise\npagewise.on(**{words!r})\n{text}"

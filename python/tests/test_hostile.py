@@ -61,6 +61,31 @@ def test_threads_that_write_while_copies_are_made_lose_nothing(same_output):
     )
 
 
+def test_threads_that_copy_and_write_at_once_lose_nothing(same_output):
+    same_output(
+        """
+        import threading, numpy as np
+        source, wrong = np.zeros(300_000), []
+        started = threading.Barrier(4)
+        def work(part):
+            started.wait()
+            for step in range(1, 80):
+                source[part::4] = step
+                mine = source.copy()
+                source[part] = -step
+                other = mine.copy(); other[part] = 7
+                whole = (mine[part::4] == step).all() and (other[part + 4 :: 4] == step).all() and other[part] == 7
+                if not whole or source[part] != -step or (source[part + 4 :: 4] != step).any():
+                    wrong.append((part, step))
+        threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(wrong, source[:8])
+        """,
+        EVERYTHING,
+    )
+
+
 def test_forks_keep_their_own_values(same_output):
     same_output(
         """

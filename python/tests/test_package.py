@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import COMMAND, run_python
+from conftest import COMMAND, needs_free_threading, needs_lock, run_python
 
 import pagewise
 
@@ -123,6 +123,7 @@ def test_beside_a_thread_a_copy_is_a_copy_and_the_report_says_so():
     assert "threads" in out and "others may be writing to memory" in out
 
 
+@needs_lock
 def test_enabled_comes_back_to_what_was():
     assert not pagewise.is_on()
     with pagewise.enabled(threshold="64K"):
@@ -134,6 +135,7 @@ def test_enabled_comes_back_to_what_was():
     assert not pagewise.is_on()
 
 
+@needs_lock
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -161,6 +163,52 @@ def test_a_python_without_its_lock_is_refused(monkeypatch):
     assert not pagewise.is_on()
 
 
+@needs_free_threading
+def test_a_free_threaded_python_refuses_on_and_the_rest_works():
+    out = in_a_process(
+        """
+        import numpy as np, pagewise
+        for door in (pagewise.on, pagewise.enabled().__enter__):
+            try:
+                door()
+            except pagewise.PagewiseError as error:
+                print("pagewise run -- python script.py" in str(error), pagewise.is_on(), pagewise.off())
+        x = pagewise.share(np.ones(4_000_000))
+        with pagewise.curve(0.01) as memory:
+            y = x.copy()
+        print(pagewise.shared_info(x).parts, pagewise.cost(y).managed, y.sum(), memory.peak > 0)
+        print(str(pagewise.report()).splitlines()[0].split()[2])
+        """,
+        lock=False,
+    )
+    assert out == [*["True", "False", "False"] * 2, "1", "0", "4000000.0", "True", "off"]
+
+
+@needs_free_threading
+def test_a_free_threaded_python_shares_under_the_command_and_may_switch():
+    out = in_a_process(
+        """
+        import sys, threading, numpy as np, pagewise
+        x = np.ones(4_000_000)
+        y = x.copy()
+        print(sys._is_gil_enabled(), pagewise.cost(y).own < 100_000)
+        end = threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        y = x.copy()
+        print(pagewise.cost(y).own > 31_000_000)
+        end.set(); thread.join()
+        print(pagewise.off(), pagewise.on("share"))
+        y = x.copy()
+        print(pagewise.cost(y).own < 100_000)
+        """,
+        way="run",
+        lock=False,
+    )
+    assert out == ["False", "True", "True", "True", "False", "True"]
+
+
+@needs_lock
 def test_a_report_is_text_a_dictionary_a_frame_and_a_table():
     with pagewise.enabled():
         kept = np.ones(SIZE).copy()
@@ -215,6 +263,7 @@ def test_the_magic_runs_a_cell_and_says_what_it_saved():
         print(pagewise.is_on(), shell.user_ns["y"].sum())
         """,
         warnings="default",
+        lock=True,
     ).stdout
     assert "copies share their pages" in out or "a copy is a copy" in out
     assert out.splitlines()[-1] == "False 4000000.0"

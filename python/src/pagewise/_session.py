@@ -34,8 +34,9 @@ def words_in_force() -> dict[str, str]:
 
 
 def _check_lock() -> None:
-    # What is patched, and which threads are ended, is settled while the interpreter's lock keeps others away.
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    # What is patched, and which threads are ended, is settled while the interpreter's lock keeps others away. Under
+    # `pagewise run` both were settled when the program started.
+    if not is_preloaded() and not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise PagewiseError(
             "Pagewise cannot be switched on while this free-threaded Python runs without its lock: other threads could "
             "be in NumPy meanwhile. Nothing was changed. From the start of the program it works. Type, in a shell:\n"

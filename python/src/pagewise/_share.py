@@ -464,21 +464,25 @@ _sends = False
 
 
 def _send_handles() -> None:
-    """Have multiprocessing and joblib send handles from now on."""
+    """Have multiprocessing and joblib send handles from now on. Whoever calls finds that done, in any thread."""
     global _sends
     if _sends:
         return
-    _sends = True
+    # Before the lock is taken: who imports may wait for a thread in which a finalizer waits for the lock.
     import multiprocessing.reduction as reduction
 
     import numpy
 
-    earlier = reduction.ForkingPickler._extra_reducers.get(numpy.ndarray)  # type: ignore[attr-defined]
-    reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
-    for name in ("joblib._memmapping_reducer", "loky.backend.reduction"):
-        if name in sys.modules:
-            _tell(sys.modules[name])
-    sys.meta_path.insert(0, _Later())
+    with _lock:
+        if _sends:
+            return
+        earlier = reduction.ForkingPickler._extra_reducers.get(numpy.ndarray)  # type: ignore[attr-defined]
+        reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
+        for name in ("joblib._memmapping_reducer", "loky.backend.reduction"):
+            if name in sys.modules:
+                _tell(sys.modules[name])
+        sys.meta_path.insert(0, _Later())
+        _sends = True
 
 
 def _tell(module: Any) -> None:

@@ -63,9 +63,9 @@ jvm: ## build build/lib/pagewise-jvm-recorder.jar, for pagewise trace record --j
 	@$(ENSURE) build jvm
 	@scripts/build-jvm $(B)
 
-php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, where php8.2-dev is)
+php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, where php8.2-dev or php8.4-dev is)
 	@$(ENSURE) build php
-	@command -v php-config8.2 >/dev/null || { echo "make php: the extension is for PHP 8.2 (Debian 12), which this system has not. Nothing was built." >&2; exit 1; }
+	@scripts/php-version >/dev/null || { echo "make php: the extension is for PHP 8.2 and 8.4 (Debian 12 and 13), which this system has not. Nothing was built." >&2; exit 1; }
 	@scripts/configure-core $(B)/core
 	@cmake --build $(B)/core --parallel $(JOBS) --target pagewise-php
 

@@ -74,6 +74,21 @@ static bool choose_mode(const struct pw_php_mode **mode) {
     return false;
 }
 
+static const int versions[] = {PW_PHP_VERSIONS}; // first, last, first, last
+
+#define VERSIONS (sizeof versions / sizeof *versions)
+
+// As "8.2.35 to 8.2.36, 8.4.28 to 8.4.28".
+static void name_versions(char *text, size_t size) {
+    size_t used = 0;
+    for (size_t i = 0; i < VERSIONS && used < size; i += 2) {
+        int first = versions[i], last = versions[i + 1];
+        used += (size_t)snprintf(text + used, size - used, "%s%d.%d.%d to %d.%d.%d", i ? ", " : "",
+                                 first / 10000, first / 100 % 100, first % 100, last / 10000,
+                                 last / 100 % 100, last % 100);
+    }
+}
+
 // The version of the PHP that runs, which need not be the one whose headers we were built with.
 static bool version_is_known(void) {
     zval *number = zend_get_constant_str(ZEND_STRL("PHP_VERSION_ID"));
@@ -81,18 +96,19 @@ static bool version_is_known(void) {
     zend_long version = number && Z_TYPE_P(number) == IS_LONG ? Z_LVAL_P(number) : 0;
     const char *name =
         text && Z_TYPE_P(text) == IS_STRING ? Z_STRVAL_P(text) : "of an unknown version";
-    if (version >= PW_PHP_FIRST_VERSION && version <= PW_PHP_LAST_VERSION) {
-        return true;
+    for (size_t i = 0; i < VERSIONS; i += 2) {
+        if (version >= versions[i] && version <= versions[i + 1]) {
+            return true;
+        }
     }
     if (pw_php.trusted_version && !strcmp(pw_php.trusted_version, name)) {
         return true;
     }
-    pw_php_log("PHP %s is not one that this extension knows (%d.%d.%d to %d.%d.%d). PHP keeps its "
-               "own allocator; "
+    char known[128];
+    name_versions(known, sizeof known);
+    pw_php_log("PHP %s is not one that this extension knows (%s). PHP keeps its own allocator; "
                "pagewise.trust_version=%s tries it all the same",
-               name, PW_PHP_FIRST_VERSION / 10000, PW_PHP_FIRST_VERSION / 100 % 100,
-               PW_PHP_FIRST_VERSION % 100, PW_PHP_LAST_VERSION / 10000,
-               PW_PHP_LAST_VERSION / 100 % 100, PW_PHP_LAST_VERSION % 100, name);
+               name, known, name);
     return false;
 }
 

@@ -24,13 +24,11 @@
 
 #include "pagewise_heap.h"
 
-// The PHP versions whose allocator this was written for and tested with. 8.2.35 brought delayed
-// errors at the memory limit (zend_mm_delayed_error_or_panic), without which we cannot do.
-#ifndef PW_PHP_FIRST_VERSION
-#define PW_PHP_FIRST_VERSION 80235
-#endif
-#ifndef PW_PHP_LAST_VERSION
-#define PW_PHP_LAST_VERSION 80236
+// The PHP versions whose allocator this was written for and tested with: the first and the last of
+// each row. scripts/php-version reads them here. Without delayed errors at the memory limit
+// (zend_mm_delayed_error_or_panic), which older ones have not, we cannot do.
+#ifndef PW_PHP_VERSIONS
+#define PW_PHP_VERSIONS 80235, 80236, 80428, 80428
 #endif
 
 #define PW_PHP_CHUNK ((size_t)2 << 20)

@@ -34,14 +34,14 @@ foreach ($kinds as $kind => $code) {
     echo str_contains($text, 'IN A BUFFER') ? ' | buffer kept' : '', ' | ', proc_close($process), "\n";
 }
 ?>
---EXPECT--
+--EXPECTF--
 undefined: Fatal error: Uncaught Error: Call to undefined function nowhere() | 3000000 1 | 255
 uncaught: Fatal error: Uncaught RuntimeException: out | 3000000 1 | 255
 chained: Fatal error: Uncaught Error: Call to undefined function nowhere() | 3000000 1 | 255
-compiled twice: Fatal error: Cannot declare class Twice, because the name is already in use | 3000000 64 | 255
+compiled twice: Fatal error: %r(Cannot declare class Twice, because the name is already in use|Cannot redeclare class Twice \(previously declared)%r | 3000000 64 | 255
 parse: Parse error: syntax error, unexpected identifier "is" | 3000000 4 | 255
 user: Fatal error: by the user | 3000000 256 | 255
-type: Fatal error: Uncaught TypeError: {closure}(): Argument #1 ($x) must be of type int, string given, called | 3000000 1 | 255
+type: Fatal error: Uncaught TypeError: {closure%S}(): Argument #1 ($x) must be of type int, string given, called | 3000000 1 | 255
 in a buffer: FATAL ERROR: UNCAUGHT ERROR: CALL TO UNDEFINED FUNCTION NOWHERE() | 3000000 1 | buffer kept | 255
 in a callback: Fatal error: Uncaught Error: Call to undefined function nowhere() | 3000000 1 | 255
 in a generator: Fatal error: Uncaught Error: Call to undefined function nowhere() | 3000000 1 | 255

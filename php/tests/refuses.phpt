@@ -7,7 +7,7 @@ pagewise
 --FILE--
 <?php
 $library = getenv('TEST_PAGEWISE_LIBRARY');
-$older = getenv('TEST_PAGEWISE_OLDER_LIBRARY');
+$others = getenv('TEST_PAGEWISE_OTHERS_LIBRARY');
 function run($title, $environment, ...$options) {
     $code = 'echo pagewise_status()["mode"], " ", strlen(str_repeat("x", 1000000)), "\n";';
     $process = proc_open([PHP_BINARY, '-n', '-d', 'log_errors=1', ...$options, '-r', $code], [1 => ['pipe', 'w'], 2 => ['pipe', 'w']],
@@ -23,8 +23,8 @@ run('segment of a region', [], '-d', "extension=$library", '-d', 'pagewise.mode=
 run('malloc', [], '-d', "extension=$library", '-d', 'pagewise.mode=malloc');
 run('no library', [], '-d', "extension=$library", '-d', 'pagewise.mode=malloc', '-d', 'pagewise.malloc=/nowhere.so');
 run('not Zend MM', ['USE_ZEND_ALLOC' => '0'], '-d', "extension=$library");
-run('version', [], '-d', "extension=$older");
-run('trusted', [], '-d', "extension=$older", '-d', 'pagewise.trust_version=' . PHP_VERSION);
+run('version', [], '-d', "extension=$others");
+run('trusted', [], '-d', "extension=$others", '-d', 'pagewise.trust_version=' . PHP_VERSION);
 ?>
 --EXPECTF--
 off: off 1000000
@@ -42,5 +42,5 @@ pagewise: pagewise.mode=malloc needs a library in pagewise.malloc: /nowhere.so: 
 not Zend MM: off 1000000
 pagewise: PHP's allocator has been replaced already (USE_ZEND_ALLOC=0, or another extension). Nothing is changed
 version: off 1000000
-pagewise: PHP %s is not one that this extension knows (8.2.0 to 8.2.0). PHP keeps its own allocator; pagewise.trust_version=%s tries it all the same
+pagewise: PHP %s is not one that this extension knows (8.2.0 to 8.2.0, 9.0.0 to 9.0.1). PHP keeps its own allocator; pagewise.trust_version=%s tries it all the same
 trusted: transaction 1000000

@@ -28,7 +28,7 @@
 // each row. scripts/php-version reads them here. Without delayed errors at the memory limit
 // (zend_mm_delayed_error_or_panic), which older ones have not, we cannot do.
 #ifndef PW_PHP_VERSIONS
-#define PW_PHP_VERSIONS 80235, 80236, 80428, 80428
+#define PW_PHP_VERSIONS 80235, 80236, 80427, 80428
 #endif
 
 #define PW_PHP_CHUNK ((size_t)2 << 20)

@@ -96,6 +96,12 @@ static bool list_is_unfit(char *const environment[]) {
 
 // --- the programs ----------------------------------------------------------------
 
+// The kernel says so of what is not.
+static bool is_there(const char *path) {
+    char *const texts[] = {(char *)(uintptr_t)path, NULL};
+    return pw_os_texts_are_there(texts);
+}
+
 static const char *behind(const char *path, const char *folder) {
     size_t length = strlen(folder);
     return strncmp(path, folder, length) == 0 ? path + length : NULL;
@@ -122,13 +128,14 @@ static bool count(bool cannot) {
 }
 
 bool pw_children_go_without(int folder, const char *path, char *const environment[]) {
+    if (!pw_children_are_preloaded(environment) || !is_there(path)) {
+        return false;
+    }
     if (!path || !*path) { // AT_EMPTY_PATH: the folder is the file
         return pw_children_file_goes_without(folder, environment);
     }
-    return pw_children_are_preloaded(environment) &&
-           (is_brief_tool(path) ||
-            count(list_is_unfit(environment) ||
-                  !pw_os_program_at_bears(folder, path, &pw_process.loader)));
+    return is_brief_tool(path) || count(list_is_unfit(environment) ||
+                                        !pw_os_program_at_bears(folder, path, &pw_process.loader));
 }
 
 bool pw_children_named_go_without(const char *name, char *const environment[]) {

@@ -74,12 +74,26 @@ static void peaks_search_what_had_no_zeros(void **state) {
     assert_true(pw_zero_plan(&learner, pages).at_peak);
 }
 
+// 300,000 pages take about a second to have back: one in a hundred of those that were computed.
+static void little_of_the_time_may_be_in_vain(void **state) {
+    (void)state;
+    const uint64_t second = 1000000000;
+    struct pw_zero_learner learner = {0};
+    assert_true(pw_zero_may_search_all(&learner, 0));
+    pw_zero_report(&learner, 300000, 300000, 50, 300000); // worth it
+    assert_true(pw_zero_may_search_all(&learner, 0));
+    pw_zero_report(&learner, 300000, 300000, 0, 300000);
+    assert_false(pw_zero_may_search_all(&learner, 80 * second));
+    assert_true(pw_zero_may_search_all(&learner, 100 * second));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_in_vain_makes_the_wait_longer),
         cmocka_unit_test(sizes_without_zeros_are_searched_less_often),
         cmocka_unit_test(peaks_leave_alone_what_is_freed_soon),
         cmocka_unit_test(peaks_search_what_had_no_zeros),
+        cmocka_unit_test(little_of_the_time_may_be_in_vain),
         cmocka_unit_test(the_wait_is_bounded_and_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

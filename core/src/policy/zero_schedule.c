@@ -12,6 +12,9 @@
 // From here on peaks leave blocks alone: two were not worth it. Tuned on the README's example
 // (there).
 #define LEVEL_AT_PEAK 4
+// But for this part of all time. Tuned on lda and ada (there).
+#define IN_VAIN_PART 100u
+#define FAULT_COST   UINT64_C(3000) // ns to give a page back and to have it again
 
 static uint32_t slot(uint32_t pages) {
     return (uint32_t)((pages * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % PW_ZERO_SIZES;
@@ -24,6 +27,10 @@ struct pw_zero_plan pw_zero_plan(const struct pw_zero_learner *learner, uint32_t
     return (struct pw_zero_plan){wait, wait / FIRST_PART, learner->level[size] < LEVEL_AT_PEAK};
 }
 
+bool pw_zero_may_search_all(const struct pw_zero_learner *learner, uint64_t now) {
+    return learner->given_in_vain * FAULT_COST <= now / IN_VAIN_PART;
+}
+
 bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t given, uint32_t since,
                     uint64_t absent) {
     uint8_t *level = &learner->level[slot(pages)];
@@ -32,6 +39,7 @@ bool pw_zero_report(struct pw_zero_learner *learner, uint32_t pages, uint32_t gi
     if (worth) {
         *level -= *level > 0;
     } else {
+        learner->given_in_vain += given;
         *level = (uint8_t)(*level + 2 > HIGHEST_LEVEL ? HIGHEST_LEVEL : *level + 2);
     }
     return worth;

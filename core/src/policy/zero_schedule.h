@@ -15,6 +15,7 @@
 struct pw_zero_learner {
     uint8_t level[PW_ZERO_SIZES];   // log2 of the wait beyond the shortest one, by hashed size
     uint8_t in_vain[PW_ZERO_SIZES]; // blocks in a row in which nothing was found
+    uint64_t given_in_vain;         // pages given back that were needed soon
 };
 
 // When a new block is searched.
@@ -24,13 +25,16 @@ struct pw_zero_plan {
     // made to be filled later.
     uint16_t first_wait;
     // May it be searched before a new peak, without any wait? Where blocks of its size are freed by
-    // the next collections or filled at once, their zeros were given back for nothing. Others may
-    // be all the same while there is budget left: a few large ones that are soon gone can be all
-    // that the peak consists of.
+    // the next collections or filled at once, their zeros were given back for nothing.
     bool at_peak;
 };
 
 struct pw_zero_plan pw_zero_plan(const struct pw_zero_learner *learner, uint32_t pages);
+
+// May other young blocks be searched then as well? A few large ones that are soon gone can be all
+// that the peak consists of: while what was given back in vain is little of the time. `now`: CPU
+// time of the thread, ns.
+bool pw_zero_may_search_all(const struct pw_zero_learner *learner, uint64_t now);
 
 // A block of `pages` pages is freed. `given` pages were given back, most of them `since`
 // collections ago, and `absent` of the block's pages are still not backed. Returns whether that was

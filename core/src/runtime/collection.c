@@ -113,7 +113,8 @@ static void look_before_peak(struct pw_process *process, const struct pw_caller 
     uint64_t there = pw_peak_resident(process, resident), freed = 0;
     if (pw_collector_is_peak(&process->collector, there, fresh) &&
         process->options.zero != PW_ZERO_OFF && may_search(process, caller)) {
-        freed = pw_share_reclaim_young(&process->share, pw_process_has_budget(process)) / PW_PAGE;
+        bool all = pw_zero_may_search_all(&process->zero_learner, pw_os_thread_cpu_ns());
+        freed = pw_share_reclaim_young(&process->share, all) / PW_PAGE;
     }
     there = there > freed ? there - freed : 0;
     pw_resident_less(resident, freed);

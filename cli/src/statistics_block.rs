@@ -100,8 +100,6 @@ pub const FIELDS: &[&str] = &[
     "fallback_freeze",
     "fallback_written",
     "fallback_page_size",
-    "budget_spent_us",
-    "budget_saved_us",
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]

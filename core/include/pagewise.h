@@ -34,7 +34,7 @@ extern "C" {
 #define PW_STATISTICS_MAGIC   "PAGEWISE"
 #define PW_STATISTICS_VERSION 1u
 
-// X(name, meaning). Names ending in _bytes are bytes, in _us microseconds, all others are counts.
+// X(name, meaning). Names ending in _bytes are bytes, all others are counts.
 #define PW_STATISTICS_FIELDS(X)                                                                    \
     X(live_bytes, "pages of blocks in use, shared ones counted in full")                           \
     X(peak_live_bytes, "largest live_bytes so far")                                                \
@@ -118,9 +118,7 @@ extern "C" {
     X(thaws, "times they were all given back to R")                                                \
     X(fallback_freeze, "nothing frozen: R's collector is not the one we know, or is not seen")     \
     X(fallback_written, "looks at all frozen objects: the kernel does not tell of written pages")  \
-    X(fallback_page_size, "all left to the C library: built for pages of another size")            \
-    X(budget_spent_us, "CPU time spent on needing less memory, at the last collection")            \
-    X(budget_saved_us, "CPU time that was saved: copies not made, collections made shorter")
+    X(fallback_page_size, "all left to the C library: built for pages of another size")
 
 struct pw_statistics {
     char magic[8];    // PW_STATISTICS_MAGIC, no terminator

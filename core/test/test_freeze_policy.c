@@ -73,23 +73,6 @@ static void a_clock_that_goes_back_counts_nothing(void **state) {
     assert_int_equal(schedule.longest, 0);
 }
 
-static uint64_t collect(struct pw_freeze_schedule *schedule, uint64_t start, uint64_t took) {
-    pw_freeze_collection_began(schedule, start);
-    return pw_freeze_collection_ended(schedule, start + took);
-}
-
-// What full collections take less than before; young ones were as short.
-static void what_is_saved_is_told(void **state) {
-    (void)state;
-    struct pw_freeze_schedule schedule = {0};
-    assert_int_equal(collect(&schedule, 1000 * MS, 200 * MS), 0);
-    pw_freeze_tried(&schedule, 2000 * MS, 2500 * MS);
-    assert_int_equal(collect(&schedule, 2600 * MS, 2 * MS), 0);
-    assert_int_equal(collect(&schedule, 3000 * MS, 50 * MS), 150 * MS);
-    assert_int_equal(collect(&schedule, 4000 * MS, 5 * MS), 0);
-    assert_int_equal(collect(&schedule, 5000 * MS, 250 * MS), 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_programs_are_left_alone),
@@ -98,7 +81,6 @@ int main(void) {
         cmocka_unit_test(what_did_not_help_is_not_tried_again),
         cmocka_unit_test(packages_that_come_later_are_frozen_later),
         cmocka_unit_test(a_clock_that_goes_back_counts_nothing),
-        cmocka_unit_test(what_is_saved_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

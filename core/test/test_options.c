@@ -29,8 +29,7 @@ static bool same(const struct pw_options *one, const struct pw_options *other) {
            one->pool == other->pool && one->huge == other->huge && one->verbose == other->verbose &&
            one->mmapcopy == other->mmapcopy && one->slack_percent == other->slack_percent &&
            one->decay_seconds == other->decay_seconds && one->brief_ms == other->brief_ms &&
-           one->budget_percent == other->budget_percent && one->filters == other->filters &&
-           !strcmp(one->statistics, other->statistics);
+           one->filters == other->filters && !strcmp(one->statistics, other->statistics);
 }
 
 static void defaults_are_the_documented_ones(void **state) {
@@ -52,7 +51,6 @@ static void defaults_are_the_documented_ones(void **state) {
         assert_int_equal(options.slack_percent, 1);
         assert_int_equal(options.decay_seconds, 1);
         assert_int_equal(options.brief_ms, 250);
-        assert_int_equal(options.budget_percent, 5);
         assert_int_equal(options.filters, 0);
         assert_string_equal(options.statistics, "");
     }
@@ -112,8 +110,6 @@ static void every_documented_value_is_taken(void **state) {
     assert_int_equal(read_options("seccomp=plain").filters, 0);
     assert_int_equal(read_options("seccomp=2").filters, 2);
     assert_int_equal(read_options("seccomp=ignore").filters, PW_FILTERS_ANY);
-    assert_int_equal(read_options("budget=0").budget_percent, 0);
-    assert_int_equal(read_options("budget=100").budget_percent, 100);
     assert_int_equal(read_options("brief=0").brief_ms, 0);
     assert_int_equal(read_options("brief=3600000").brief_ms, 3600000);
     assert_string_equal(read_options("statistics=/tmp/a=b").statistics, "/tmp/a=b");
@@ -168,9 +164,6 @@ static void bad_items_warn_and_change_nothing(void **state) {
                                       "slack=4294967296",
                                       "decay=3601",
                                       "decay=1.5",
-                                      "budget=101",
-                                      "budget=-1",
-                                      "budget=1.5",
                                       "brief=3600001",
                                       "seccomp=",
                                       "seccomp=off",

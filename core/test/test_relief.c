@@ -160,7 +160,7 @@ static void before_a_new_peak_garbage_is_collected(void **state) {
     void *block = vector_of_a_collector(100 << 20);
     assert_null(garbage);
     assert_int_equal(asked(), before + 1);
-    assert_true(pw_process.budget.spent > 0);
+    assert_true(pw_process.collector.of[PW_REASON_PEAK].spent > 0);
     pw_free(block);
 }
 
@@ -185,24 +185,6 @@ static void what_is_not_there_is_left_alone(void **state) {
     (void)state;
     collections_are_dear(0, false);
     r_is_left_alone();
-}
-
-// The budget is what was saved and a part of the time: it comes back as the program saves.
-static void without_budget_r_is_left_alone(void **state) {
-    (void)state;
-    struct pw_budget before = pw_process.budget;
-    unsigned percent = pw_process.options.budget_percent;
-    pw_process.options.budget_percent = 0;
-    pw_process.budget.spent = pw_process.budget.saved + 1000000000;
-    collections_are_dear(0, true);
-    r_is_left_alone();
-    pw_budget_save(&pw_process.budget, 2000000000);
-    collections_are_dear(0, true);
-    void *block = vector_of_a_collector(100 << 20);
-    assert_null(garbage);
-    pw_free(block);
-    pw_process.budget = before;
-    pw_process.options.budget_percent = percent;
 }
 
 // The kernel may not say what is resident: then what is live and warm is compared.
@@ -292,7 +274,6 @@ int main(void) {
         cmocka_unit_test(what_is_not_there_is_left_alone), // before others write the same pages
         cmocka_unit_test(before_a_new_peak_garbage_is_collected),
         cmocka_unit_test(below_the_peak_r_is_left_alone),
-        cmocka_unit_test(without_budget_r_is_left_alone),
         cmocka_unit_test(without_the_kernels_count_it_is_our_own),
         cmocka_unit_test(an_end_that_was_not_seen_blocks_nobody),
         cmocka_unit_test(a_child_begins_anew),

@@ -10,7 +10,7 @@ option_forms <- c(
   threshold = 'a size from 8K to 1G, such as "64K" or 65536', share = '"off", "lazy" or "always"',
   zero = '"off", "backoff" or "always"', collect = '"auto" or "burst"', pool = "TRUE or FALSE",
   slack = "percent, from 0 to 100", decay = "whole seconds, from 0 to 3600",
-  brief = "whole milliseconds, from 0 to 3600000", budget = "percent of CPU time, from 0 to 100",
+  brief = "whole milliseconds, from 0 to 3600000",
   relieve = '"off" or "short"', early = "TRUE or FALSE", huge = '"off", "on" or "always"',
   "huge-min" = 'a size from 8K on, such as "1M"', "huge-max" = 'a size from 8K on, such as "4G"',
   pages = '"transparent", "ordinary", "hugetlb" or "hugetlb-1g"', lock = "TRUE or FALSE",

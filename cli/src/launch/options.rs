@@ -51,7 +51,6 @@ const OPTIONS: &[(&str, Values)] = &[
     ),
     ("slack", number(100)),
     ("decay", number(3600)),
-    ("budget", number(100)),
     ("brief", number(3_600_000)),
     ("share", Values::Words(&["off", "lazy", "always"])),
     ("mmapcopy", SWITCH),

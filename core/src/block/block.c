@@ -425,8 +425,6 @@ static void report_zero_pages(struct pw_process *process, const struct pw_extent
     if (!extent->zero_given && !extent->zero_young) {
         pw_zero_report_nothing(learner, extent->pages);
     }
-    // Each of them has to be made again: for this block, or for the next one in its place.
-    pw_budget_spend_pages(&process->budget, extent->zero_given);
     if (extent->zero_given && known) {
         pw_zero_report(learner, extent->pages, extent->zero_given,
                        process->share.collections - extent->zero_given_at, absent);

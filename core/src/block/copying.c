@@ -179,15 +179,6 @@ static bool make_room(struct pw_process *process, struct copy *copy, enum pw_cop
            attach(process, copy);
 }
 
-// What it costs, and what it saves: pages that are written later are taken off then (fate.c).
-static bool make(struct pw_process *process, struct copy *copy, enum pw_copy_answer answer) {
-    uint64_t start = pw_os_thread_cpu_ns();
-    bool made = make_room(process, copy, answer);
-    pw_budget_spend(&process->budget, pw_os_thread_cpu_ns() - start);
-    pw_budget_save_pages(&process->budget, made ? copy->pages : 0);
-    return made;
-}
-
 // Share the whole pages of a copy. copy->pages may shrink to what could be shared.
 static bool share_pages(struct pw_process *process, struct copy *copy) {
     struct pw_stats *stats = &process->stats;
@@ -213,7 +204,7 @@ static bool share_pages(struct pw_process *process, struct copy *copy) {
         }
         return false;
     }
-    if (!make(process, copy, answer)) {
+    if (!make_room(process, copy, answer)) {
         PW_COUNT(stats, copies_plain_fallback, 1);
         return false;
     }

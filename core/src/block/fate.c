@@ -140,7 +140,6 @@ static bool see_written(struct pw_process *process, const struct pw_extent *copy
 }
 
 static void count_end(struct pw_process *process, uint64_t written, bool overwritten) {
-    pw_budget_spend_pages(&process->budget, written); // each was copied after all
     PW_COUNT(&process->stats, private_copy_bytes, written * PW_PAGE);
     if (overwritten) {
         PW_COUNT(&process->stats, predictor_misses, 1);

@@ -411,10 +411,6 @@ uint64_t pw_os_stack_limit(void); // bytes that the first thread's stack may tak
 uint64_t pw_os_monotonic_ns(void);
 uint64_t pw_os_real_ns(void);
 uint64_t pw_os_thread_cpu_ns(void); // since 1970
-
-// Nanoseconds that it takes here and now to make a page and to fill it from another one: the least
-// of a few tries, which take a tenth of a millisecond. 0: not known.
-uint64_t pw_os_page_price(void);
 void pw_os_warn(const char *text, const char *detail);
 
 // Write all of it to standard error, or to the file `path`, where %p is the process's number: a new

@@ -11,7 +11,7 @@
 static const struct rule {
     uint64_t least_garbage;
     unsigned garbage_part; // so much garbage at least: of what lived, or, before a peak, is live
-    unsigned time_part;    // of the time that is counted; 0: the budget alone bounds it
+    unsigned time_part;    // of the time that is counted
     unsigned useful_part;  // useful is what frees such a part of what was live before
     unsigned most_in_vain; // doublings of the garbage that the next one waits for, or, where they
     bool gives_up;         // do not double it, so many until the runtime's own have found much
@@ -32,6 +32,7 @@ static const struct rule {
                          .forgives = true},
     [PW_REASON_PEAK] = {.least_garbage = 64 * MEGABYTE,
                         .garbage_part = 5,
+                        .time_part = 20,
                         .useful_part = 4,
                         .most_in_vain = 6},
 };
@@ -231,8 +232,7 @@ static bool may_ask_when_short(struct pw_collector *collector,
 
 static bool may_ask_as_cheap(const struct pw_collector *collector,
                              const struct pw_collector_facts *facts) {
-    return is_worth_it(collector, facts->live, facts->request) && is_cheap(collector, facts->now) &&
-           higher(collector->full_took, collector->last_took) <= facts->budget;
+    return is_worth_it(collector, facts->live, facts->request) && is_cheap(collector, facts->now);
 }
 
 // Where the rule for cheap ones is in force it is left to that one, which asks for more garbage.
@@ -242,7 +242,7 @@ static bool may_ask_at_peak(const struct pw_collector *collector,
     uint64_t took = collector->last_took;
     bool in_force = may_be_of_use(collector) && is_cheap(collector, facts->now);
     return is_worth_it_at_peak(collector, lower(facts->live, facts->resident)) && !in_force &&
-           took <= facts->budget &&
+           is_affordable(collector, PW_REASON_PEAK, took, facts->now) &&
            since(collector->last_full, facts->now) >= higher(PEAK_APART * took, APART_AT_LEAST);
 }
 
@@ -335,6 +335,7 @@ static uint64_t conclude(struct pw_collector *collector, uint64_t live, uint64_t
                          uint64_t now) {
     bool asked = was_asked(collector);
     uint64_t freed = asked ? excess(collector->began_with, live) : 0;
+    collector->of[PW_REASON_PEAK].spent += collector->asked == PW_REASON_PEAK ? took : 0;
     count_time(collector, took, now);
     collector->asked = asked ? PW_REASON_NONE : collector->asked;
     collector->began = 0;

@@ -10,11 +10,11 @@
 //    little, and the program needs less memory;
 //  - the process is about to become larger than it ever was: one before that is worth more time.
 //
-// Each reason is a row of a table (collector.c): how much garbage there must be, and what follows
-// when its collections find little. What the last two may cost is said by the budget (budget.h).
-// Times are on the clock of the reason: real time where memory is short, as who waits for swap uses
-// no processor; the CPU time of the thread that collects for the other two. In nanoseconds, where
-// nothing else is said; sizes in pages.
+// Each reason is a row of a table (collector.c): how much garbage there must be, which part of the
+// time its collections may take, and what follows when they find little. Times are on the clock of
+// the reason: real time where memory is short, as who waits for swap uses no processor; the CPU
+// time of the thread that collects for the other two. In nanoseconds, where nothing else is said;
+// sizes in pages.
 #ifndef PW_POLICY_COLLECTOR_H
 #define PW_POLICY_COLLECTOR_H
 
@@ -34,7 +34,7 @@ enum pw_reason {
 // What is known of one reason.
 struct pw_reason_state {
     unsigned in_vain; // collections asked for that found little, the useful ones taken off
-    uint64_t spent;   // time. short: on those asked for; cheap: on all collections of late
+    uint64_t spent;   // time on those asked for; cheap: on all collections of late
     uint64_t
         looked_at; // live memory when it was last considered; that of `cheap` is peak's as well
 };
@@ -104,7 +104,6 @@ struct pw_collector_facts {
     uint64_t request;  // of `cheap`
     uint64_t swap;     // of `short`: pages of swap that are left
     uint64_t resident; // of `peak`: no more garbage counts than these hold
-    uint64_t budget;   // of `cheap` and `peak`: what one may cost, ns
     uint64_t now;
 };
 

@@ -7,22 +7,14 @@
 #define LARGEST_PART        32 // of the time so far, that it may cost
 #define IN_VAIN_NUMERATOR   2  // collections two thirds as long as before were not worth it
 #define IN_VAIN_DENOMINATOR 3
-// A full one takes a quarter of what it took before the freeze, or more, and a young one a
-// thirtieth or less (docs/results/frozen.md).
-#define FULL_PART 8
 
 void pw_freeze_collection_began(struct pw_freeze_schedule *schedule, uint64_t now) {
     schedule->began = now;
 }
 
-static uint64_t saved_by(const struct pw_freeze_schedule *schedule, uint64_t took) {
-    bool is_full = schedule->cost > 0 && took * FULL_PART > schedule->longest_before;
-    return is_full && took < schedule->longest_before ? schedule->longest_before - took : 0;
-}
-
-uint64_t pw_freeze_collection_ended(struct pw_freeze_schedule *schedule, uint64_t now) {
+void pw_freeze_collection_ended(struct pw_freeze_schedule *schedule, uint64_t now) {
     if (schedule->began == 0 || now < schedule->began) {
-        return 0;
+        return;
     }
     uint64_t took = now - schedule->began;
     schedule->began = 0;
@@ -37,7 +29,6 @@ uint64_t pw_freeze_collection_ended(struct pw_freeze_schedule *schedule, uint64_
         took * IN_VAIN_DENOMINATOR > schedule->longest_before * IN_VAIN_NUMERATOR) {
         schedule->in_vain = true;
     }
-    return saved_by(schedule, took);
 }
 
 bool pw_freeze_pays(const struct pw_freeze_schedule *schedule, uint64_t now) {

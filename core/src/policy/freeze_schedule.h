@@ -23,9 +23,7 @@ struct pw_freeze_schedule {
 };
 
 void pw_freeze_collection_began(struct pw_freeze_schedule *schedule, uint64_t now);
-
-// Returns what it took less than before the last freeze: 0 unless it was as long as a full one.
-uint64_t pw_freeze_collection_ended(struct pw_freeze_schedule *schedule, uint64_t now);
+void pw_freeze_collection_ended(struct pw_freeze_schedule *schedule, uint64_t now);
 
 // Does it pay to freeze, or to thaw and freeze anew?
 bool pw_freeze_pays(const struct pw_freeze_schedule *schedule, uint64_t now);

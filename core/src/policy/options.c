@@ -22,10 +22,6 @@
 // Milliseconds. Tuned on lda, ada and loops of brief copies (docs/notes/experiments/sharing.md).
 #define DEFAULT_BRIEF 250u
 
-// Percent of CPU time: as much as collections before peaks had before there was one account
-// (docs/notes/experiments/budget.md).
-#define DEFAULT_BUDGET 5u
-
 struct word {
     const char *text;
     int value;
@@ -102,7 +98,6 @@ static void set_defaults(struct pw_options *options, enum pw_policy policy) {
         .mmapcopy = true,
         .decay_seconds = DEFAULT_DECAY,
         .brief_ms = DEFAULT_BRIEF,
-        .budget_percent = DEFAULT_BUDGET,
         .keeper = true,
     };
     switch (policy) {
@@ -162,7 +157,6 @@ static const struct option known_options[] = {
     {"threshold", KIND_SIZE, AT(threshold), NULL, SMALLEST_THRESHOLD, LARGEST_THRESHOLD},
     {"slack", KIND_UNSIGNED, AT(slack_percent), NULL, 0, 100},
     {"decay", KIND_UNSIGNED, AT(decay_seconds), NULL, 0, 3600},
-    {"budget", KIND_UNSIGNED, AT(budget_percent), NULL, 0, 100},
     {"brief", KIND_UNSIGNED, AT(brief_ms), NULL, 0, 3600000},
     {.name = "share", .kind = KIND_WORD, .offset = AT(share), .words = share_modes},
     {.name = "mmapcopy", .kind = KIND_SWITCH, .offset = AT(mmapcopy), .words = switches},

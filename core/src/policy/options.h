@@ -48,10 +48,9 @@ struct pw_options {
     bool pool, lock, mmapcopy, early, verbose;
     bool keeper; // a thread of ours gives back what lies idle
     unsigned slack_percent, decay_seconds, brief_ms;
-    unsigned budget_percent; // of CPU time, beyond what was saved, for needing less memory
-    unsigned filters;        // so many seccomp filters are borne; under more all is the C library's
-    char statistics[256];    // folder; empty: none
-    char report[256];        // file for what the heap holds at the end, or stderr; empty: none
+    unsigned filters;     // so many seccomp filters are borne; under more all is the C library's
+    char statistics[256]; // folder; empty: none
+    char report[256];     // file for what the heap holds at the end, or stderr; empty: none
 };
 
 // Called for each value that was not understood, with the offending `name=value`.

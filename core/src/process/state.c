@@ -7,13 +7,7 @@ struct pw_process pw_process = {
 
 void pw_process_forget_collections(void) {
     pw_collector_forget(&pw_process.collector);
-    pw_process.budget = (struct pw_budget){.page_price = pw_process.budget.page_price};
     pw_process.was_refused = false;
-}
-
-bool pw_process_has_budget(const struct pw_process *process) {
-    return pw_budget_left(&process->budget, process->options.budget_percent,
-                          pw_os_thread_cpu_ns()) > 0;
 }
 
 bool pw_is_on(void) {

@@ -10,7 +10,6 @@
 #include "huge/huge.h"
 #include "os/program.h"
 #include "pagewise.h"
-#include "policy/budget.h"
 #include "policy/collector.h"
 #include "policy/copy.h"
 #include "policy/freeze_schedule.h"
@@ -55,7 +54,6 @@ struct pw_process {
     struct pw_predictor predictor;
     struct pw_zero_learner zero_learner;
     struct pw_collector collector;
-    struct pw_budget budget;
     struct pw_freeze_schedule freezing;
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
@@ -109,11 +107,8 @@ struct pw_gate {
 
 PW_API extern struct pw_gate pw_gate;
 
-// What was learnt of collections, saved and spent is of another process, or of other options.
+// What was learnt of collections is of another process, or of other options.
 void pw_process_forget_collections(void);
-
-// May time be spent on needing less memory?
-bool pw_process_has_budget(const struct pw_process *process);
 
 // The process and its first thread are the ones that run this. Not in a sandbox.
 void pw_process_note_identity(void);

@@ -27,23 +27,8 @@ static bool may_search(struct pw_process *process, const struct pw_caller *calle
     return quiet;
 }
 
-static bool searches_zeros(struct pw_process *process) {
-    return process->options.zero == PW_ZERO_ALWAYS ||
-           (process->options.zero == PW_ZERO_BACKOFF && pw_process_has_budget(process));
-}
-
-static void keep_account(struct pw_process *process) {
-    struct pw_budget *budget = &process->budget;
-    if (budget->page_price == 0) {
-        budget->page_price = pw_os_page_price();
-    }
-    PW_GAUGE(&process->stats, budget_spent_us, budget->spent / 1000);
-    PW_GAUGE(&process->stats, budget_saved_us, budget->saved / 1000);
-}
-
 static uint64_t collect(struct pw_process *process, bool quiet, struct pw_resident *resident) {
-    keep_account(process);
-    bool zeros = quiet && searches_zeros(process);
+    bool zeros = process->options.zero != PW_ZERO_OFF && quiet;
     PW_COUNT(&process->stats, collections_seen, 1);
     uint64_t freed =
         pw_share_collected(&process->share, zeros, process->options.zero == PW_ZERO_ALWAYS);

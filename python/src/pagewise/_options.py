@@ -19,7 +19,6 @@ FORMS = {
     "slack": "percent, from 0 to 100",
     "decay": "whole seconds, from 0 to 3600",
     "brief": "whole milliseconds, from 0 to 3600000",
-    "budget": "percent of CPU time, from 0 to 100",
     "relieve": '"off" or "short"',
     "early": "True or False",
     "huge": '"off", "on" or "always"',

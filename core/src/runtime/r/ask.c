@@ -24,10 +24,6 @@ static uint64_t live_pages(struct pw_process *process) {
     return process->arena.live_pages + process->arena.foreign_pages;
 }
 
-static uint64_t budget_left(struct pw_process *process, uint64_t now) {
-    return pw_budget_left(&process->budget, process->options.budget_percent, now);
-}
-
 static void count_asked(struct pw_process *process, uint64_t freed) {
     PW_COUNT(&process->stats, collections_asked, 1);
     PW_COUNT(&process->stats, collections_asked_bytes, freed * PW_PAGE);
@@ -78,7 +74,6 @@ static bool ask_early(struct pw_process *process, size_t size) {
         return false;
     }
     facts.now = pw_os_thread_cpu_ns();
-    facts.budget = budget_left(process, facts.now);
     return pw_collector_ask(collector, PW_REASON_CHEAP, &facts) ||
            ask_before_peak(process, size, &facts);
 }
@@ -93,7 +88,7 @@ void pw_r_collection_began(struct pw_process *process) {
 
 void pw_r_collection_ended(struct pw_process *process) {
     uint64_t now = pw_os_thread_cpu_ns();
-    pw_budget_save(&process->budget, pw_freeze_collection_ended(&process->freezing, now));
+    pw_freeze_collection_ended(&process->freezing, now);
     if (!process->options.early) {
         return;
     }
@@ -102,7 +97,6 @@ void pw_r_collection_ended(struct pw_process *process) {
     uint64_t freed = pw_collector_ended(collector, live_pages(process), now);
     if (asked) {
         count_asked(process, freed);
-        pw_budget_spend(&process->budget, collector->full_took);
     }
 }
 

@@ -552,9 +552,7 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) 
     }
     state.calls_then = state.calls;
     state.tried = true;
-    uint64_t now = pw_os_thread_cpu_ns();
-    pw_freeze_tried(&process->freezing, start, now);
-    pw_budget_spend(&process->budget, now - start);
+    pw_freeze_tried(&process->freezing, start, pw_os_thread_cpu_ns());
     state.busy = false;
     return problem;
 }

@@ -14,6 +14,7 @@ use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
 use crate::ksm::{self, Ksm};
 use crate::launch::environment::{merge_options, preload_list};
 use crate::launch::library::{GENERAL, Library, PRELOAD};
+use crate::launch::places::places;
 use crate::launch::signals::Gate;
 use crate::launch::supervise::{Ended, Running, own_usage};
 use crate::measure::SamplerKind;
@@ -195,12 +196,8 @@ fn prepare(
 
 /// Statistics blocks are shared memory: a folder that is not on a disk is best. Only its owner may enter.
 fn statistics_folder() -> Result<TempDir, Failure> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let places = runtime
-        .into_iter()
-        .chain([PathBuf::from("/dev/shm"), std::env::temp_dir()]);
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for place in places.filter(|place| is_plain(place.as_os_str())) {
+    for place in places().filter(|place| is_plain(place.as_os_str())) {
         let made = tempfile::Builder::new()
             .prefix("pagewise-")
             .permissions(fs::Permissions::from_mode(0o700))

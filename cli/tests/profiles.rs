@@ -421,6 +421,7 @@ fn before_anything_is_recorded_there_is_nothing_to_have() {
     let holding = built("holding", &["-shared", "-fPIC"]);
     let gate = bench.path("gate");
     nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let holding = common::preloadable(&holding, &bench.path("."));
     let bench = bench.with("LD_PRELOAD", &holding).with("HOLD_AT", &gate);
     let mut recording = Recording::start(&bench, &[], &[obedient()]);
     // It has been opened when the program waits.

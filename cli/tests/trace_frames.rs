@@ -239,7 +239,10 @@ fn a_kept_recording_has_its_maps() {
     fs::create_dir(&folder).unwrap();
     let output = Command::new(program)
         .arg("plain")
-        .env("LD_PRELOAD", recorder())
+        .env(
+            "LD_PRELOAD",
+            common::preloadable(recorder(), &bench.path(".")),
+        )
         .env(
             "PAGEWISE_RECORD",
             format!("spool={},stacks=2", folder.display()),

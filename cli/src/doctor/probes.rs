@@ -17,17 +17,23 @@ pub fn findings() -> Vec<Finding> {
 /// Found, and loaded into a program that does nothing; and what it found there.
 pub fn library(files: &Files) -> Vec<Finding> {
     let why = "it is preloaded into the command";
-    let path = match lookup::PRELOAD.find() {
+    let named = lookup::PRELOAD
+        .find()
+        .and_then(|path| Ok((lookup::name_of(&path)?, path)));
+    let (name, path) = match named {
         Err(failure) => {
             return vec![
                 Finding::new("library", State::Bad, failure.what, why).command(failure.next),
             ];
         }
-        Ok(path) => path,
+        Ok(both) => both,
     };
-    match try_preloading(&path) {
+    match try_preloading(&name) {
         Ok(statistics) => {
-            let found = format!("{} works", path.display());
+            let found = match name == path {
+                true => format!("{} works", path.display()),
+                false => format!("{} works, as {}", path.display(), name.display()),
+            };
             vec![
                 Finding::new("library", State::Good, found, why),
                 copies_by_the_kernel(&statistics, files),
@@ -37,7 +43,7 @@ pub fn library(files: &Files) -> Vec<Finding> {
             let found = format!("{}: {problem}", path.display());
             vec![
                 Finding::new("library", State::Bad, found, why)
-                    .command(format!("LD_PRELOAD={} /bin/true", path.display())),
+                    .command(format!("LD_PRELOAD={} /bin/true", name.display())),
             ]
         }
     }
@@ -79,8 +85,8 @@ fn try_preloading(library: &Path) -> Result<Statistics, String> {
 /// Under a filter the library does nothing unless it is told that the filter is harmless, as `run` finds out.
 fn filters() -> Finding {
     let why = "under one that ends programs, or was not tried, all is left to the C library";
-    let library = match lookup::PRELOAD.find() {
-        Ok(path) => path,
+    let library = match lookup::PRELOAD.find_name() {
+        Ok(name) => name,
         Err(failure) => return Finding::new("seccomp", State::Note, failure.what, why),
     };
     match filter::option_for(&[&library]) {

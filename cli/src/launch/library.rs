@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::spaceless;
 use crate::failure::Failure;
 
 /// A library of ours that goes into other programs.
@@ -72,9 +73,14 @@ impl Library {
             .and_then(|path| self.check(&path))
     }
 
-    /// The library, once it is known that it can be loaded.
+    /// The library as LD_PRELOAD can name it.
+    pub fn find_name(&self) -> Result<PathBuf, Failure> {
+        name_of(&self.find()?)
+    }
+
+    /// The same, once it is known that it can be loaded.
     pub fn find_working(&self) -> Result<PathBuf, Failure> {
-        let path = self.find()?;
+        let path = self.find_name()?;
         match try_loading(&path, "") {
             Ok(()) => Ok(path),
             Err(problem) => Err(Failure::new(
@@ -94,22 +100,10 @@ impl Library {
             .collect()
     }
 
-    /// The loader takes a relative path as relative to each process's own folder, and splits the list at
-    /// spaces and colons.
+    /// The loader takes a relative path as relative to each process's own folder.
     fn check(&self, path: &Path) -> Result<PathBuf, Failure> {
-        let absolute = path
-            .canonicalize()
-            .map_err(|error| self.missing(&format!("cannot use {}: {error}", path.display())))?;
-        if absolute.to_string_lossy().contains([' ', ':', '\t']) {
-            return Err(Failure::new(
-                format!(
-                    "{} cannot be preloaded: the loader splits paths at spaces and colons",
-                    absolute.display()
-                ),
-                "install to a folder without them: make install PREFIX=/usr/local",
-            ));
-        }
-        Ok(absolute)
+        path.canonicalize()
+            .map_err(|error| self.missing(&format!("cannot use {}: {error}", path.display())))
     }
 
     fn missing(&self, what: &str) -> Failure {
@@ -121,6 +115,19 @@ impl Library {
             ),
         )
     }
+}
+
+/// The library at this path as LD_PRELOAD can name it.
+pub fn name_of(library: &Path) -> Result<PathBuf, Failure> {
+    spaceless::name(library).map_err(|reason| {
+        Failure::new(
+            format!(
+                "{} cannot be preloaded: the loader splits paths at spaces and colons, and {reason}",
+                library.display()
+            ),
+            "TMPDIR=/a/folder/of/yours/without/them pagewise ..., or install to such a folder: make install PREFIX=/usr/local",
+        )
+    })
 }
 
 /// Loads the library into a program that does nothing. One that cannot be loaded would keep the command
@@ -167,14 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_space_is_refused() {
-        let folder = tempfile::Builder::new()
-            .prefix("a b")
-            .tempdir()
-            .expect("folder");
-        let path = folder.path().join(PRELOAD.file_name);
-        std::fs::write(&path, "").expect("file");
-        assert!(PRELOAD.check(&path).is_err());
+    fn a_library_that_is_not_there_is_missing() {
         assert!(PRELOAD.check(Path::new("/nonexistent/x.so")).is_err());
     }
 }

@@ -5,6 +5,8 @@ pub mod executable;
 pub mod filter;
 pub mod library;
 pub mod options;
+pub mod places;
 pub mod preload;
 pub mod signals;
+pub mod spaceless;
 pub mod supervise;

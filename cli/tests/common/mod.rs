@@ -79,6 +79,18 @@ pub fn stand_in_named_as_ours() -> PathBuf {
     library
 }
 
+/// By a name that LD_PRELOAD can hold, wherever this is built: through a link in `folder`.
+pub fn preloadable(library: &Path, folder: &Path) -> PathBuf {
+    let link = folder.join("link");
+    std::os::unix::fs::symlink(library.parent().unwrap(), &link).unwrap();
+    link.join(library.file_name().unwrap())
+}
+
+/// How many folders with a link to the stand-in stay in $XDG_RUNTIME_DIR: one where LD_PRELOAD cannot hold its own name.
+pub fn folders_of_links() -> usize {
+    usize::from(stand_in().to_string_lossy().contains([' ', ':']))
+}
+
 /// The recorder, built from its sources: these tests do not need the core to be built.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();

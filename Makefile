@@ -70,11 +70,13 @@ php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, whe
 	@cmake --build $(B)/core --parallel $(JOBS) --target pagewise-php
 
 run: ## build, then compare examples/analysis.R plain and under Pagewise
+	@scripts/ensure-folder
 	@$(ENSURE) build run
 	@$(MAKE) --no-print-directory build
 	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
 
 test: ## build, then run every test suite (a subset of R's own tests)
+	@scripts/ensure-folder
 	@$(ENSURE) build jvm run php test
 	@$(MAKE) --no-print-directory build jvm
 	@JOBS=$(JOBS) scripts/test-all $(SUITES)

@@ -248,7 +248,7 @@ fn what_forked_processes_share_is_said_to_be_estimated() {
 #[test]
 fn looking_at_a_run_costs_next_to_nothing() {
     let program = common::footprint().to_str().unwrap();
-    let script = format!("for i in 1 2 3 4 5 6; do {program} anonymous 400; done");
+    let script = format!("for i in 1 2 3 4 5 6; do '{program}' anonymous 400; done");
     let found = figures(&["--policy", "plain"], &["sh", "-c", &script]);
     let own = found["own_cpu_seconds"].as_f64().unwrap();
     let wall = found["wall_seconds"]["mean"].as_f64().unwrap();
@@ -462,9 +462,12 @@ fn a_static_program_runs_plain() {
 #[test]
 fn a_script_of_a_static_interpreter_runs_plain() {
     let folder = tempfile::tempdir().unwrap();
+    // The first line's path holds no space.
+    let interpreter = folder.path().join("interpreter");
+    std::os::unix::fs::symlink(common::static_program(), &interpreter).unwrap();
     let script = script(
         folder.path(),
-        &format!("#!{} nothing", common::static_program().display()),
+        &format!("#!{} nothing", interpreter.display()),
     );
     let output = output(&["run", "--", script.to_str().unwrap()]);
     assert!(
@@ -645,7 +648,7 @@ fn copies_of_an_r_vector_share_their_pages() {
 #[test]
 fn the_process_that_had_most_is_named() {
     let program = common::footprint().to_str().unwrap();
-    let script = format!("{program} anonymous 64; true");
+    let script = format!("'{program}' anonymous 64; true");
     let output = output(&["run", "--policy", "plain", "--", "sh", "-c", &script]);
     let said = errors(&output);
     assert!(said.contains("; footprint (process "), "{said}");
@@ -672,7 +675,7 @@ fn a_process_that_the_limit_killed_is_said() {
         return;
     };
     let program = common::footprint().to_str().unwrap();
-    let script = "echo $$ > \"$0/cgroup.procs\"; \"$1\" run --policy plain -- sh -c \"$2 anonymous 200; exit 3\"";
+    let script = "echo $$ > \"$0/cgroup.procs\"; \"$1\" run --policy plain -- sh -c \"'$2' anonymous 200; exit 3\"";
     let output = Command::new("sh")
         .args(["-c", script, group.to_str().unwrap()])
         .args([env!("CARGO_BIN_EXE_pagewise"), program])
@@ -696,7 +699,7 @@ fn a_process_that_the_limit_killed_is_said() {
 fn a_limit_on_addresses_is_named_where_the_command_failed() {
     let said = |limit: &str, status: &str| {
         let program = env!("CARGO_BIN_EXE_pagewise");
-        let line = format!("ulimit {limit} && exec {program} run -- sh -c 'exit {status}'");
+        let line = format!("ulimit {limit} && exec '{program}' run -- sh -c 'exit {status}'");
         let mut command = Command::new("sh");
         let output = command
             .args(["-c", &line])

@@ -967,7 +967,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         "convert sparse.txt --to binary -o -",
     ] {
         let line =
-            format!("{pagewise} trace {words} | (exec <&-; sleep 0.3); echo ${{PIPESTATUS[0]}}");
+            format!("'{pagewise}' trace {words} | (exec <&-; sleep 0.3); echo ${{PIPESTATUS[0]}}");
         let output = Command::new("bash")
             .args(["-c", &line])
             .current_dir(bench.path("."))

@@ -5,8 +5,20 @@ require 'minitest/autorun'
 require 'open3'
 require 'pagewise'
 require 'rbconfig'
+require 'tmpdir'
 
-LIBRARY = ENV.fetch('PAGEWISE_GENERAL_LIBRARY', File.expand_path('../../build/lib/libpagewise-general.so', __dir__))
+# LD_PRELOAD is split at spaces, and has no quotes.
+def spaceless(path)
+  return path unless path.match?(/[\s:]/)
+
+  folder = Dir.mktmpdir('pagewise-')
+  Minitest.after_run { FileUtils.rm_r(folder) }
+  File.symlink(File.dirname(path), "#{folder}/link")
+  "#{folder}/link/#{File.basename(path)}"
+end
+
+LIBRARY = spaceless(ENV.fetch('PAGEWISE_GENERAL_LIBRARY',
+                              File.expand_path('../../build/lib/libpagewise-general.so', __dir__)))
 
 # Runs Ruby code in a process of its own; returns [standard output, standard error].
 def ruby(code, preload: nil, environment: {})

@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(ROOT, "scripts")]
 import pagewise_statistics  # noqa: E402
+from spaceless import spaceless  # noqa: E402
 
 LIBRARIES = {"general": os.path.join(ROOT, "build/lib/libpagewise-general.so"),
              "preload": os.path.join(ROOT, "build/lib/libpagewise-preload.so")}
@@ -63,7 +64,7 @@ class Place:
         self.environment.update(LC_ALL="C.UTF-8", HOME=folder, TMPDIR=folder, PATH=PATH)
         if CONFIGURATIONS[configuration]:
             library, options = CONFIGURATIONS[configuration]
-            self.environment.update(LD_PRELOAD=LIBRARIES[library],
+            self.environment.update(LD_PRELOAD=spaceless(LIBRARIES[library]),
                                     PAGEWISE_OPTIONS=f"{options},statistics={self.statistics}")
         self.user = {}
 

@@ -24,6 +24,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import pagewise_statistics  # noqa: E402  (it lives beside the other scripts)
+from spaceless import spaceless  # noqa: E402
 
 ALWAYS = "modules=all,share=always,zero=always,threshold=8K,collect=burst"
 PAPERS = "modules=all,policy=share,collect=burst"
@@ -38,12 +39,12 @@ class Bench:
 
     def __init__(self, arguments, folder):
         self.folder = folder
-        self.preload = os.path.abspath(arguments.preload)
+        self.preload = spaceless(os.path.abspath(arguments.preload))
         self.program = os.path.join(arguments.folder, "environment_program")
         self.basics = os.path.join(arguments.folder, "environment_basics")
         self.linked = os.path.join(arguments.folder, "environment_linked")
         self.library = os.path.join(os.path.dirname(self.preload), "libpagewise.so")
-        self.double = os.path.join(arguments.folder, "libmmapcopy-double.so")
+        self.double = spaceless(os.path.join(arguments.folder, "libmmapcopy-double.so"))
         self.kernel = None  # which one the double plays (mmapcopy_double.c); None: the real one
         self.count = 0
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from cases import Failure, Skip, run
-from environment import GENERAL, SEGMENTS, Bench, general_bench
+from environment import GENERAL, SEGMENTS, Bench, general_bench, spaceless
 
 DEFAULT = ("",)  # what a user gets who asks for nothing
 SAY = """
@@ -94,7 +94,7 @@ def loader_lock(bench):
     """Also where the C library (before 2.35) can say who calls only with the loader's lock."""
     options = ("modules=all", "modules=all,policy=share")
     bench.same([bench.program, "loader-lock", bench.plugin], ["copies_seen"], every_options=options)
-    bench.preload = os.path.join(bench.tests, "order", "older", "libpagewise-preload.so")
+    bench.preload = spaceless(os.path.join(bench.tests, "order", "older", "libpagewise-preload.so"))
     bench.same([bench.program, "loader-lock", bench.plugin], ["copies_seen"], every_options=options)
 
 

@@ -20,6 +20,10 @@ import sys
 
 from cases import Failure, Skip, run
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../scripts"))
+from spaceless import spaceless  # noqa: E402  (it lives beside the other scripts)
+
 STEP = 64 << 10
 TIMEOUT = 240
 STOPPED_NO_ROOM, STOPPED_NO_FILE, STOPPED_NO_MEMORY, STOPPED_STRICT, STOPPED_FILTER = 1, 2, 3, 4, 5
@@ -165,10 +169,10 @@ class Bench:
     def __init__(self, arguments, folder):
         self.folder_of_program = arguments.folder
         self.program = os.path.join(arguments.folder, "environment_recorded")
-        self.behind = os.path.join(arguments.folder, "librecorded_behind.so")
+        self.behind = spaceless(os.path.join(arguments.folder, "librecorded_behind.so"))
         self.restricted = os.path.join(arguments.folder, "environment_restricted")
         self.plugins = [os.path.join(arguments.folder, f"librecorded_plugin_{number}.so") for number in (1, 2)]
-        self.record = os.path.abspath(arguments.record)
+        self.record = spaceless(os.path.abspath(arguments.record))
         self.is_faulty = "testing" in os.path.basename(self.record)
         self.folder = folder
         self.spool = os.path.join(folder, "spool")

@@ -400,6 +400,102 @@ def test_two_threads_share_and_read_at_once():
     assert out == "[]\n"
 
 
+# Two threads where it matters who is first: each goes on when the other is where it must be, and no time is waited for.
+IMPORTING = """
+import importlib._bootstrap, multiprocessing.reduction, sys, threading, time, numpy as np, pagewise
+sys.path.insert(0, FOLDER)
+sys.begun, sys.go = threading.Event(), threading.Event()
+importer = threading.Thread(target=__import__, args=(MODULE,))
+importer.start()
+sys.begun.wait()
+x, errors = [], []
+def share():
+    try: x.append(pagewise.share(np.ones(9000)))
+    except Exception as error: errors.append(error)
+sharer = threading.Thread(target=share)
+sharer.start()
+def waits():
+    frame = sys._current_frames().get(sharer.ident)
+    return frame is not None and frame.f_code.co_name == "acquire" and "importlib" in frame.f_code.co_filename
+while sharer.is_alive() and not waits():
+    time.sleep(0.001)
+sys.go.set()
+sharer.join(); importer.join()
+print(errors, CHECK)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "check"),
+    [
+        (
+            "joblib._memmapping_reducer",
+            "class ArrayMemmapForwardReducer:\n    def __call__(self, array): return None\n",
+            "sys.modules[MODULE].ArrayMemmapForwardReducer()(x[0])[0].__name__",
+        ),
+        ("loky.backend.reduction", "def register(*what): globals().update(got=what[1].func.__name__)\n", "sys.modules[MODULE].got"),
+    ],
+    ids=["joblib", "loky"],
+)
+def test_what_another_thread_is_importing_sends_handles_as_well(module, text, check, tmp_path):
+    file = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
+    file.parent.mkdir(parents=True)
+    for folder in list(file.relative_to(tmp_path).parents)[:-1]:
+        (tmp_path / folder / "__init__.py").write_text("")
+    file.write_text("import sys\nsys.begun.set(); sys.go.wait()\n" + text)
+    program = IMPORTING.replace("FOLDER", repr(str(tmp_path))).replace("CHECK", check).replace("MODULE", repr(module))
+    assert run_python(program, timeout=60).stdout == f"[] {'_open' if 'joblib' in module else '_reduce'}\n"
+
+
+def test_a_second_thread_finds_done_what_the_first_began():
+    out = run_python(
+        """
+        import threading, multiprocessing.reduction as reduction, numpy as np, pagewise
+        from pagewise import _share
+        inside, second_is_there, calls, seen = threading.Event(), threading.Event(), [], []
+        first, register, lock = threading.current_thread(), reduction.ForkingPickler.register, _share._lock
+        class Lock:
+            def __enter__(self):
+                if threading.current_thread() is not first: second_is_there.set()
+                return lock.__enter__()
+            def __exit__(self, *why): return lock.__exit__(*why)
+        def slow(*what):
+            calls.append(what[0])
+            if len(calls) == 1:
+                other.start()
+                second_is_there.wait()
+            register(*what)
+        def second():
+            _share._send_handles()
+            seen.append(np.ndarray in reduction.ForkingPickler._extra_reducers)
+            second_is_there.set()
+        _share._lock, reduction.ForkingPickler.register = Lock(), slow
+        other = threading.Thread(target=second)
+        _share._send_handles()
+        other.join()
+        print(seen, len(calls))
+        """,
+        timeout=60,
+    ).stdout
+    assert out == "[True] 1\n"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_nothing_stays_of_blocks_of_handles_that_threads_leave_in_any_order(order):
+    x = pagewise.share(np.ones(9000))
+    blocks = [pagewise.handles(), pagewise.handles()]
+    for block in blocks:
+        block.__enter__()
+    blocks[order[0]].__exit__(None, None, None)
+    assert len(pickle.dumps(x)) < 400
+    blocks[order[1]].__exit__(None, None, None)
+    assert len(pickle.dumps(x)) > x.nbytes
+    with pagewise.handles():
+        with pagewise.handles(False):
+            assert len(pickle.dumps(x)) > x.nbytes
+        assert len(pickle.dumps(x)) < 400
+
+
 def test_arrays_that_live_until_the_end_are_no_crash():
     out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
     assert out.stdout == "20\n" and out.stderr == ""

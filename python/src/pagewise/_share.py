@@ -12,6 +12,7 @@ import copyreg
 import ctypes
 import dataclasses
 import functools
+import importlib
 import io
 import os
 import pickle
@@ -358,7 +359,9 @@ def share(obj: Any) -> Any:
 
 # --- sending ------------------------------------------------------------------------------------
 
-_asked: bool | None = None  # by handles()
+_asked: bool | None = None  # by the latest of the blocks of handles()
+_blocks: dict[object, bool] = {}  # all that are open, in any thread
+_before: list[Any] = []  # how arrays were pickled otherwise, while handles are asked for
 
 
 @contextlib.contextmanager
@@ -373,20 +376,38 @@ def handles(everywhere: bool = True) -> Iterator[None]:
     everywhere : bool
         True: handles, for programs that send pickles in a way of their own (a queue, a socket, Dask, Ray), or from a
         worker that keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another machine.
+
+    Notes
+    -----
+    It holds for all threads. Of blocks that are open at once, the one that was entered last counts.
     """
-    global _asked
-    before = _asked
-    numpy_array = __import__("numpy").ndarray
-    earlier = copyreg.dispatch_table.get(numpy_array)
-    _asked = everywhere
-    if everywhere:
-        copyreg.dispatch_table[numpy_array] = functools.partial(_reduce, earlier)
+    block = object()
+    _set_block(block, everywhere)
     try:
         yield
     finally:
-        _asked = before
-        if everywhere:
-            copyreg.dispatch_table.pop(numpy_array, None)
+        _set_block(block, None)
+
+
+def _set_block(block: object, everywhere: bool | None) -> None:
+    """Note a block that was entered, or left (None), and have pickles hold what the remaining ones ask for.
+
+    Threads may leave their blocks in any order: each takes away its own, and nothing stays behind the last.
+    """
+    global _asked
+    numpy_array = __import__("numpy").ndarray
+    with _lock:
+        if everywhere is None:
+            del _blocks[block]
+        else:
+            _blocks[block] = everywhere
+        _asked = next(reversed(_blocks.values()), None)
+        if _asked and not _before:
+            _before.append(copyreg.dispatch_table.get(numpy_array))
+            copyreg.dispatch_table[numpy_array] = functools.partial(_reduce, _before[0])
+        elif not _asked and _before:
+            del copyreg.dispatch_table[numpy_array]
+            earlier = _before.pop()
             if earlier is not None:
                 copyreg.dispatch_table[numpy_array] = earlier
 
@@ -461,6 +482,8 @@ def _object_of(handle: bytes, name: _Name) -> _Object:
 
 
 _sends = False
+# Modules that send arrays in a way of their own.
+_SENDERS = ("joblib._memmapping_reducer", "loky.backend.reduction")
 
 
 def _send_handles() -> None:
@@ -474,36 +497,39 @@ def _send_handles() -> None:
     import numpy
 
     with _lock:
-        if _sends:
-            return
-        earlier = reduction.ForkingPickler._extra_reducers.get(numpy.ndarray)  # type: ignore[attr-defined]
-        reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
-        for name in ("joblib._memmapping_reducer", "loky.backend.reduction"):
-            if name in sys.modules:
-                _tell(sys.modules[name])
-        sys.meta_path.insert(0, _Later())
-        _sends = True
+        if not any(isinstance(finder, _Later) for finder in sys.meta_path):
+            earlier = reduction.ForkingPickler._extra_reducers.get(numpy.ndarray)  # type: ignore[attr-defined]
+            reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
+            sys.meta_path.insert(0, _Later())
+    # An import that begins now is told of by _Later. One that began earlier is waited for: until it ends, the module
+    # may be half of one, or not yet be in sys.modules.
+    for name in _SENDERS:
+        importlib._bootstrap._lock_unlock_module(name)  # type: ignore[attr-defined]
+        if name in sys.modules:
+            _tell(sys.modules[name])
+    _sends = True
 
 
 def _tell(module: Any) -> None:
-    """Have joblib, or loky by itself, send handles."""
-    import numpy
-
+    """Have joblib, or loky by itself, send handles. May be called again."""
+    numpy = sys.modules["numpy"]
     if module.__name__ == "loky.backend.reduction":
-        module.register(numpy.ndarray, functools.partial(_reduce, None))
+        if hasattr(module, "register"):
+            module.register(numpy.ndarray, functools.partial(_reduce, None))
         return
     reducer = getattr(module, "ArrayMemmapForwardReducer", None)
-    if reducer is None or hasattr(reducer, "_pagewise"):
-        return
-    reduce_as_ever = reducer.__call__
+    with _lock:
+        if reducer is None or hasattr(reducer, "_pagewise"):
+            return
+        reduce_as_ever = reducer.__call__
 
-    @functools.wraps(reduce_as_ever)
-    def call(self: Any, array: Any) -> Any:
-        described = _handle_of(array) if type(array) is numpy.ndarray else None
-        return (_open, described) if described is not None else reduce_as_ever(self, array)
+        @functools.wraps(reduce_as_ever)
+        def call(self: Any, array: Any) -> Any:
+            described = _handle_of(array) if type(array) is numpy.ndarray else None
+            return (_open, described) if described is not None else reduce_as_ever(self, array)
 
-    reducer.__call__ = call
-    reducer._pagewise = True
+        reducer.__call__ = call
+        reducer._pagewise = True
 
 
 class _Later:
@@ -511,7 +537,7 @@ class _Later:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Find a module as others find it, and see to it once it is loaded."""
-        if name not in ("joblib._memmapping_reducer", "loky.backend.reduction"):
+        if name not in _SENDERS:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):

@@ -97,6 +97,11 @@ test-python-libraries: ## NumPy's, pandas' and scikit-learn's own tests, plain a
 	@$(MAKE) --no-print-directory core
 	@test/python/run $(if $(MINUTES),--minutes $(MINUTES)) $(PARTS)
 
+test-wheel: ## the wheel in a clean environment of each Python from 3.9 on that is found (PYTHONS="python3.9 python3.13t": these)
+	@$(ENSURE) build run
+	@$(MAKE) --no-print-directory build
+	@test/python/wheel $(PYTHONS)
+
 test-everyday: ## twenty everyday R scripts with frozen packages, checked at each collection, against plain R (an hour)
 	@$(ENSURE) build run bench-everyday
 	@$(MAKE) --no-print-directory build

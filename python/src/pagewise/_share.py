@@ -502,9 +502,11 @@ def _send_handles() -> None:
             reduction.ForkingPickler.register(numpy.ndarray, functools.partial(_reduce, earlier))
             sys.meta_path.insert(0, _Later())
     # An import that begins now is told of by _Later. One that began earlier is waited for: until it ends, the module
-    # may be half of one, or not yet be in sys.modules.
+    # may be half of one, or not yet be in sys.modules. No public function waits without importing what is not there.
+    wait = getattr(importlib._bootstrap, "_lock_unlock_module", None)  # type: ignore[attr-defined]
     for name in _SENDERS:
-        importlib._bootstrap._lock_unlock_module(name)  # type: ignore[attr-defined]
+        if wait is not None:
+            wait(name)
         if name in sys.modules:
             _tell(sys.modules[name])
     _sends = True

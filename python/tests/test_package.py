@@ -269,10 +269,60 @@ def test_the_magic_runs_a_cell_and_says_what_it_saved():
     assert out.splitlines()[-1] == "False 4000000.0"
 
 
+def test_a_curve_is_drawn_and_says_what_is_missing(monkeypatch):
+    with pagewise.curve(0.01) as memory:
+        kept = np.ones(SIZE)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(ImportError, match="pip install matplotlib"):
+            memory.plot()
+    pytest.importorskip("matplotlib").use("Agg")
+    axes = memory.plot(color="red")
+    (line,) = axes.lines
+    assert kept.size == SIZE and line.get_color() == "red"
+    np.testing.assert_allclose(line.get_ydata() * 1e6, memory.bytes)
+    assert memory.plot(axes) is axes and len(axes.lines) == 2
+
+
+NOTEBOOK = [
+    "%load_ext pagewise\nimport numpy as np, pagewise",
+    "%%pagewise threshold=64K\nx = np.ones(4_000_000)\nversions = [x.copy() for _ in range(3)]",
+    "%%pagewise\nraise KeyError('mine')",
+    "pagewise.report()",
+    "pagewise.cost(versions)",
+    "pagewise.shared_info(pagewise.share(x))",
+    "float(sum(version.sum() for version in versions))",
+]
+
+
+def test_a_notebook_runs_and_shows_tables():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in NOTEBOOK])
+    nbclient.NotebookClient(notebook, timeout=120, allow_errors=True, kernel_name="python3").execute()
+    load, shared, error, *tables, total = [cell.outputs for cell in notebook.cells]
+    assert load == []
+    said = "".join(output.text for output in shared if output.output_type == "stream")
+    assert "of 3 copies share their pages" in said or "a copy is a copy" in said
+    assert [output.ename for output in error if output.output_type == "error"][-1:] == ["KeyError"]
+    for (output,), words in zip(tables, ("Pagewise 0.2.0: off", "96.0 MB in 3 arrays", "32.0 MB shared in 1 part")):
+        assert "<table>" in output.data["text/html"] and words in output.data["text/html"]
+        assert output.data["text/plain"].startswith(words)
+    assert total[0].data["text/plain"] == "12000000.0"
+
+
 def test_the_command_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "pagewise", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("pagewise ")
+
+
+def test_a_program_runs_under_the_module_as_under_the_command():
+    program = "import sys, numpy as np, pagewise; x = np.ones(4_000_000); y = x.copy(); print(pagewise.cost(y).own < 100_000); sys.exit(7)"
+    command = [sys.executable, "-m", "pagewise", "run", "--", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "True\n"), done.stderr
+    assert done.stderr.startswith("pagewise: ") and done.stderr.count("\n") == 1
 
 
 def test_under_the_command_the_process_is_served_and_the_package_says_so():

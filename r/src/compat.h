@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What R 4.6 still has in its library, and no more in its headers. share() must hand the list of
-// attributes on as it is, and R_mapAttrib() only shows its members.
+// Attributes and data by what each version of R offers: from 4.6 on R CMD check warns of ATTRIB,
+// SET_ATTRIB and DATAPTR, and what replaces the first is not there before.
 #ifndef PAGEWISE_R_COMPAT_H
 #define PAGEWISE_R_COMPAT_H
 
@@ -9,10 +9,33 @@
 #include <Rinternals.h>
 #include <Rversion.h>
 
+typedef SEXP visit_attribute(SEXP tag, SEXP value, void *context); // NULL: go on
+
+// As they are kept: Rf_getAttrib() would make row names. None may be added or removed meanwhile.
+static inline void each_attribute(SEXP x, visit_attribute *visit, void *context) {
 #if R_VERSION >= R_Version(4, 6, 0)
-SEXP ATTRIB(SEXP x);
-void SET_ATTRIB(SEXP x, SEXP value);
-void *DATAPTR(SEXP x);
+    R_mapAttrib(x, visit, context);
+#else
+    for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
+        if (visit(TAG(at), CAR(at), context)) {
+            return;
+        }
+    }
 #endif
+}
+
+// Rf_setAttrib() would look at names, dimnames and row names once more, and may change them.
+static inline void replace_attribute(SEXP x, SEXP tag, SEXP value) {
+    if (tag == Rf_install(".Data")) { // of a slot of this name the vector itself would be replaced
+        Rf_setAttrib(x, tag, value);
+    } else {
+        R_do_slot_assign(x, tag, value);
+    }
+}
+
+// Of a vector that R has just made, and nobody else has.
+static inline void *data_of_new(SEXP x) {
+    return (void *)DATAPTR_RO(x);
+}
 
 #endif

@@ -74,13 +74,23 @@ static bool has_slots(SEXP x) {
 
 static void each_leaf(SEXP x, int depth, visit_leaf *visit, void *context);
 
+struct slots {
+    int depth;
+    visit_leaf *visit;
+    void *context;
+};
+
+static SEXP visit_slot(SEXP tag, SEXP value, void *context) {
+    const struct slots *slots = context;
+    if (tag != R_ClassSymbol) {
+        each_leaf(value, slots->depth, slots->visit, slots->context);
+    }
+    return NULL;
+}
+
 // Slots are attributes. Those of other objects (names, levels) are not walked.
 static void each_slot(SEXP x, int depth, visit_leaf *visit, void *context) {
-    for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
-        if (TAG(at) != R_ClassSymbol) {
-            each_leaf(CAR(at), depth, visit, context);
-        }
-    }
+    each_attribute(x, visit_slot, &(struct slots){depth, visit, context});
 }
 
 static void visit_inside(SEXP table, visit_leaf *visit, void *context) {

@@ -202,6 +202,14 @@ static SEXP settled(struct sharing *sharing, SEXP x) {
     return VECTOR_ELT(sharing->lists, number);
 }
 
+static void write_object(struct sharing *sharing, SEXP x);
+
+static SEXP write_attribute(SEXP tag, SEXP value, void *context) {
+    (void)tag;
+    write_object(context, value);
+    return NULL;
+}
+
 static void write_object(struct sharing *sharing, SEXP x) {
     R_CheckStack();
     x = settled(sharing, x);
@@ -216,9 +224,7 @@ static void write_object(struct sharing *sharing, SEXP x) {
         write_object(sharing, VECTOR_ELT(x, i));
     }
     if (is_data(x) || is_list(x) || Rf_isS4(x)) {
-        for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
-            write_object(sharing, CAR(at));
-        }
+        each_attribute(x, write_attribute, sharing);
     }
 }
 
@@ -227,25 +233,40 @@ static void write_object(struct sharing *sharing, SEXP x) {
 
 static SEXP build(struct sharing *sharing, SEXP x);
 
-// Each attribute is built once: to look at them first and build them after would take twice as long
-// for every level that attributes are nested. x's own, where nothing in them is shared.
-static SEXP built_attributes(struct sharing *sharing, SEXP x) {
-    SEXP attributes = PROTECT(Rf_shallow_duplicate(ATTRIB(x)));
-    bool differ = false;
-    for (SEXP at = attributes; at != R_NilValue; at = CDR(at)) {
-        SEXP made = build(sharing, CAR(at));
-        differ = differ || made != CAR(at);
-        SETCAR(at, made);
+struct built {
+    struct sharing *sharing;
+    SEXP changed; // tags and values
+    PROTECT_INDEX protection;
+};
+
+static SEXP build_attribute(SEXP tag, SEXP value, void *context) {
+    struct built *built = context;
+    SEXP made = PROTECT(build(built->sharing, value));
+    if (made != value) {
+        REPROTECT(built->changed = Rf_cons(made, built->changed), built->protection);
+        SET_TAG(built->changed, tag);
     }
     UNPROTECT(1);
-    return differ ? attributes : ATTRIB(x);
+    return NULL;
 }
 
-// The object has a list of attributes of its own by now.
-static void build_attributes(struct sharing *sharing, SEXP x) {
-    for (SEXP at = ATTRIB(x); at != R_NilValue; at = CDR(at)) {
-        SETCAR(at, build(sharing, CAR(at)));
+// Those in which something is shared: none in most objects. Each is built once: to look at them
+// first and build them after would take twice as long for every level that attributes are nested.
+static SEXP changed_attributes(struct sharing *sharing, SEXP x) {
+    struct built built = {sharing, R_NilValue, 0};
+    PROTECT_WITH_INDEX(built.changed, &built.protection);
+    each_attribute(x, build_attribute, &built);
+    UNPROTECT(1);
+    return built.changed;
+}
+
+// x has a list of attributes of its own by now.
+static void replace_attributes(SEXP x, SEXP changed) {
+    PROTECT(changed);
+    for (SEXP at = changed; at != R_NilValue; at = CDR(at)) {
+        replace_attribute(x, TAG(at), CAR(at));
     }
+    UNPROTECT(1);
 }
 
 static SEXP build_vector(struct sharing *sharing, uint32_t number, SEXP x) {
@@ -262,17 +283,18 @@ static SEXP build_vector(struct sharing *sharing, uint32_t number, SEXP x) {
     made = PROTECT(TYPEOF(x) == STRSXP ? share_string(pointer) : share_vector(pointer));
     SET_VECTOR_ELT(sharing->made, number, made);
     SHALLOW_DUPLICATE_ATTRIB(made, x);
-    build_attributes(sharing, made);
+    replace_attributes(made, changed_attributes(sharing, x));
     UNPROTECT(2);
     return made;
 }
 
 // Of data that is not shared itself, whose attributes may be.
 static SEXP build_small(struct sharing *sharing, SEXP x) {
-    SEXP attributes = PROTECT(built_attributes(sharing, x));
-    if (attributes != ATTRIB(x)) {
-        x = Rf_shallow_duplicate(x);
-        SET_ATTRIB(x, attributes);
+    SEXP changed = PROTECT(changed_attributes(sharing, x));
+    if (changed != R_NilValue) {
+        x = PROTECT(Rf_shallow_duplicate(x));
+        replace_attributes(x, changed);
+        UNPROTECT(1);
     }
     UNPROTECT(1);
     return x;
@@ -283,7 +305,7 @@ static SEXP build_list(struct sharing *sharing, SEXP x) {
     for (R_xlen_t i = 0; is_list(x) && i < XLENGTH(x); i++) {
         SET_VECTOR_ELT(copy, i, build(sharing, VECTOR_ELT(x, i)));
     }
-    build_attributes(sharing, copy);
+    replace_attributes(copy, changed_attributes(sharing, x));
     UNPROTECT(1);
     return copy;
 }

@@ -12,12 +12,25 @@
 static bool types_are_hidden = true; // else everything travels by value
 static SEXP decision;                // travels_by_handle() of share.R; NULL before it is known
 
+struct class_info {
+    int count;
+    SEXP last;
+};
+
+static SEXP visit_info(SEXP tag, SEXP value, void *context) {
+    (void)tag;
+    struct class_info *info = context;
+    info->count++;
+    info->last = value;
+    return NULL;
+}
+
 // Where R keeps the type of a class, or NULL if it keeps it in another way than it did up to now.
 static int *type_of_class(R_altrep_class_t class) {
-    SEXP info = ATTRIB(R_SEXP(class));
-    bool known = TYPEOF(info) == LISTSXP && Rf_length(info) == 3 && TYPEOF(CADDR(info)) == INTSXP &&
-                 XLENGTH(CADDR(info)) == 1;
-    return known ? INTEGER(CADDR(info)) : NULL;
+    struct class_info info = {0, R_NilValue};
+    each_attribute(R_SEXP(class), visit_info, &info);
+    bool known = info.count == 3 && TYPEOF(info.last) == INTSXP && XLENGTH(info.last) == 1;
+    return known ? INTEGER(info.last) : NULL;
 }
 
 static void set_type(R_altrep_class_t class, int type) {

@@ -386,7 +386,7 @@ static void method_set_element(SEXP x, R_xlen_t i, SEXP value) {
 
 static void *method_dataptr(SEXP x, Rboolean writable) {
     (void)writable;
-    return DATAPTR(expand(x));
+    return data_of_new(expand(x));
 }
 
 static const void *method_dataptr_or_null(SEXP x) {

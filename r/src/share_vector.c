@@ -135,7 +135,7 @@ static SEXP method_serialized_state(SEXP x) {
 
 static SEXP copy_of(const struct snapshot *snapshot, const struct pw_shared_part *part) {
     SEXP x = PROTECT(Rf_allocVector(part->kind, (R_xlen_t)part->length));
-    if (!pw_shared_read(&snapshot->shared, part, DATAPTR(x))) {
+    if (!pw_shared_read(&snapshot->shared, part, data_of_new(x))) {
         share_fail(PW_SHARED_LIMIT, NULL);
     }
     UNPROTECT(1);
@@ -220,7 +220,7 @@ static Rbyte raw_missing(void) {
         R_xlen_t count = XLENGTH(indices), length = method_length(x);                              \
         SEXP result = PROTECT(Rf_allocVector(type, count));                                        \
         const element *from = (const element *)(const void *)view_in(x)->data;                     \
-        element *to = DATAPTR(result);                                                             \
+        element *to = data_of_new(result);                                                         \
         if (TYPEOF(indices) == INTSXP) {                                                           \
             const int *at = INTEGER_RO(indices);                                                   \
             for (R_xlen_t i = 0; i < count; i++) {                                                 \

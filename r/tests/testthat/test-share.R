@@ -52,6 +52,27 @@ test_that("S4 objects and attributes share what they hold", {
   expect_equal(sent(share(formula)), formula, ignore_attr = TRUE)
 })
 
+test_that("attributes that are shared stay where they were, whatever their names", {
+  long <- paste0("n", 1:1e4)
+  setClass("PwNamed", representation(names = "character", dim = "numeric", x = "list"), where = globalenv())
+  on.exit(invisible(removeClass("PwNamed", where = globalenv())))
+  data <- structure(runif(1e4), before = 1)
+  attr(data, ".Data") <- long # which R takes for the vector itself where it is a slot
+  objects <- list(
+    data = structure(data, after = 2), small = structure(1:3, before = 1, of = list(long, 2), after = long),
+    slots = new("PwNamed", names = long, dim = as.numeric(1:1e4), x = list(long)),
+    names = structure(as.list(1:1e4), before = 1, names = long, after = 2), one = array(1:1e4, 1e4, list(long)),
+    matrix = matrix(0, 1e4, 2, dimnames = list(long, c("a", "b"))), rows = data.frame(a = 1:1e4, row.names = long),
+    turned = data.frame(a = 1:1e4)[1e4:1, , drop = FALSE]
+  )
+  for (name in names(objects)) {
+    shared <- share(objects[[name]])
+    expect_true(is_shared(shared), info = name)
+    expect_true(identical(shared, objects[[name]], attrib.as.set = FALSE), info = name)
+    expect_true(identical(sent(shared), objects[[name]], attrib.as.set = FALSE), info = name)
+  }
+})
+
 test_that("attributes of attributes take no longer for each level than for the first", {
   nested <- structure(1:3, of = runif(1e4))
   for (level in 1:30) nested <- structure(1:3, of = nested, level = level)

@@ -58,13 +58,14 @@ by_handle <- function(code) {
 # Whether a process of this user may not be looked into: one that made itself undumpable, such as ssh-agent, or one
 # of another container.
 processes_are_hidden <- function() {
-  # Threads of the kernel and zombies have no memory, and nothing open.
+  # Threads of the kernel and zombies have no memory.
   user <- function(pid) {
     status <- suppressWarnings(tryCatch(readLines(file.path("/proc", pid, "status")), error = function(e) character()))
     if (!any(grepl("^VmSize:", status))) return(NULL)
     sub("^Uid:\t([0-9]+)\t.*", "\\1", grep("^Uid:", status, value = TRUE))
   }
-  pids <- grep("^[0-9]+$", list.files("/proc"), value = TRUE)
-  mine <- Filter(function(pid) identical(user(pid), user("self")), pids)
-  any(vapply(mine, function(pid) !length(list.files(file.path("/proc", pid, "fd"))), NA))
+  mine <- user("self")
+  # Whose it is comes last: a process that ends meanwhile is nobody's, and hides nothing.
+  hides <- function(pid) file.access(file.path("/proc", pid, "fd"), 4) != 0 && identical(user(pid), mine)
+  any(vapply(grep("^[0-9]+$", list.files("/proc"), value = TRUE), hides, NA))
 }

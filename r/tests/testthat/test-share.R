@@ -352,7 +352,8 @@ test_that("a killed worker breaks nobody and leaves nothing", {
   expect_identical(shared_info(x)$processes, 2L)
   expect_identical(parallel::clusterCall(cl[2], function() sum(kept))[[1]], sum(x) - x[[1]])
   expect_identical(sent(x), x + 0)
-  expect_identical(setdiff(list.files("/dev/shm"), before), character())
+  left <- file.path("/dev/shm", setdiff(list.files("/dev/shm"), before))
+  expect_identical(left[!dir.exists(left)], character()) # a folder is of a `pagewise run` beside us
 })
 
 test_that("forked children read, write and share", {

@@ -13,8 +13,8 @@ import tempfile
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pagewise")
 
-DEB_SRC = ("deb-src http://deb.debian.org/debian {release} main\n",
-           "deb-src http://deb.debian.org/debian-security {release}-security main\n")
+DEB_SRC = "deb-src http://deb.debian.org/debian {release} main\n"
+DEB_SRC_SECURITY = "deb-src http://deb.debian.org/debian-security {release}-security main\n"
 
 
 def apt(folder, *arguments):
@@ -38,6 +38,21 @@ def release():
         return lines.get("VERSION_CODENAME", "bookworm") if lines.get("ID") == "debian" else "bookworm"
     except OSError:
         return "bookworm"
+
+
+def source_lines(name, debian_version):
+    """Where the sources are of what is installed. sid calls itself by the name of the release to come, which has them later."""
+    if debian_version.strip().endswith("/sid"):
+        return [DEB_SRC.format(release=one) for one in (name, "sid")]
+    return [line.format(release=name) for line in (DEB_SRC, DEB_SRC_SECURITY)]
+
+
+def debian_version():
+    try:
+        with open("/etc/debian_version", encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def installed_version(package):
@@ -67,7 +82,7 @@ def tests_of(package, source, folders):
         for name in ("lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(folder, name))
         with open(os.path.join(folder, "sources.list"), "w", encoding="utf-8") as file:
-            file.write("".join(line.format(release=release()) for line in DEB_SRC))
+            file.write("".join(source_lines(release(), debian_version())))
         for arguments in (("update",), ("source", "--download-only", f"{source}={installed_version(package)}")):
             result = apt(folder, *arguments)
             if result.returncode != 0:

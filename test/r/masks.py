@@ -23,7 +23,7 @@ MASKS = [
     (r"(?m)^ +user +system +elapsed *\n.*", "<proc_time>", "printed proc.time() and system.time()"),
     (r"(?m)^system\.time:\n(user\.self *\n)?.*\n", "", "in d-p-q-r-tst-2.R, only where a call was slow"),
     (r"(?m)^ *user\.self *\n.*", "<user.self>", "one element of system.time(), printed"),
-    (r"(?m)(^> st\(.*\)|typically around \d+--\d+\n.*)\n\[1\] .*", r"\1\n<T>", "system.time() in R's tests PCRE.R and reg-tests-1c.R"),
+    (r"(?m)(^> st\(.*\)|typically around \d+--\d+(?:\n .*)*)\n\[1\] .*", r"\1\n<T>", "system.time() in R's tests PCRE.R and reg-tests-1c.R"),
     (r"(it\[i \(= nco = \d+\)\]= )-?\d+", r"\1<N>", "fisher.test() in reg-tests-1e.R tells a number that it has not set"),
     (r"\d+\.\d+s elapsed \(\d+\.\d+s cpu\)", "<T>", "data.table::timetaken()"),
     (r"\btook \d+\.\d+s?", "took <T>", "data.table's verbose messages"),

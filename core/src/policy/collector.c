@@ -64,6 +64,7 @@ static const struct rule {
 #define APART_AT_LEAST (1400 * MILLISECOND)
 // Where copies share more pages than there are, R counts more than twice what is there, and lets as
 // much garbage be made. There a third of the time may go into them, while their budget lasts.
+// Tuned on the README's example (there, "Where copies share much").
 #define APART_WHERE_SHARED 2u
 // Nor does it matter there that R's heap grows by one that finds little: in vain is what frees less
 // than half of what it was asked for.

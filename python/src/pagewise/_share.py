@@ -375,7 +375,8 @@ def handles(everywhere: bool = True) -> Iterator[None]:
     ----------
     everywhere : bool
         True: handles, for programs that send pickles in a way of their own (a queue, a socket, Dask, Ray), or from a
-        worker that keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another machine.
+        worker that keeps what it sends. What is saved meanwhile holds handles as well. False: data, for another
+        machine.
 
     Notes
     -----
@@ -503,7 +504,7 @@ def _send_handles() -> None:
             sys.meta_path.insert(0, _Later())
     # An import that begins now is told of by _Later. One that began earlier is waited for: until it ends, the module
     # may be half of one, or not yet be in sys.modules. No public function waits without importing what is not there.
-    wait = getattr(importlib._bootstrap, "_lock_unlock_module", None)  # type: ignore[attr-defined]
+    wait = getattr(importlib._bootstrap, "_lock_unlock_module", None)
     for name in _SENDERS:
         if wait is not None:
             wait(name)

@@ -424,7 +424,7 @@ static void the_memory_rule_purges_before_it_grows(void **state) {
         keep_rule(arena, 1000);
         blocks[i] = use(model, 1000);
     }
-    pw_arena_note_resident(arena, pw_resident_pages(&(struct pw_resident){0}));
+    pw_arena_note_resident(arena, pw_os_resident_pages());
     assert_int_equal(arena->highest_pages, 20000);
     for (int i = 0; i < 20; i += 2) {
         release_warm(model, blocks[i]);

@@ -277,41 +277,6 @@ static void two_at_peaks_are_apart(void **state) {
     assert_true(asks_at_peak(&collector, 602 * MEGABYTE, 0, last + 2010 * MS));
 }
 
-static bool asks_where_shared(struct pw_collector *collector, uint64_t live, uint64_t saved,
-                              uint64_t now) {
-    return pw_collector_may_look_at_clock(collector, live, 0) &&
-           pw_collector_ask(collector, PW_REASON_PEAK,
-                            &(struct pw_collector_facts){
-                                .live = live, .saved = saved, .resident = live, .now = now});
-}
-
-// R counts each copy in full there, and so lets garbage be made for long.
-static void where_copies_share_much_they_come_sooner(void **state) {
-    (void)state;
-    struct pw_collector collector = after_dear_ones(400 * MEGABYTE);
-    collection(&collector, 60 * SECOND, 200 * MS, 400 * MEGABYTE);
-    uint64_t last = 60 * SECOND + 200 * MS;
-    assert_false(asks_where_shared(&collector, 600 * MEGABYTE, 599 * MEGABYTE, last + 410 * MS));
-    assert_false(asks_where_shared(&collector, 602 * MEGABYTE, 700 * MEGABYTE, last + 390 * MS));
-    assert_true(asks_where_shared(&collector, 604 * MEGABYTE, 700 * MEGABYTE, last + 410 * MS));
-}
-
-// How often a collection that was asked for at 600 MB, and left so many, was in vain.
-static unsigned vain(uint64_t left, uint64_t saved) {
-    struct pw_collector collector = after_dear_ones(400 * MEGABYTE);
-    assert_true(asks_where_shared(&collector, 600 * MEGABYTE, saved, LATER));
-    pw_collector_ended(&collector, left, LATER + 200 * MS);
-    return collector.of[PW_REASON_PEAK].in_vain;
-}
-
-// R's heap may grow by one that finds little: that matters less there.
-static void where_copies_share_much_less_is_of_use(void **state) {
-    (void)state;
-    assert_int_equal(vain(530 * MEGABYTE, 700 * MEGABYTE), 0);
-    assert_int_equal(vain(530 * MEGABYTE, 500 * MEGABYTE), 1);
-    assert_int_equal(vain(550 * MEGABYTE, 700 * MEGABYTE), 1);
-}
-
 // Who makes a full one ten times a second needs no more, however short they are.
 static void so_are_short_ones(void **state) {
     (void)state;
@@ -585,8 +550,6 @@ int main(void) {
         cmocka_unit_test(a_small_program_may_have_a_new_peak),
         cmocka_unit_test(the_cheap_rule_goes_first),
         cmocka_unit_test(two_at_peaks_are_apart),
-        cmocka_unit_test(where_copies_share_much_they_come_sooner),
-        cmocka_unit_test(where_copies_share_much_less_is_of_use),
         cmocka_unit_test(so_are_short_ones),
         cmocka_unit_test(what_is_not_there_is_no_garbage),
         cmocka_unit_test(before_the_first_full_one_nothing_is_asked_for),

@@ -772,30 +772,14 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
 
 uint64_t pw_resident_pages(struct pw_resident *resident) {
     if (!resident->is_read) {
-        resident->pages = pw_os_resident_pages(&resident->anonymous);
+        resident->pages = pw_os_resident_pages();
         resident->is_read = true;
     }
     return resident->pages;
 }
 
-PW_UNLOCKED uint64_t pw_resident_memory(const struct pw_arena *arena,
-                                        struct pw_resident *resident) {
-    return pw_resident_pages(resident) ? resident->anonymous + arena->file_pages : 0;
-}
-
 void pw_resident_less(struct pw_resident *resident, uint64_t pages) {
     resident->pages = resident->pages > pages ? resident->pages - pages : 0;
-    resident->anonymous = resident->anonymous > pages ? resident->anonymous - pages : 0;
-}
-
-PW_UNLOCKED uint64_t pw_arena_saved_pages(const struct pw_arena *arena) {
-    uint64_t shared = arena->shared_pages, snapshots = arena->snapshot_pages;
-    return shared > snapshots ? shared - snapshots : 0;
-}
-
-PW_UNLOCKED uint64_t pw_arena_needed_pages(const struct pw_arena *arena) {
-    uint64_t live = arena->live_pages + arena->foreign_pages, saved = pw_arena_saved_pages(arena);
-    return live > saved ? live - saved : 0;
 }
 
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident) {

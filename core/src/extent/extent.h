@@ -139,11 +139,6 @@ struct pw_arena {
     uint32_t hugetlb_blocks;   // blocks with pages of the hugetlb pool
     bool return_address_space; // free steps at the end are unmapped
     uint64_t foreign_pages;    // what the C library's heap grew, told by the front
-
-    // Told by the share room.
-    uint64_t shared_pages;   // of blocks, mapped onto snapshots
-    uint64_t snapshot_pages; // of the snapshots that blocks have
-    uint64_t file_pages;     // of snapshots, in memory: those that nobody has any more among them
 };
 
 bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned slack_percent);
@@ -242,19 +237,15 @@ void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent, enum pw_
 // Take a free extent out of the pool, to be released again.
 void pw_arena_withdraw(struct pw_arena *arena, struct pw_extent *extent);
 
-// The process's pages by the kernel's count, read at most once at a look and handed to whoever
-// needs it. Zeroed: not read yet.
+// The process's resident pages by the kernel's count, read at most once at a look and handed to
+// whoever needs it. Zeroed: not read yet.
 struct pw_resident {
-    uint64_t pages; // 0: not known. A page of a snapshot counts for each copy that has read it
-    uint64_t anonymous;
+    uint64_t pages; // 0: not known
     bool is_read;
 };
 
 // Opens a file at the first call: some microseconds.
 uint64_t pw_resident_pages(struct pw_resident *resident);
-
-// Anonymous pages, and those of snapshots, each once. 0: not known.
-uint64_t pw_resident_memory(const struct pw_arena *arena, struct pw_resident *resident);
 
 // So many pages were given back since.
 void pw_resident_less(struct pw_resident *resident, uint64_t pages);
@@ -263,11 +254,6 @@ void pw_resident_less(struct pw_resident *resident, uint64_t pages);
 // `taken` ones that were warm. Neither count as live yet.
 void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
                         struct pw_resident *resident);
-
-// Pages of blocks and of the C library's heap; what copies share counts once, and what they have
-// written since does not count.
-uint64_t pw_arena_needed_pages(const struct pw_arena *arena);
-uint64_t pw_arena_saved_pages(const struct pw_arena *arena); // as copies share them
 
 // So many pages of the process were seen to be there, warm ones among them. 0: not known.
 void pw_arena_note_resident(struct pw_arena *arena, uint64_t resident);

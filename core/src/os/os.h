@@ -383,9 +383,8 @@ unsigned pw_os_filter_count(void);
 unsigned pw_os_thread_count(void);     // 0: unknown
 bool pw_os_thread_lives(int thread);   // of this process
 void pw_os_sleep_ns(long nanoseconds); // less than a second
-// Of this process, and those of them that are anonymous; 0: unknown. Opens a file.
-uint64_t pw_os_resident_pages(uint64_t *anonymous);
-uint64_t pw_os_now_ms(void); // monotonic
+uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a file
+uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 uint64_t pw_os_boot_name(void); // differs between machines and between their restarts

@@ -125,16 +125,15 @@ unsigned pw_os_thread_count(void) {
     return known && status.st_nlink > 2 ? (unsigned)status.st_nlink - 2 : 0;
 }
 
-uint64_t pw_os_resident_pages(uint64_t *anonymous) {
+uint64_t pw_os_resident_pages(void) {
     int saved = errno;
     char text[128];
-    unsigned long resident = 0, shared = 0;
-    // proc_pid_statm(5): the second number, and that without the third, of files and shared memory.
+    unsigned long resident = 0;
+    // proc_pid_statm(5): the second number.
     bool known = !PW_OS_FAULT(PW_POINT_RESIDENT) &&
                  pw_os_read_text("/proc/self/statm", text, sizeof text) > 0 &&
-                 sscanf(text, "%*u %lu %lu", &resident, &shared) == 2;
+                 sscanf(text, "%*u %lu", &resident) == 1;
     errno = saved;
-    *anonymous = known && resident > shared ? resident - shared : 0;
     return known ? resident : 0;
 }
 

@@ -62,13 +62,6 @@ static const struct rule {
 // (docs/notes/experiments/collections.md, "Time since R's last full one, before a peak").
 #define PEAK_APART     5u
 #define APART_AT_LEAST (1400 * MILLISECOND)
-// Where copies share more pages than there are, R counts more than twice what is there, and lets as
-// much garbage be made. There a third of the time may go into them, while their budget lasts.
-// Tuned on the README's example (there, "Where copies share much").
-#define APART_WHERE_SHARED 2u
-// Nor does it matter there that R's heap grows by one that finds little: in vain is what frees less
-// than half of what it was asked for.
-#define USEFUL_WHERE_SHARED 10u // a tenth of what was live before
 
 static uint64_t higher(uint64_t one, uint64_t other) {
     return one > other ? one : other;
@@ -242,16 +235,6 @@ static bool may_ask_as_cheap(const struct pw_collector *collector,
     return is_worth_it(collector, facts->live, facts->request) && is_cheap(collector, facts->now);
 }
 
-static bool is_shared(const struct pw_collector_facts *facts) {
-    return facts->saved >= facts->live;
-}
-
-static uint64_t least_apart(const struct pw_collector *collector,
-                            const struct pw_collector_facts *facts) {
-    uint64_t took = collector->last_took;
-    return is_shared(facts) ? APART_WHERE_SHARED * took : higher(PEAK_APART * took, APART_AT_LEAST);
-}
-
 // Where the rule for cheap ones is in force it is left to that one, which asks for more garbage.
 // Copies that share their pages may all be garbage, and to free them would give back nothing.
 static bool may_ask_at_peak(const struct pw_collector *collector,
@@ -260,7 +243,7 @@ static bool may_ask_at_peak(const struct pw_collector *collector,
     bool in_force = may_be_of_use(collector) && is_cheap(collector, facts->now);
     return is_worth_it_at_peak(collector, lower(facts->live, facts->resident)) && !in_force &&
            is_affordable(collector, PW_REASON_PEAK, took, facts->now) &&
-           since(collector->last_full, facts->now) >= least_apart(collector, facts);
+           since(collector->last_full, facts->now) >= higher(PEAK_APART * took, APART_AT_LEAST);
 }
 
 static bool may_ask(struct pw_collector *collector, enum pw_reason reason,
@@ -287,7 +270,6 @@ bool pw_collector_ask(struct pw_collector *collector, enum pw_reason reason,
         pw_collector_began(collector, facts->live, facts->now);
     }
     collector->asked = reason;
-    collector->asked_where_shared = is_shared(facts);
     return true;
 }
 
@@ -312,10 +294,8 @@ static bool was_full(const struct pw_collector *collector, uint64_t took) {
 }
 
 static bool found_much(const struct pw_collector *collector, uint64_t live) {
-    bool shared = was_asked(collector) && collector->asked_where_shared;
-    unsigned part = shared ? USEFUL_WHERE_SHARED : rules[PW_REASON_CHEAP].useful_part;
     uint64_t before = collector->began_with;
-    return collector->began && live < before - before / part;
+    return collector->began && live < before - before / rules[PW_REASON_CHEAP].useful_part;
 }
 
 static void judge(struct pw_collector *collector, uint64_t live) {

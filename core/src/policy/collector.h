@@ -41,8 +41,7 @@ struct pw_reason_state {
 
 // Zeroed memory is a valid start.
 struct pw_collector {
-    enum pw_reason asked;    // why the collection that is under way was asked for
-    bool asked_where_shared; // and copies shared as many pages as there were, or more
+    enum pw_reason asked; // why the collection that is under way was asked for
     struct pw_reason_state of[PW_REASONS];
     uint64_t after;            // live memory when the last collection ended
     uint64_t highest_resident; // most pages of the process at a look, less what a search found
@@ -101,8 +100,7 @@ void pw_collector_saw_resident(struct pw_collector *collector, uint64_t resident
 // --- asking ------------------------------------------------------------------
 
 struct pw_collector_facts {
-    uint64_t live;     // without the request; what copies share counts once
-    uint64_t saved;    // pages that there are fewer, as copies share them
+    uint64_t live;     // without the request
     uint64_t request;  // of `cheap`
     uint64_t swap;     // of `short`: pages of swap that are left
     uint64_t resident; // of `peak`: no more garbage counts than these hold

@@ -36,7 +36,8 @@ static uint64_t collect(struct pw_process *process, bool quiet, struct pw_reside
         freed += pw_arena_trim_surplus(&process->arena, resident) * PW_PAGE;
     }
     process->freed_since = 0;
-    pw_collector_collected(&process->collector, pw_arena_needed_pages(&process->arena));
+    pw_collector_collected(&process->collector,
+                           process->arena.live_pages + process->arena.foreign_pages);
     return freed;
 }
 
@@ -103,7 +104,7 @@ static void look_before_peak(struct pw_process *process, const struct pw_caller 
     there = there > freed ? there - freed : 0;
     pw_resident_less(resident, freed);
     pw_collector_saw_resident(&process->collector, there);
-    pw_arena_note_resident(&process->arena, pw_resident_pages(resident));
+    pw_arena_note_resident(&process->arena, there);
     process->fresh_then = process->arena.fresh_pages;
 }
 

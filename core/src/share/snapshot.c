@@ -16,8 +16,7 @@
 // And when so many were published: what a child may see is told apart from what came later.
 #define ASK_PUBLISHED 4096u
 
-void pw_snapshot_count_pages(struct pw_share *share, int64_t pages) {
-    share->arena->file_pages += (uint64_t)pages;
+static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_COUNT(share->stats, snapshot_bytes, pages * (int64_t)PW_PAGE);
     PW_PEAK(share->stats, peak_snapshot_bytes, PW_READ(share->stats, snapshot_bytes));
 }
@@ -54,7 +53,7 @@ static void close_file(struct pw_share *share, struct pw_snapshot_file *file) {
         uint32_t number = file->waiting;
         struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
         file->waiting = snapshot->next;
-        pw_snapshot_count_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
+        count_snapshot_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
         free_number(share, number);
     }
     pw_os_close(&file->file);
@@ -96,7 +95,7 @@ static void punch_waiting(struct pw_share *share, struct pw_snapshot_file *file)
         bool cleared = pw_witness_cleared(share, snapshot->born, snapshot->released);
         if (cleared && pw_os_punch(file->file.fd, snapshot->offset, size)) {
             PW_COUNT(share->stats, punched_bytes, size);
-            pw_snapshot_count_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
+            count_snapshot_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
             free_number(share, number);
         } else {
             PW_COUNT(share->stats, fallback_discard, cleared);
@@ -229,9 +228,8 @@ uint32_t pw_snapshot_new(struct pw_share *share, uint32_t pages) {
     file->end += (uint64_t)pages * PW_PAGE;
     file->live++;
     share->published += pages;
-    share->arena->snapshot_pages += pages;
     PW_COUNT(share->stats, snapshots_live, 1);
-    pw_snapshot_count_pages(share, pages);
+    count_snapshot_pages(share, pages);
     return number;
 }
 
@@ -246,7 +244,6 @@ void pw_snapshot_add_owner(struct pw_share *share, uint32_t number, struct pw_ex
     }
     snapshot->owners++;
     share->shared_extents++;
-    share->arena->shared_pages += extent->share_pages;
     PW_COUNT(share->stats, shared_bytes, (uint64_t)extent->share_pages * PW_PAGE);
 }
 
@@ -266,10 +263,9 @@ void pw_snapshot_release(struct pw_share *share, uint32_t number) {
     struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
     struct pw_snapshot_file *file = &share->files[snapshot->file];
     file->live--;
-    share->arena->snapshot_pages -= snapshot->pages;
     PW_COUNT(share->stats, snapshots_live, -1);
     if (share->arena->sealed) { // its file is closed, and goes with its last mapping
-        pw_snapshot_count_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
+        count_snapshot_pages(share, (int64_t)snapshot->punched - (int64_t)snapshot->pages);
         free_number(share, number);
         return;
     }
@@ -293,7 +289,6 @@ void pw_snapshot_remove_owner(struct pw_share *share, struct pw_extent *extent) 
     uint32_t number = extent->snapshot;
     struct pw_snapshot *snapshot = pw_snapshot_at(share, number);
     unlink_member(share, snapshot, extent);
-    share->arena->shared_pages -= extent->share_pages;
     PW_COUNT(share->stats, shared_bytes, -(int64_t)extent->share_pages * (int64_t)PW_PAGE);
     extent->snapshot = extent->share_pages = 0;
     share->shared_extents--;

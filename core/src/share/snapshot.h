@@ -20,9 +20,6 @@ uint32_t pw_snapshot_new(struct pw_share *share, uint32_t pages);
 // The file of a snapshot, when our descriptor of it is still ours. NULL otherwise.
 struct pw_snapshot_file *pw_snapshot_file(struct pw_share *share, uint32_t number);
 
-// So many pages of snapshots came to be in memory, or went.
-void pw_snapshot_count_pages(struct pw_share *share, int64_t pages);
-
 void pw_snapshot_add_owner(struct pw_share *share, uint32_t number, struct pw_extent *extent);
 // The extent no longer maps its snapshot. The last owner's leaving releases the pages.
 void pw_snapshot_remove_owner(struct pw_share *share, struct pw_extent *extent);

@@ -130,7 +130,7 @@ uint64_t pw_share_reclaim_sole(struct pw_share *share) {
     punch_ranges(&search);
     pw_share_settle(share); // after it, so that one ask does for both
     PW_COUNT(share->stats, sole_owner_bytes, search.freed);
-    pw_snapshot_count_pages(share, -(int64_t)(search.freed / PW_PAGE));
+    PW_COUNT(share->stats, snapshot_bytes, -(int64_t)search.freed);
     return search.freed;
 }
 

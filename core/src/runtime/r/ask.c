@@ -20,6 +20,10 @@ void pw_r_find_allocator(struct pw_process *process) {
     }
 }
 
+static uint64_t live_pages(struct pw_process *process) {
+    return process->arena.live_pages + process->arena.foreign_pages;
+}
+
 static void count_asked(struct pw_process *process, uint64_t freed) {
     PW_COUNT(&process->stats, collections_asked, 1);
     PW_COUNT(&process->stats, collections_asked_bytes, freed * PW_PAGE);
@@ -29,7 +33,7 @@ static void count_asked(struct pw_process *process, uint64_t freed) {
 
 static bool ask_when_short(struct pw_process *process, uint64_t request) {
     struct pw_collector *collector = &process->collector;
-    uint64_t live = pw_arena_needed_pages(&process->arena) + request;
+    uint64_t live = live_pages(process) + request;
     uint64_t now = pw_os_now_ms();
     if (process->options.relieve == PW_RELIEVE_OFF ||
         !pw_collector_may_look_at_room(collector, live, now)) {
@@ -39,7 +43,7 @@ static bool ask_when_short(struct pw_process *process, uint64_t request) {
     uint64_t pages = room.memory / PW_PAGE;
     pw_collector_saw_room(collector, pages, live, now);
     struct pw_collector_facts facts = {
-        .live = pw_arena_needed_pages(&process->arena),
+        .live = live_pages(process),
         .swap = room.swap / PW_PAGE,
         .now = pw_os_monotonic_ns(),
     };
@@ -64,9 +68,7 @@ static bool ask_before_peak(struct pw_process *process, size_t size,
 
 static bool ask_early(struct pw_process *process, size_t size) {
     struct pw_collector *collector = &process->collector;
-    struct pw_collector_facts facts = {.live = pw_arena_needed_pages(&process->arena),
-                                       .saved = pw_arena_saved_pages(&process->arena),
-                                       .request = pw_pages_for(size)};
+    struct pw_collector_facts facts = {.live = live_pages(process), .request = pw_pages_for(size)};
     if (!may_ask_early(process) ||
         !pw_collector_may_look_at_clock(collector, facts.live, facts.request)) {
         return false;
@@ -80,7 +82,7 @@ void pw_r_collection_began(struct pw_process *process) {
     uint64_t now = pw_os_thread_cpu_ns();
     pw_freeze_collection_began(&process->freezing, now);
     if (process->options.early) {
-        pw_collector_began(&process->collector, pw_arena_needed_pages(&process->arena), now);
+        pw_collector_began(&process->collector, live_pages(process), now);
     }
 }
 
@@ -92,7 +94,7 @@ void pw_r_collection_ended(struct pw_process *process) {
     }
     struct pw_collector *collector = &process->collector;
     bool asked = collector->asked && collector->asked != PW_REASON_SHORT;
-    uint64_t freed = pw_collector_ended(collector, pw_arena_needed_pages(&process->arena), now);
+    uint64_t freed = pw_collector_ended(collector, live_pages(process), now);
     if (asked) {
         count_asked(process, freed);
     }
@@ -106,8 +108,7 @@ static void attempt_again(struct pw_process *process) {
     if (collector->asked) {
         uint64_t now =
             collector->asked == PW_REASON_SHORT ? pw_os_monotonic_ns() : pw_os_thread_cpu_ns();
-        count_asked(process, pw_collector_asked_again(collector,
-                                                      pw_arena_needed_pages(&process->arena), now));
+        count_asked(process, pw_collector_asked_again(collector, live_pages(process), now));
     }
 }
 

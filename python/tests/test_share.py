@@ -447,6 +447,32 @@ def test_what_another_thread_is_importing_sends_handles_as_well(module, text, ch
     assert run_python(program, timeout=60).stdout == f"[] {'_open' if 'joblib' in module else '_reduce'}\n"
 
 
+def test_a_forked_child_keeps_its_own_block_of_handles_and_no_other_threads():
+    out = run_python(
+        """
+        import os, pickle, threading, numpy as np, pagewise
+        x = pagewise.share(np.ones(9000))
+        entered, leave = threading.Event(), threading.Event()
+        def of_another_thread():
+            with pagewise.handles():
+                entered.set(); leave.wait()
+        def in_child():
+            if os.fork() == 0:
+                print(len(pickle.dumps(x)) < 9000, end=" ", flush=True)
+                os._exit(0)
+            os.wait()
+        other = threading.Thread(target=of_another_thread)
+        other.start(); entered.wait()
+        in_child()
+        with pagewise.handles():
+            in_child()
+        leave.set(); other.join()
+        """,
+        warnings="ignore",  # of a fork beside threads
+    ).stdout
+    assert out == "False True "
+
+
 def test_a_second_thread_finds_done_what_the_first_began():
     out = run_python(
         """

@@ -238,6 +238,9 @@ def _view_at(start: int, end: int) -> _View | None:
 def _after_fork() -> None:
     global _lock
     _lock = threading.RLock()
+    # Nobody leaves the blocks of threads that are not here any more.
+    for block in [block for block in _blocks if block[0] != threading.get_ident()]:
+        _set_block(block, None)
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -360,7 +363,7 @@ def share(obj: Any) -> Any:
 # --- sending ------------------------------------------------------------------------------------
 
 _asked: bool | None = None  # by the latest of the blocks of handles()
-_blocks: dict[object, bool] = {}  # all that are open, in any thread
+_blocks: dict[tuple[int, object], bool] = {}  # all that are open, by the thread that entered them
 _before: list[Any] = []  # how arrays were pickled otherwise, while handles are asked for
 
 
@@ -382,7 +385,7 @@ def handles(everywhere: bool = True) -> Iterator[None]:
     -----
     It holds for all threads. Of blocks that are open at once, the one that was entered last counts.
     """
-    block = object()
+    block = (threading.get_ident(), object())
     _set_block(block, everywhere)
     try:
         yield
@@ -390,7 +393,7 @@ def handles(everywhere: bool = True) -> Iterator[None]:
         _set_block(block, None)
 
 
-def _set_block(block: object, everywhere: bool | None) -> None:
+def _set_block(block: tuple[int, object], everywhere: bool | None) -> None:
     """Note a block that was entered, or left (None), and have pickles hold what the remaining ones ask for.
 
     Threads may leave their blocks in any order: each takes away its own, and nothing stays behind the last.
@@ -399,7 +402,7 @@ def _set_block(block: object, everywhere: bool | None) -> None:
     numpy_array = __import__("numpy").ndarray
     with _lock:
         if everywhere is None:
-            del _blocks[block]
+            _blocks.pop(block, None)  # a fork may have taken it away
         else:
             _blocks[block] = everywhere
         _asked = next(reversed(_blocks.values()), None)

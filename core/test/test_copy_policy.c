@@ -298,6 +298,20 @@ static void extensions_must_earn_sharing(void **state) {
     assert_int_equal(pw_copy_decide(&lazy, &prediction, &question), PW_COPY_PUBLISH);
 }
 
+// And a score of 0 that was earned stays one.
+static void a_workers_first_copy_is_plain(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {0}, learnt = {.known = true};
+    struct pw_copy_question question = fresh;
+    question.in_worker = true;
+    assert_int_equal(pw_copy_decide(&lazy, &learnt, &question), PW_COPY_PUBLISH);
+    assert_int_equal(pw_copy_decide(&lazy, &prediction, &question), PW_COPY_PLAIN_PREDICTED);
+    pw_predictor_report(&prediction, 0, 1000, true);
+    assert_int_equal(pw_copy_decide(&lazy, &prediction, &question), PW_COPY_PUBLISH);
+    assert_int_equal(pw_copy_decide(&always, &(struct pw_prediction){0}, &question),
+                     PW_COPY_PUBLISH);
+}
+
 static void always_ignores_the_predictor(void **state) {
     (void)state;
     struct pw_prediction prediction = {.score = 16};
@@ -342,6 +356,7 @@ int main(void) {
         cmocka_unit_test(clean_so_far_is_no_hit),
         cmocka_unit_test(every_32nd_copy_is_tried_again),
         cmocka_unit_test(extensions_must_earn_sharing),
+        cmocka_unit_test(a_workers_first_copy_is_plain),
         cmocka_unit_test(always_ignores_the_predictor),
         cmocka_unit_test(sizes_and_sites_have_entries_of_their_own),
     };

@@ -102,6 +102,26 @@ static void a_program_with_an_interpreter_is_python(void **state) {
     assert_int_equal(pw_gate.threshold, 128 << 10); // R's vectors alone are served from 8 KB on
 }
 
+#define IS_WORKER(words) pw_python_is_worker(words, sizeof words)
+
+// As /proc/self/cmdline has them, of joblib 1.6, loky 3.5 and multiprocessing.
+static void workers_are_known_by_how_loky_starts_them(void **state) {
+    (void)state;
+    assert_true(IS_WORKER("/v/bin/python3\0-m\0joblib.externals.loky.backend.popen_loky_posix\0"
+                          "--process-name\0LokyProcess-1\0--pipe\00022"));
+    assert_true(IS_WORKER("python\0-X\0dev\0-m\0loky.backend.popen_loky_posix"));
+    assert_false(IS_WORKER("python\0my.py\0--workers\0004"));
+    assert_false(IS_WORKER("python\0-c\0from multiprocessing.spawn import spawn_main; "
+                           "spawn_main(tracker_fd=6, pipe_handle=8)\0--multiprocessing-fork"));
+    assert_false(IS_WORKER("python\0-m\0joblib.externals.loky.backend.resource_tracker"));
+    assert_false(IS_WORKER("python\0-m\0pytest\0-m\0loky.backend.popen_loky_posix"));
+    assert_false(IS_WORKER("loky.backend.popen_loky_posix"));
+    assert_false(IS_WORKER("python\0-m"));
+    assert_false(IS_WORKER("python\0"));
+    assert_false(pw_python_is_worker("python", 6)); // cut off
+    assert_false(pw_python_is_worker("", 0));
+}
+
 static const char *numpy; // a library of that name
 
 // --- devices ---------------------------------------------------------------------
@@ -214,6 +234,7 @@ int main(int count, char **words) {
         cmocka_unit_test(the_interpreter_loads_modules),
         cmocka_unit_test(the_wheels_openblas_is_a_pool),
         cmocka_unit_test(a_program_with_an_interpreter_is_python),
+        cmocka_unit_test(workers_are_known_by_how_loky_starts_them),
         cmocka_unit_test(zeros_are_written_where_a_device_may_look),
         cmocka_unit_test(zeros_take_no_warm_pages_and_leave_none),
         cmocka_unit_test(arrays_share_only_where_no_device_looks),

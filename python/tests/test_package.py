@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import COMMAND, needs_free_threading, needs_lock, run_python
+from conftest import COMMAND, WAYS, needs_free_threading, needs_lock, run_python
 
 import pagewise
 
@@ -121,6 +121,34 @@ def test_beside_a_thread_a_copy_is_a_copy_and_the_report_says_so():
     ).stdout
     assert out.startswith("True\n")
     assert "threads" in out and "others may be writing to memory" in out
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("pool", ["joblib", "spawn", "fork"])
+def test_the_first_copy_in_a_worker_of_joblibs_is_plain_and_the_next_ones_share(way, pool):
+    out = run_python(
+        f"""
+        import concurrent.futures, multiprocessing, pagewise
+        def work(switch):
+            import numpy as np, pagewise
+            if switch:
+                pagewise.on()
+            x = np.ones(4_000_000)
+            copies = [x.copy() for _ in range(3)]
+            return [pagewise.cost(copy).own < 100_000 for copy in copies]
+        if __name__ == "__main__":
+            if {pool!r} == "joblib":
+                from joblib import Parallel, delayed
+                print(*Parallel(n_jobs=2)([delayed(work)({way == "on"})])[0])
+            else:
+                context = multiprocessing.get_context({pool!r})
+                with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+                    print(*pool.submit(work, {way == "on"}).result())
+        """,
+        way="run" if way == "run" else "plain",
+        warnings="ignore",
+    ).stdout
+    assert out.split() == [str(pool != "joblib"), "True", "True"]
 
 
 @needs_lock

@@ -148,6 +148,7 @@ static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_qu
         .now = pw_os_now_ms(),
         .site = (uint64_t)(uintptr_t)copy->site,
         .by_extension = copy->caller.module == PW_MODULE_EXTENSION,
+        .in_worker = process->in_worker,
     };
     if (pw_extent_holds_stack(&process->arena, source) ||
         pw_extent_holds_stack(&process->arena, copy->destination)) {

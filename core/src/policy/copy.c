@@ -5,7 +5,7 @@
 #define LOWEST_SCORE  (-4)
 #define RETRY_EVERY   32u
 // Tuned on `solve` of bench/r's inverse (docs/notes/experiments/sharing.md).
-#define FIRST_SCORE_OF_EXTENSIONS 1
+#define FIRST_PLAIN_SCORE 1
 // Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB). Tuned
 // on rpart, ada, gbm, lda and randomForest (there, "Loops of brief copies").
 #define SMALLEST_WARM_SHARE_PAGES 256u
@@ -70,10 +70,12 @@ static bool live_briefly(const struct pw_options *options, const struct pw_lifet
 }
 
 // A package's own C code that copies a whole vector does so to work on the copy, as solve() does
-// for LAPACK; R itself duplicates because somebody else may still look.
+// for LAPACK; R itself duplicates because somebody else may still look. A worker lives for a task
+// or two, so that it learns too late: its first copy of a kind may well be its last.
 static void begin(struct pw_prediction *prediction, const struct pw_copy_question *question) {
-    if (!prediction->known && prediction->score == 0 && question->by_extension) {
-        prediction->score = FIRST_SCORE_OF_EXTENSIONS;
+    bool first_is_plain = question->by_extension || question->in_worker;
+    if (!prediction->known && prediction->score == 0 && first_is_plain) {
+        prediction->score = FIRST_PLAIN_SCORE;
     }
     prediction->known = true;
 }

@@ -34,6 +34,7 @@ struct pw_copy_question {
     uint64_t now;               // on the clock of lifetimes, ms
     uint64_t site;              // the caller
     bool by_extension;          // who is the library of a package, not the runtime
+    bool in_worker;             // of a process that does single tasks for another one
 };
 
 // How long copies of one kind live, shared or not. Times are in ms.

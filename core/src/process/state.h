@@ -65,6 +65,7 @@ struct pw_process {
 
     bool serves_r;            // the program is R, or has it as a library
     bool serves_python;       // the same of Python
+    bool in_worker;           // of joblib's
     size_t first_break;       // program break at the start
     uint64_t last_trim_pages; // memory when the C library was last asked to trim
     uint64_t fresh_then;      // the arena's fresh_pages at the last look

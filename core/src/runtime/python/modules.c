@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "os/module.h"
+#include "os/os.h"
 #include "process/state.h"
 #include "runtime/python/python.h"
 
@@ -77,7 +78,36 @@ enum pw_module pw_python_module_of_path(const char *path) {
     return is_in_package(path) ? PW_MODULE_EXTENSION : PW_MODULE_OTHER;
 }
 
+// loky puts it behind -m; joblib has a copy of loky.
+static bool starts_worker(const char *module) {
+    static const char joblibs[] = "joblib.externals.", worker[] = "loky.backend.popen_";
+    if (starts_with(module, joblibs)) {
+        module += sizeof joblibs - 1;
+    }
+    return starts_with(module, worker);
+}
+
+bool pw_python_is_worker(const char *words, size_t size) {
+    const char *end = words + size;
+    bool is_module = false; // what the word before says of this one
+    for (const char *word = words + strnlen(words, size) + 1; word < end && *word;
+         word += strlen(word) + 1) {
+        if (is_module) {
+            return starts_worker(word);
+        }
+        is_module = strcmp(word, "-m") == 0;
+    }
+    return false;
+}
+
+static bool is_worker(void) {
+    char words[4096];
+    ssize_t size = pw_os_read_text("/proc/self/cmdline", words, sizeof words);
+    return size > 0 && pw_python_is_worker(words, (size_t)size);
+}
+
 bool pw_python_find(struct pw_process *process) {
     process->serves_python = dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
+    process->in_worker = process->serves_python && is_worker();
     return process->serves_python;
 }

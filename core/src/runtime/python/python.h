@@ -16,6 +16,7 @@
 #include "process/state.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 // Of a module's file: the interpreter or NumPy's arrays, a library that works on them, or neither.
 enum pw_module pw_python_module_of_path(const char *path);
@@ -23,8 +24,13 @@ enum pw_module pw_python_module_of_path(const char *path);
 // Is it an interpreter, which loads the others?
 bool pw_python_loads(const char *path);
 
-// Once every module is loaded: is this Python?
+// Once every module is loaded: is this Python, and a worker?
 bool pw_python_find(struct pw_process *process);
+
+// Is a command line, of words that each end in NUL, one by which loky starts its workers, the pool
+// of joblib and so of scikit-learn? Those of multiprocessing are not told: what they run is any
+// program's own, and single copies that they keep are worth sharing.
+bool pw_python_is_worker(const char *words, size_t size);
 
 // Are there threads of Python's beside the caller's? Any may be in a BLAS just now. Where there is
 // no Python: false. To be called with the interpreter's lock.

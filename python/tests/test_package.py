@@ -123,6 +123,33 @@ def test_beside_a_thread_a_copy_is_a_copy_and_the_report_says_so():
     assert "threads" in out and "others may be writing to memory" in out
 
 
+@pytest.mark.parametrize("wanted", ["1", "0"])
+def test_numpys_advice_of_huge_pages_stays_on_its_arrays(wanted, monkeypatch):
+    with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
+        if "[never]" in file.read():
+            pytest.skip("this machine has no transparent huge pages")
+    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", wanted)
+    out = in_a_process(
+        """
+        import numpy as np, pagewise
+        pagewise.on(huge="off")  # what Pagewise itself would advise
+        arrays = [np.ones(4_000_000) for _ in range(3)]
+        def is_advised(address):
+            inside = False
+            with open("/proc/self/smaps") as file:
+                for line in file:
+                    first = line.split()[0]
+                    if "-" in first and not first.endswith(":"):
+                        start, end = (int(word, 16) for word in first.split("-"))
+                        inside = start <= address < end
+                    elif inside and first == "VmFlags:":
+                        return "hg" in line.split()
+        print(*(is_advised(array.ctypes.data + array.nbytes // 2) for array in arrays), pagewise.cost(arrays).managed)
+        """
+    )
+    assert out == [str(wanted == "1")] * 3 + [str(3 * SIZE * 8)]
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("pool", ["joblib", "spawn", "fork"])
 def test_the_first_copy_in_a_worker_of_joblibs_is_plain_and_the_next_ones_share(way, pool):

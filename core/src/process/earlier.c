@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "process/earlier.h"
 
+#include "os/module.h"
 #include "os/os.h"
 #include "process/pools.h"
 
@@ -120,11 +121,26 @@ static bool blocks_signals(int number) {
     return ~blocked == 0;
 }
 
-static bool is_timer(int number, const struct layout *layout, struct pw_earlier *thread) {
+// jemalloc's thread in pyarrow's library, which has others as well: by the name that it gives
+// itself, too.
+static bool is_jemallocs(int number, const void *start) {
+    static const char name[] = "jemalloc_bg_thd\n", library[] = "libarrow.so";
+    const char *module = pw_os_module_path(start);
+    char path[64], text[32] = "";
+    if (!module || strncmp(pw_os_base_name(module), library, sizeof library - 1) != 0) {
+        return false;
+    }
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", number);
+    return pw_os_read_text(path, text, sizeof text) > 0 && strcmp(text, name) == 0;
+}
+
+static bool is_harmless(int number, const struct layout *layout, struct pw_earlier *thread) {
     uintptr_t stack = stack_of(number), start = 0;
     uintptr_t record = stack ? find_record(stack, number, layout) : 0;
     if (!record || !pw_os_peek((const void *)(record + layout->start), &start, sizeof start) ||
-        pw_pool_at((const void *)start) != PW_POOL_TIMER || !blocks_signals(number)) {
+        (pw_pool_at((const void *)start) != PW_POOL_TIMER &&
+         !is_jemallocs(number, (const void *)start)) ||
+        !blocks_signals(number)) {
         return false;
     }
     *thread = (struct pw_earlier){record + layout->number, record + layout->start, number, start};
@@ -143,7 +159,7 @@ void pw_earlier_find(struct pw_earlier found[PW_EARLIER_THREADS]) {
     while (threads && count < PW_EARLIER_THREADS && (entry = readdir(threads))) {
         int number = atoi(entry->d_name);
         if (number > 0 && number != pw_os_thread_id()) {
-            count += is_timer(number, &layout, &found[count]);
+            count += is_harmless(number, &layout, &found[count]);
         }
     }
     if (threads) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Threads that began before we were switched on in a running R: which function does one run? The
-// timers of packages cli and later are told so; all others stay unknown (quiet.h).
+// Threads that began before we were switched on in a running R or Python: which function does one
+// run? The timers of packages cli and later are told so, and the thread of pyarrow's jemalloc; all
+// others stay unknown (quiet.h).
 //
 // The C library keeps a record of each thread, which holds its function and its number. Where in
 // the record they are, is found on a thread of our own, and believed only if the record of the
@@ -22,7 +23,7 @@ struct pw_earlier {
     uintptr_t start;
 };
 
-// Find timers that block all signals. Not under the heap's lock. Starts and ends a thread.
+// Find those of them that block all signals. Not under the heap's lock. Starts and ends a thread.
 void pw_earlier_find(struct pw_earlier found[PW_EARLIER_THREADS]);
 
 // Does it run still?

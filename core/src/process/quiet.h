@@ -16,6 +16,7 @@
 //  - libgomp's threads work in parallel regions and for teams; the runtime tells whether the caller
 //    is in one. Tasks are done when a region ends.
 //  - The timers of R's packages cli and later count, and write a byte to a pipe.
+//  - The thread of pyarrow's jemalloc gives free memory of that jemalloc back to the kernel.
 //
 // These are told by the library that calls pthread_create. Their threads block all signals that can
 // wait: a handler that runs in an idle thread writes as well. Not known, and so never quiet: pools

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Where NumPy makes and copies arrays: since 2.0, and before.
@@ -106,8 +107,21 @@ static bool is_worker(void) {
     return size > 0 && pw_python_is_worker(words, (size_t)size);
 }
 
+// pyarrow, which pandas imports where it is installed, has a jemalloc of its own. That would start
+// a thread when it is loaded, beside which nothing is shared. All that the thread does is to give
+// free memory of jemalloc's back, which else is done by whoever allocates there. Who has set the
+// variable has decided.
+static void keep_jemalloc_to_itself(const struct pw_options *options) {
+    if (options->share != PW_SHARE_OFF) {
+        setenv("JE_ARROW_MALLOC_CONF", "background_thread:false", 0);
+    }
+}
+
 bool pw_python_find(struct pw_process *process) {
     process->serves_python = dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
-    process->in_worker = process->serves_python && is_worker();
+    if (process->serves_python) {
+        process->in_worker = is_worker();
+        keep_jemalloc_to_itself(&process->options);
+    }
     return process->serves_python;
 }

@@ -24,7 +24,8 @@ enum pw_module pw_python_module_of_path(const char *path);
 // Is it an interpreter, which loads the others?
 bool pw_python_loads(const char *path);
 
-// Once every module is loaded: is this Python, and a worker?
+// Once every module is loaded: is this Python, and a worker? Asks pyarrow's jemalloc, which is
+// loaded later, by its environment variable to start no thread.
 bool pw_python_find(struct pw_process *process);
 
 // Is a command line, of words that each end in NUL, one by which loky starts its workers, the pool

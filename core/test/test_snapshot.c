@@ -375,6 +375,11 @@ static void a_copy_of_a_part_does_not_keep_the_rest(void **state) {
     model_delete(model);
 }
 
+static void zero_range(struct model *model, struct block *block, uint32_t first, uint32_t pages) {
+    memset(page_at(&model->arena, block->extent, first), 0, (size_t)pages * PW_PAGE);
+    memset(block->shadow + (size_t)first * PW_PAGE, 0, (size_t)pages * PW_PAGE);
+}
+
 static void zero_pages_are_given_back(void **state) {
     (void)state;
     struct model *model = model_new(9);
@@ -391,6 +396,23 @@ static void zero_pages_are_given_back(void **state) {
     assert_int_equal(reclaim_zero(model, true), 0);
     write_bytes(model, block, 25 * PW_PAGE + 8, 8);
     check(model, block);
+    model_delete(model);
+}
+
+// The kernels before 6.7 have no PAGEMAP_SCAN. What was given back and read since is the kernel's
+// zero page, which must not be found again and again.
+static void without_a_scan_zero_pages_are_given_back_once(void **state) {
+    (void)state;
+    struct model *model = model_new(24);
+    block_new(model, &model->blocks[0], 100);
+    model->share.pagemap.scan = false;
+    zero_range(model, &model->blocks[0], 20, 30);
+    assert_int_equal(reclaim_zero(model, true), 30 * PW_PAGE);
+    check(model, &model->blocks[0]); // reads them
+    assert_int_equal(reclaim_zero(model, true), 0);
+    zero_range(model, &model->blocks[0], 25, 2);
+    assert_int_equal(reclaim_zero(model, true), 2 * PW_PAGE);
+    assert_false(model->share.pagemap.scan);
     model_delete(model);
 }
 
@@ -429,11 +451,6 @@ static void zero_reclaim_backs_off(void **state) {
     }
     assert_int_equal(freed, 10 * PW_PAGE);
     model_delete(model);
-}
-
-static void zero_range(struct model *model, struct block *block, uint32_t first, uint32_t pages) {
-    memset(page_at(&model->arena, block->extent, first), 0, (size_t)pages * PW_PAGE);
-    memset(block->shadow + (size_t)first * PW_PAGE, 0, (size_t)pages * PW_PAGE);
 }
 
 // Of a block that was never searched only long runs are taken; the rest when it has lived on.
@@ -857,6 +874,7 @@ int main(void) {
         cmocka_unit_test(punched_pages_stay_with_every_later_owner),
         cmocka_unit_test(a_copy_of_a_part_does_not_keep_the_rest),
         cmocka_unit_test(zero_pages_are_given_back),
+        cmocka_unit_test(without_a_scan_zero_pages_are_given_back_once),
         cmocka_unit_test(zero_reclaim_leaves_shared_pages_alone),
         cmocka_unit_test(zero_reclaim_backs_off),
         cmocka_unit_test(young_blocks_give_back_long_runs_only),

@@ -300,8 +300,8 @@ size_t pw_os_mapped_file(const void *address, char *path, size_t size);
 
 enum pw_os_pages {
     PW_OS_PRIVATE_PAGES,  // anonymous, in memory or swapped: written since the range was mapped
-    PW_OS_RESIDENT_PAGES, // anonymous and in memory, the shared zero page left out where it is
-                          // known
+    PW_OS_RESIDENT_PAGES, // anonymous and in memory, without the shared zero page; where the table
+                          // is read, also without what is mapped elsewhere as well
     PW_OS_ZERO_PAGES,     // the kernel's shared zero page; these two only by PAGEMAP_SCAN
     PW_OS_HUGE_PAGES,     // parts of huge pages, mapped as such
 };

@@ -90,8 +90,12 @@ static bool is_kind(uint64_t entry, enum pw_os_pages kind) {
     if (entry & ENTRY_FILE || kind == PW_OS_ZERO_PAGES || kind == PW_OS_HUGE_PAGES) {
         return false;
     }
-    return kind == PW_OS_PRIVATE_PAGES ? (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) != 0
-                                       : (entry & ENTRY_PRESENT) != 0;
+    if (kind == PW_OS_PRIVATE_PAGES) {
+        return (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) != 0;
+    }
+    // The zero page is nobody's alone. Neither is a page that a forked child reads as well: giving
+    // that back would save nothing yet.
+    return (entry & ENTRY_PRESENT) && (entry & ENTRY_EXCLUSIVE);
 }
 
 static ssize_t read_entries(const struct pw_os_pagemap *pagemap, uintptr_t address,

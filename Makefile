@@ -135,6 +135,10 @@ test-aarch64: ## build the core for aarch64 by the cross compiler, and run its t
 	@$(ENSURE) build aarch64
 	@JOBS=$(JOBS) test/aarch64/run $(if $(TESTS),--tests '$(TESTS)')
 
+test-kernels: core ## the core's tests by Debian's stock kernels, 6.1 to the newest, in a virtual machine (RELEASES=bookworm, TESTS=REGEX)
+	@$(ENSURE) build test kernels
+	@test/kernels/run $(RELEASES) $(if $(TESTS),--tests '$(TESTS)')
+
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm
 	@$(MAKE) --no-print-directory jvm

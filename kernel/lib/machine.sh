@@ -10,6 +10,9 @@ trouble='BUG:|BUG at|WARNING:|Oops|general protection|Bad page|bad page|possible
 # the speed of its time stamp counter is wrong, and RCU looks stalled: of that, only minutes count.
 patience='no_timer_check clocksource=acpi_pm tsc=unstable rcupdate.rcu_cpu_stall_timeout=300'
 
+# Two nodes of memory, for what moves pages between them.
+nodes=numa=fake=2
+
 # Of the machine. A deadlock by the order of page table locks takes three (see its test).
 processors=${PAGEWISE_KERNEL_PROCESSORS:-2}
 
@@ -93,6 +96,7 @@ initrd() { # ours|mm|library|r
 accelerator() { # kernel initrd
     if [ -z "${chosen_accelerator:-}" ]; then
         chosen_accelerator="-accel tcg,thread=multi -cpu max"
+        local shares=()
         if [ -w /dev/kvm ] && qemu 20 "$1" "-accel kvm -cpu host" 512 "$2" \
             pagewise.run=none 2>/dev/null | grep -q '^pagewise: end'; then
             chosen_accelerator="-accel kvm -cpu host"
@@ -100,14 +104,22 @@ accelerator() { # kernel initrd
     fi
 }
 
-qemu() { # seconds kernel accelerator megabytes initrd append...
+# A folder of this machine's, by a tag: the guest mounts it as file system 9p, read only.
+shares=()
+share() { # tag folder
+    shares+=(-fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap,readonly=on"
+        -device "virtio-9p-pci,fsdev=$1,mount_tag=$1")
+}
+
+qemu() { # seconds kernel accelerator megabytes initrd append... (initrd: a path, or the name of one of ours)
     local limit=$1 kernel=$2 accel=$3 memory=$4 initrd=$5
     shift 5
+    [[ $initrd == */* ]] || initrd=$cache/initrd-$initrd
     # shellcheck disable=SC2086 # two lists of arguments
     timeout --kill-after=5 "$limit" ${PAGEWISE_KERNEL_NICE:-} qemu-system-x86_64 -nodefaults \
         -no-user-config -no-reboot -display none -serial stdio $accel -m "$memory" -smp "$processors" \
-        -kernel "$kernel" -initrd "$cache/initrd-$initrd" \
-        -append "console=ttyS0 panic=-1 oops=panic loglevel=6 $patience numa=fake=2 $*" </dev/null
+        ${shares[@]+"${shares[@]}"} -kernel "$kernel" -initrd "$initrd" \
+        -append "console=ttyS0 panic=-1 oops=panic loglevel=6 $patience $nodes $*" </dev/null
 }
 
 log_of() { # title
@@ -137,4 +149,19 @@ machine() { # title kernel-name seconds megabytes initrd append...
     sed -i 's/\r//' "$machine_log"
     echo "   $((SECONDS - begin)) s; log: $machine_log"
     [ $status != 124 ] || echo "   gave up after $limit s"
+}
+
+# Any kernel with a first file system, for who tests something else by this machine: its console goes to standard output.
+boot() { # [--read TAG=FOLDER] kernel initrd seconds megabytes append...
+    while [ "${1:-}" = --read ]; do
+        share "${2%%=*}" "${2#*=}"
+        shift 2
+    done
+    [ $# -ge 4 ] || die "boot: [--read TAG=FOLDER] KERNEL INITRD SECONDS MEGABYTES [WORD...]"
+    local kernel=$1 initrd=$2 limit=$3 memory=$4
+    shift 4
+    nodes=
+    accelerator "$kernel" "$initrd"
+    echo "pagewise: accelerator: $chosen_accelerator"
+    qemu "$limit" "$kernel" "$chosen_accelerator" "$memory" "$initrd" "$@"
 }

@@ -103,8 +103,9 @@ static inline int run_in_child(void (*body)(void *), void *argument) {
 // Is there memory behind an address?
 static inline bool in_memory(const void *address) {
     unsigned char resident = 0;
-    void *page = (void *)((uintptr_t)address & ~(uintptr_t)4095);
-    assert_int_equal(mincore(page, 4096, &resident), 0);
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)((uintptr_t)address & ~(size - 1));
+    assert_int_equal(mincore(page, size, &resident), 0);
     return resident & 1;
 }
 

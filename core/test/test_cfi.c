@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unwind.h>
 
-enum { MOST = 200, PAGE = 4096 };
+enum { MOST = 200, PAGE = 1 << PW_PAGE_SHIFT };
 
 // Those that a function leaves as they were, beside the frame pointer.
 static const int kept[] = {3, 12, 13, 14, 15};

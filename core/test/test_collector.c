@@ -2,10 +2,11 @@
 //
 // Collections asked of the runtime: when, and how many.
 #include "policy/collector.h"
+#include "policy/page.h"
 #include "support.h"
 
-enum { MEGABYTE = 256, SWAP = 1000 * MEGABYTE };         // in pages
-static const uint64_t MS = 1000000, SECOND = 1000000000; // in nanoseconds
+enum { MEGABYTE = PW_MEGABYTE_PAGES, SWAP = 1000 * MEGABYTE }; // in pages
+static const uint64_t MS = 1000000, SECOND = 1000000000;       // in nanoseconds
 
 static bool ask_as_cheap(struct pw_collector *collector, uint64_t live, uint64_t request,
                          uint64_t now) {

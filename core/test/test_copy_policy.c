@@ -2,6 +2,7 @@
 //
 // The decision to share or copy, and the predictor that learns from earlier copies.
 #include "policy/copy.h"
+#include "policy/page.h"
 #include "support.h"
 
 static const struct pw_options lazy = {.share = PW_SHARE_LAZY, .brief_ms = 250};
@@ -14,31 +15,34 @@ struct decision {
     enum pw_copy_answer lazily, anyway;
 };
 
+// As many as there are 4 KB: the sizes that decide are of bytes.
+#define PAGES(count) ((uint32_t)(count) >> (PW_PAGE_SHIFT - 12))
 #define ASK(count, warm_pages, is_published, written_pages)                                        \
     {                                                                                              \
-        .pages = (count), .destination_pages = (count), .destination_warm = (warm_pages),          \
-        .published = (is_published), .written = (written_pages)                                    \
+        .pages = PAGES(count), .destination_pages = PAGES(count),                                  \
+        .destination_warm = PAGES(warm_pages), .published = (is_published),                        \
+        .written = PAGES(written_pages)                                                            \
     }
 
 static const struct decision decisions[] = {
-    {"new source, fresh destination", ASK(1000, 0, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
-    {"new source, half warm", ASK(1000, 500, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
-    {"new source, warm, large", ASK(1000, 1000, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, fresh destination", ASK(1600, 0, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, half warm", ASK(1600, 800, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"new source, warm, large", ASK(1600, 1600, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
     {"new source, warm, 1 MB", ASK(256, 256, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
     {"new source, warm, small", ASK(255, 255, false, 0), PW_COPY_PLAIN_WARM, PW_COPY_PUBLISH},
-    {"new source, more than half warm", ASK(201, 101, false, 0), PW_COPY_PLAIN_WARM,
+    {"new source, more than half warm", ASK(240, 128, false, 0), PW_COPY_PLAIN_WARM,
      PW_COPY_PUBLISH},
-    {"new source, half warm, small", ASK(200, 100, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
-    {"clean source, fresh", ASK(1000, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
-    {"clean source, warm, large", ASK(1000, 1000, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"new source, half warm, small", ASK(192, 96, false, 0), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"clean source, fresh", ASK(1600, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"clean source, warm, large", ASK(1600, 1600, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
     {"clean source, warm, 1 MB", ASK(256, 256, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
     {"clean source, warm, small", ASK(255, 255, true, 0), PW_COPY_PLAIN_WARM, PW_COPY_SHARE},
-    {"clean source, fresh, small", ASK(20, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
-    {"half written", ASK(1000, 0, true, 500), PW_COPY_SHARE, PW_COPY_SHARE},
-    {"more than half written, fresh", ASK(1000, 0, true, 501), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
-    {"more than half written, warm", ASK(1000, 900, true, 501), PW_COPY_PLAIN_DIRTY,
+    {"clean source, fresh, small", ASK(32, 0, true, 0), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"half written", ASK(1600, 0, true, 800), PW_COPY_SHARE, PW_COPY_SHARE},
+    {"more than half written, fresh", ASK(1600, 0, true, 816), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"more than half written, warm", ASK(1600, 1440, true, 816), PW_COPY_PLAIN_DIRTY,
      PW_COPY_PUBLISH},
-    {"all written, fresh", ASK(1000, 0, true, 1000), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
+    {"all written, fresh", ASK(1600, 0, true, 1600), PW_COPY_PUBLISH, PW_COPY_PUBLISH},
 };
 
 static void decisions_follow_the_table(void **state) {
@@ -57,7 +61,7 @@ static void decisions_follow_the_table(void **state) {
     }
 }
 
-static const struct pw_copy_question fresh = ASK(1000, 0, false, 0);
+static const struct pw_copy_question fresh = ASK(1600, 0, false, 0);
 
 static bool would_share(const struct pw_prediction *prediction) {
     struct pw_prediction copy = *prediction; // asking changes the retry count
@@ -143,7 +147,7 @@ static void a_source_is_not_published_for_brief_copies(void **state) {
     assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PUBLISH); // few are no habit
     have_lived(&prediction, 1, 10);
     assert_int_equal(decide_at(&prediction, fresh, 9000), PW_COPY_PLAIN_BRIEF);
-    struct pw_copy_question dirty = ASK(1000, 0, true, 900);
+    struct pw_copy_question dirty = ASK(1600, 0, true, 1440);
     assert_int_equal(decide_at(&prediction, dirty, 9000), PW_COPY_PLAIN_BRIEF);
     assert_int_equal(pw_copy_decide(&always, &prediction, &fresh), PW_COPY_PUBLISH);
     assert_int_equal(pw_copy_decide(&patient, &prediction, &fresh), PW_COPY_PUBLISH);

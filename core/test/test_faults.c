@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#define PAGE   ((size_t)4096)
+#define PAGE   ((size_t)1 << PW_PAGE_SHIFT)
 #define LARGE  ((size_t)6 << 20) // published in two chunks
 #define MEDIUM ((size_t)600 << 10)
 #define BLOCKS 24

@@ -2,10 +2,12 @@
 //
 // Large pages by their price: tried, left while they are dear, and tried again.
 #include "policy/huge_price.h"
+#include "policy/page.h"
 #include "support.h"
 
-enum { SMALL = 2048, LARGE = 10240, GIGABYTE = 256 << 10 }; // pages: 8 MB, 40 MB
-#define CHEAP 170000u                                       // nanoseconds
+#define PAGES_OF(megabytes) ((megabytes) << (20 - PW_PAGE_SHIFT))
+enum { SMALL = PAGES_OF(8), LARGE = PAGES_OF(40), GIGABYTE = PAGES_OF(1024) };
+#define CHEAP 170000u // nanoseconds
 #define DEAR  3800000u
 
 static void every_large_block_begins_with_a_try_while_they_are_cheap(void **state) {

@@ -17,7 +17,7 @@
 #define LARGEST      ((size_t)64 << 20)
 #define LATE         3 // children kept waiting at a time
 #define DEEPEST      2 // forks within forks
-#define PAGE         ((size_t)4096)
+#define PAGE         ((size_t)1 << PW_PAGE_SHIFT)
 #define NOT_SEEN     "a block differs from its shadow"
 #define CHILD_STEPS  60
 #define SAMPLE_BYTES ((size_t)256 << 10)

@@ -13,7 +13,7 @@
 #define ARENA_PLACES     PW_ARENA_PLACES
 #define ARENA_SPACING    ((uintptr_t)1 << 40) // as much as one arena can grow
 #define TABLE_CHUNK      ((size_t)1 << 18)
-#define SMALLEST_SURPLUS 256u // 1 MB
+#define SMALLEST_SURPLUS ((uint32_t)pw_pages_for(1 << 20))
 // In units of the clock, so at least 256 ms: a page that is given back too early costs a fault, and
 // so costs at most that much a quarter of a second. Tuned on gcd
 // (docs/notes/experiments/warm-pages.md).

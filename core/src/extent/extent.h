@@ -75,7 +75,7 @@ struct pw_extent {
 
 #define PW_ARENA_STEP_PAGES 4096u // grows by 16 MB
 // After so many fresh pages (8 MB) a look at what is there costs little against filling them.
-#define PW_ARENA_LOOK_PAGES 2048u
+#define PW_ARENA_LOOK_PAGES ((uint32_t)pw_pages_for(8 << 20))
 #define PW_ARENA_STEPS      (1u << 16) // to 1 TB
 #define PW_EXTENT_CHUNK     1024u      // extents in one table chunk
 #define PW_EXTENT_CHUNKS    1024u      // at most about a million extents
@@ -99,7 +99,7 @@ struct pw_bins {
 // most to those whose copy would be dear; beyond them pages are copied.
 #define PW_MOVED_MOST        2048u
 #define PW_MOVED_SMALL_MOST  512u
-#define PW_MOVED_SMALL_PAGES 256u // below 1 MB
+#define PW_MOVED_SMALL_PAGES ((uint32_t)pw_pages_for(1 << 20))
 
 struct pw_mappings {
     char *reserve;     // NULL: no address space for it yet

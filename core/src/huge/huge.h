@@ -16,7 +16,7 @@
 #include "extent/extent.h"
 
 // Below this, the gain from fewer faults does not pay for the unaligned pages around.
-#define PW_HUGE_SMALLEST_PAGES 1024u
+#define PW_HUGE_SMALLEST_PAGES ((uint32_t)pw_pages_for(4 << 20))
 
 struct pw_huge {
     bool on;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "policy/collector.h"
 
-#define MEGABYTE    ((uint64_t)256) // in pages
+#include "policy/page.h"
+
+#define MEGABYTE    ((uint64_t)PW_MEGABYTE_PAGES)
 #define MILLISECOND ((uint64_t)1000000)
 
 // The reasons differ in these, and in nothing that could be one number for all: a collection that

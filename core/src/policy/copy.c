@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "policy/copy.h"
 
+#include "policy/page.h"
+
 #define HIGHEST_SCORE 16
 #define LOWEST_SCORE  (-4)
 #define RETRY_EVERY   32u
@@ -8,10 +10,10 @@
 #define FIRST_PLAIN_SCORE 1
 // Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB). Tuned
 // on rpart, ada, gbm, lda and randomForest (there, "Loops of brief copies").
-#define SMALLEST_WARM_SHARE_PAGES 256u
+#define SMALLEST_WARM_SHARE_PAGES PW_MEGABYTE_PAGES
 // A block that is read from end to end is as fast with pages of its own, up to 8 MB and more; from
 // 16 MB on only those who write little to it are thought of. Tuned on the same loops.
-#define SMALLEST_BRIEF_SHARE_PAGES 4096u
+#define SMALLEST_BRIEF_SHARE_PAGES (16 * PW_MEGABYTE_PAGES)
 #define FEWEST_LIFETIMES           4u  // before that a kind is trusted
 #define MOST_LIFETIMES             64u // then older ones count half
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "policy/huge_price.h"
 
+#include "policy/page.h"
+
 // Small pages in its place cost .8 ms where faults are dear, .15 ms on a bare machine, which also
 // clears 2 MB in less than .2 ms.
 #define DEAR_NANOSECONDS 600000u
 // A page that is touched for a try may be one that would have stayed absent: 2 MB of 16 in large
 // blocks, of 64 in smaller ones.
-#define SMALLEST_TRY_PAGES 4096u
-#define MOST_UNTRIED_PAGES ((uint64_t)16 << 10)
+#define SMALLEST_TRY_PAGES (16 * PW_MEGABYTE_PAGES)
+#define MOST_UNTRIED_PAGES ((uint64_t)64 * PW_MEGABYTE_PAGES)
 // Fresh pages until the next try while large pages are dear: 4 ms in a gigabyte are 1 % of touching
 // it. While they are cheap a try costs nothing, and every block begins with one.
-#define PAUSE_PAGES ((uint64_t)256 << 10)
+#define PAUSE_PAGES ((uint64_t)1024 * PW_MEGABYTE_PAGES)
 // The second block of a size may be the first one's copy. After one that was, these are in doubt.
 // Tuned on `modified-argument` and `keep-copies` (docs/notes/experiments/huge-pages.md).
 #define DOUBTS_AT_FIRST 1u

@@ -4,7 +4,7 @@
 #include "share/snapshot.h"
 
 // Published in pieces, so that the peak never holds the source and its snapshot in full.
-#define CHUNK_PAGES 1024u
+#define CHUNK_PAGES ((uint32_t)pw_pages_for(4 << 20))
 
 void pw_share_start(struct pw_share *share, struct pw_arena *arena) {
     share->arena = arena;

@@ -6,11 +6,12 @@
 
 // Shorter runs of a young block are left alone. Tuned on `solve`
 // (docs/notes/experiments/zero-pages.md).
-#define YOUNG_RUN   ((size_t)32 * PW_PAGE)
-#define YOUNG_PAGES 256u // smaller young blocks wait for the collection
-#define MAX_BACKOFF 6    // at least every 64th collection looks at a block
+#define YOUNG_RUN ((size_t)128 << 10)
+#define YOUNG_PAGES                                                                                \
+    ((uint32_t)pw_pages_for(1 << 20)) // smaller young blocks wait for the collection
+#define MAX_BACKOFF 6                 // at least every 64th collection looks at a block
 
-// All 4,096 bytes zero? Most pages that are not show it in their first bytes.
+// All of its bytes zero? Most pages that are not show it in their first bytes.
 static bool is_zero(const char *page) {
     const uint64_t *words = (const uint64_t *)page;
     for (size_t i = 0; i < PW_PAGE / sizeof *words; i += 8) {

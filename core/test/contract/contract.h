@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define PAGE     ((size_t)4096)
+#define PAGE     ((size_t)1 << PW_PAGE_SHIFT)
 #define KILOBYTE ((size_t)1 << 10)
 #define MEGABYTE ((size_t)1 << 20)
 #define LEAST    ((size_t)16) // every block is aligned to that (alignof(max_align_t))

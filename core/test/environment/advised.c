@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE ((size_t)4096)
+#define PAGE ((size_t)1 << PW_PAGE_SHIFT)
 
 static char *new_block(size_t size) {
     void *block = NULL;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define PAGE     ((size_t)4096)
+#define PAGE     ((size_t)1 << PW_PAGE_SHIFT)
 #define MEGABYTE ((size_t)1 << 20)
 
 #define CHECK(condition)                                                                           \

@@ -28,6 +28,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE)) // this is compiled by others as well
+
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -487,7 +489,7 @@ static void *unload(void *library) {
 static void forks_after_unloading(const char *one, const char *two) {
     pthread_t thread;
     // Room for what the recorder maps in the child, and none for a library.
-    void *room = mmap(NULL, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *room = mmap(NULL, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void *library = load_alone(one);
     make_block *make = (make_block *)function_of(library, "plugin_framed");
     CHECK(pthread_create(&thread, NULL, unload, library) == 0);
@@ -496,7 +498,7 @@ static void forks_after_unloading(const char *one, const char *two) {
     }
     unloading = 1;
     while (unloading < 2) {}
-    CHECK(room != MAP_FAILED && munmap(room, 3 * 4096) == 0);
+    CHECK(room != MAP_FAILED && munmap(room, 3 * PAGE) == 0);
     pid_t child = fork();
     if (child == 0) {
         library = load_alone(two);
@@ -707,17 +709,17 @@ __attribute__((noinline)) static int lie_about_frames(size_t size) {
 
 static uintptr_t pages_at(int protection, int count) {
     char *pages =
-        mmap(NULL, (size_t)(count + 2) * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, (size_t)(count + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED);
-    CHECK(mprotect(pages + 4096, (size_t)count * 4096, protection) == 0);
-    CHECK(munmap(pages + 4096 + (size_t)count * 4096, 4096) == 0);
-    return (uintptr_t)pages + 4096;
+    CHECK(mprotect(pages + PAGE, (size_t)count * PAGE, protection) == 0);
+    CHECK(munmap(pages + PAGE + (size_t)count * PAGE, PAGE) == 0);
+    return (uintptr_t)pages + PAGE;
 }
 
 static void lies(void) {
     static uintptr_t data[64];
     uintptr_t unmapped = pages_at(PROT_READ, 1), on_stack[64] = {0};
-    CHECK(munmap((void *)(unmapped - 4096), 2 * 4096) == 0);
+    CHECK(munmap((void *)(unmapped - PAGE), 2 * PAGE) == 0);
     uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1),
               executable = pages_at(PROT_READ | PROT_EXEC, 1);
     Dl_info info;
@@ -730,18 +732,18 @@ static void lies(void) {
         65537, // low
         unmapped,
         unmapped + 7,
-        unmapped + 4096, // nothing is there
+        unmapped + PAGE, // nothing is there
         page,
         page + 100,
-        page + 4095,
-        page + 4096, // no code
+        page + PAGE - 1,
+        page + PAGE, // no code
         page - 1,
-        page - 4096,
+        page - PAGE,
         page - 2048, // PROT_NONE
         executable,
-        executable + 4090,
-        executable + 4095, // no function
-        executable + 4096, // behind its end
+        executable + PAGE - 6,
+        executable + PAGE - 1, // no function
+        executable + PAGE,     // behind its end
         (uintptr_t)data,
         (uintptr_t)(data + 64),
         (uintptr_t)on_stack, // of the program
@@ -779,7 +781,7 @@ static void overwrites_headers(void) {
     Dl_info info;
     CHECK(dladdr((void *)overwrites_headers, &info) != 0);
     ElfW(Ehdr) *head = info.dli_fbase, before = *head;
-    CHECK(mprotect(head, 4096, PROT_READ | PROT_WRITE) == 0);
+    CHECK(mprotect(head, PAGE, PROT_READ | PROT_WRITE) == 0);
     for (int turn = 0; turn < 2; turn++) {
         if (turn == 0) {
             head->e_phoff = (uint64_t)-64;
@@ -800,8 +802,8 @@ static int has_ended;
 
 static void *take_away(void *page) {
     while (!__atomic_load_n(&has_ended, __ATOMIC_RELAXED)) {
-        CHECK(mprotect(page, 4096, PROT_NONE) == 0);
-        CHECK(mprotect(page, 4096, PROT_READ) == 0);
+        CHECK(mprotect(page, PAGE, PROT_NONE) == 0);
+        CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     }
     return NULL;
 }
@@ -810,11 +812,11 @@ static void *take_away(void *page) {
 static void page_comes_and_goes(void) {
     enum { TIMES = 100000 };
     uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
-    memset((void *)page, 0xc3, 4096);
+    memset((void *)page, 0xc3, PAGE);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, take_away, (void *)page) == 0);
     for (int i = 0; i < TIMES; i++) {
-        lie_to(24005, page + (uintptr_t)(i % 4096), 0);
+        lie_to(24005, page + (uintptr_t)(i % PAGE), 0);
     }
     __atomic_store_n(&has_ended, 1, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0);
@@ -825,7 +827,7 @@ static void page_comes_and_goes(void) {
 static void page_to_be_filled(void) {
     uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
     struct uffdio_api api = {.api = UFFD_API};
-    struct uffdio_register range = {.range = {page, 4096}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    struct uffdio_register range = {.range = {page, PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
     if (fd < 0) {
         puts("cannot fill");
@@ -851,7 +853,7 @@ static call_for *generate(void) {
                                          0x48, 0x83, 0xc4, 0x08, 0xc3}; // add $8, %rsp; ret
     uintptr_t page = pages_at(PROT_READ | PROT_WRITE, 1);
     memcpy((void *)page, code, sizeof code);
-    CHECK(mprotect((void *)page, 4096, PROT_READ | PROT_EXEC) == 0);
+    CHECK(mprotect((void *)page, PAGE, PROT_READ | PROT_EXEC) == 0);
     return (call_for *)page;
 }
 
@@ -901,8 +903,8 @@ extern call_for call_alone;
 // Pages that may be run and not read, where the processor can.
 static void may_not_be_read(void) {
     call_for *call = generate();
-    CHECK(mprotect((void *)call, 4096, PROT_EXEC) == 0);
-    CHECK(mprotect((void *)call_alone, 4096, PROT_EXEC) == 0);
+    CHECK(mprotect((void *)call, PAGE, PROT_EXEC) == 0);
+    CHECK(mprotect((void *)call_alone, PAGE, PROT_EXEC) == 0);
     call_generated(24009, call);
     call_generated(24010, call_alone);
     expect(24009, 1000, 1000);
@@ -947,7 +949,7 @@ static void small_stacks(void) {
         pthread_attr_t attributes;
         pthread_t thread;
         CHECK(pthread_attr_init(&attributes) == 0);
-        CHECK(i == 1 || pthread_attr_setstack(&attributes, (void *)pages, PAGES * 4096) == 0);
+        CHECK(i == 1 || pthread_attr_setstack(&attributes, (void *)pages, PAGES * PAGE) == 0);
         void *(*run)(void *) = i == 0 ? allocate_with_little_left : allocate_in_handler;
         CHECK(pthread_create(&thread, &attributes, run, (void *)pages) == 0);
         CHECK(pthread_join(thread, NULL) == 0);

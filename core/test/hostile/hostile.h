@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PAGE ((size_t)4096)
+#define PAGE ((size_t)1 << PW_PAGE_SHIFT)
 #define KB   ((size_t)1 << 10)
 #define MB   ((size_t)1 << 20)
 

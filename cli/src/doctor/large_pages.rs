@@ -3,11 +3,11 @@
 
 use super::files::Files;
 use super::finding::{Finding, State};
+use crate::measure::page_map::page_size;
 use crate::report::units;
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 const GIGABYTE_POOL: &str = "hugepages-1048576kB";
-const PAGE: u64 = 4096;
 /// Enough for a segment of 4 GB, the largest of the slides.
 const ENOUGH_SHARED: u64 = 4 << 30;
 
@@ -97,8 +97,8 @@ fn shared_segment(files: &Files) -> Finding {
 fn shared_in_all(files: &Files) -> Finding {
     let why = "kernel.shmall in bytes, for the same programs";
     match files.number("/proc/sys/kernel/shmall") {
-        Some(pages) if pages < ENOUGH_SHARED / PAGE => {
-            let found = units::bytes((pages * PAGE) as f64);
+        Some(pages) if pages < ENOUGH_SHARED / page_size() => {
+            let found = units::bytes((pages * page_size()) as f64);
             Finding::new("shared in all", State::Limited, found, why)
                 .command("sudo sysctl -w kernel.shmall=18446744073692774399")
         }
@@ -140,6 +140,15 @@ mod tests {
             find(&findings(&files), "hugetlb pool").found,
             "8 pages, 3 free"
         );
+    }
+
+    #[test]
+    fn what_is_shared_in_all_is_counted_in_the_kernels_pages() {
+        let enough = ENOUGH_SHARED / page_size();
+        for (pages, state) in [(enough - 1, State::Limited), (enough, State::Good)] {
+            let (_root, files) = fake(&[("proc/sys/kernel/shmall", &pages.to_string())]);
+            assert_eq!(state_of(&findings(&files), "shared in all"), state);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::allowance::{Allowance, thread_cpu_time};
+use super::page_map::page_size;
 use super::process_status::kilobytes;
 use super::snapshot::FILE_NAME;
 use crate::statistics_block::{Block, process_of};
@@ -134,7 +135,8 @@ impl Sharing {
 
     /// Much more than at the last walk need not have been earned: it doubles each time, so this is seldom.
     fn may_walk(&self, bytes: u64) -> bool {
-        let cost = Duration::from_nanos(bytes / 4096 * NANOSECONDS_A_PAGE).max(self.walk_took);
+        let cost =
+            Duration::from_nanos(bytes / page_size() * NANOSECONDS_A_PAGE).max(self.walk_took);
         let has_rested = self.walked.is_none_or(|at| at.elapsed() >= WALKS_REST);
         let is_much_more = bytes / 2 >= self.walked_bytes && bytes >= WORTH_A_WALK;
         has_rested && (is_much_more || self.walks.rest_before(cost).is_zero())

@@ -52,6 +52,15 @@ def processor(cpuinfo):
     return told.get("model name", platform.machine()), generation
 
 
+def release():
+    """(name, number) of the system that is installed here, as "Debian GNU/Linux 12 (bookworm)" and "12"; empty where it does not say."""
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        told = {}
+    return told.get("PRETTY_NAME", ""), told.get("VERSION_ID", "")
+
+
 def machine():
     cpu = contents("/proc/cpuinfo")
     name, generation = processor(cpu)
@@ -61,6 +70,7 @@ def machine():
     return [
         ("machine", f"{name}, {os.cpu_count()} cores, {memory:.0f} GiB{virtual}"),
         *([("processor", generation)] if generation else []),
+        *([("release", release()[0])] if release()[0] else []),
         ("kernel", f"{platform.system()} {platform.release().split('-')[0]}, transparent huge pages: {huge or 'none'}"),
         ("R", output_of("Rscript", "-e", "cat(R.version.string)")),
         ("BLAS", output_of("Rscript", "-e", "cat(extSoftVersion()[['BLAS']])") + ", one thread"),

@@ -260,7 +260,7 @@ def measure(work, configuration, threads, count, restart_every):
 
 
 def facts():
-    told = {what: said for what, said in common.machine() if what in ("machine", "kernel", "Pagewise")}
+    told = {what: said for what, said in common.machine() if what in ("machine", "release", "kernel", "Pagewise")}
     return {**told, "Ruby": common.output_of("ruby", "-e", "puts RUBY_DESCRIPTION")}
 
 

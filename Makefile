@@ -131,8 +131,9 @@ test-hostile: core ## hostile programs beside a model, for MINUTES (10); FIRST_S
 test-releases: ## make run, and the SUITES that are named (or all), on bare releases of Debian, as WHO: root, user or both (root)
 	@test/releases/run --as $(WHO) $(RELEASES) $(if $(filter-out file,$(origin SUITES)),--suites $(SUITES))
 
-test-aarch64: ## build the core for aarch64 by the cross compiler, and run its tests under qemu-user (TESTS=REGEX)
+test-aarch64: ## build the core, the command and the trace's crates for aarch64, and run their tests under qemu-user (TESTS=REGEX)
 	@$(ENSURE) build aarch64
+	@scripts/ensure-crates
 	@JOBS=$(JOBS) test/aarch64/run $(if $(TESTS),--tests '$(TESTS)')
 
 test-kernels: core ## the core's tests by Debian's stock kernels, 6.1 to the newest, in a virtual machine (RELEASES=bookworm, TESTS=REGEX)

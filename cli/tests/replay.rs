@@ -5,11 +5,11 @@ mod common;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 
 use common::bench::Bench;
-use common::{errors, read_json, text};
+use common::{errors, libraries, read_json, text};
 use serde_json::Value;
 
 const MB: u64 = 1_000_000;
@@ -20,8 +20,7 @@ const LIBRARIES: [(&str, &str); 2] = [
 ];
 
 fn built(file: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib");
-    Some(path.join(file)).filter(|path| path.exists())
+    Some(libraries().join(file)).filter(|path| path.exists())
 }
 
 /// With the libraries as they were built, if they were.

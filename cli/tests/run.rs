@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{errors, figures, is_root, output, pagewise, read_json, run_sharing, text};
+use common::{errors, figures, is_root, libraries, output, pagewise, read_json, run_sharing, text};
 
 #[test]
 fn input_output_and_status_pass_through() {
@@ -572,7 +572,7 @@ fn a_program_that_removes_the_folder_does_no_harm() {
 
 /// The real library, where it has been built and there is an R to run under it.
 fn library_for_r() -> Option<PathBuf> {
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
+    let library = libraries().join("libpagewise-preload.so");
     let has_r = Command::new("Rscript").arg("--version").output().is_ok();
     (library.exists() && has_r).then_some(library)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{errors, pagewise, read_json, text};
+use common::{errors, libraries, pagewise, read_json, text};
 use tempfile::TempDir;
 
 /// A folder with a library in `a b`, and a place for links.
@@ -110,7 +110,7 @@ fn what_outlives_the_command_starts_programs_with_the_library() {
 /// They are looked for beside the name by which the first was loaded.
 #[test]
 fn libraries_find_each_other_through_the_link() {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib");
+    let built = libraries();
     if !built.join("libpagewise-preload.so").exists() {
         return;
     }

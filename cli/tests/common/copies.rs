@@ -1,14 +1,14 @@
 //! A process under the real library that holds copies of one block, which share its pages.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-use super::{compiled, run_sharing};
+use super::{compiled, libraries, run_sharing};
 
 /// Of the block, and of each of its copies.
 pub const BLOCK: u64 = 16 << 20;
@@ -24,7 +24,7 @@ pub struct Copies {
 
 /// Says so where the library has not been built.
 fn library() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib/libpagewise-preload.so");
+    let path = libraries().join("libpagewise-preload.so");
     if !path.exists() {
         skipped("build/lib/libpagewise-preload.so has not been built (make core)");
         return None;

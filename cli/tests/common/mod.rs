@@ -33,6 +33,14 @@ fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
+/// Where the libraries are, if they were built: those for another processor are elsewhere (test/aarch64).
+pub fn libraries() -> PathBuf {
+    std::env::var_os("PAGEWISE_TEST_LIBRARIES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/lib"),
+        PathBuf::from,
+    )
+}
+
 pub fn footprint() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| compiled("footprint", &[]))

@@ -140,6 +140,10 @@ test-kernels: core ## the core's tests by Debian's stock kernels, 6.1 to the new
 	@$(ENSURE) build test kernels
 	@test/kernels/run $(RELEASES) $(if $(TESTS),--tests '$(TESTS)')
 
+test-aarch64-vm: ## the core's tests in an emulated aarch64 machine, with pages of 4, 16 and 64 KB (PAGES="4 64": these; TESTS=REGEX)
+	@$(ENSURE) build aarch64-vm
+	@JOBS=$(JOBS) test/aarch64/vm $(foreach pages,$(PAGES),--pages $(pages)) $(if $(TESTS),--tests '$(TESTS)')
+
 test-java-21: ## the tests of recorded JVMs with Java 21, which is fetched from PyPI
 	@$(ENSURE) build jvm
 	@$(MAKE) --no-print-directory jvm

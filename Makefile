@@ -329,6 +329,10 @@ portable: packages-build ## build for glibc 2.28 and newer (RHEL 8): a tarball a
 test-packages: ## install, use, upgrade and remove build/deb's packages, the tarballs and the wheel in bare Debians (root)
 	@test/packages/run $(SUITES)
 
+test-reproducible: packages-build ## build the packages and tarballs twice, in other folders, and compare the bytes (an hour; PARTS="deb r-tarball tarball portable")
+	@$(ENSURE) run
+	@test/reproducible/run $(PARTS)
+
 uninstall: ## remove exactly what install put under PREFIX
 	@scripts/uninstall "$(PREFIX)" "$(DESTDIR)"
 

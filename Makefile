@@ -318,6 +318,9 @@ deb: ## build Debian packages of what is committed, into build/deb
 	@$(ENSURE) build run
 	@scripts/deb $(B)/deb
 
+deb-release: ## Debian packages of what is committed, made on a bare newer RELEASE (trixie), into build/deb-RELEASE (root)
+	@test/packages/build $(or $(RELEASE),trixie)
+
 tarball: build ## build build/pagewise-VERSION-linux-x86_64.tar.gz, with an install script and a list of what is in it
 	@scripts/tarball $(B)
 

@@ -329,7 +329,7 @@ portable: packages-build ## build for glibc 2.28 and newer (RHEL 8): a tarball a
 	@scripts/tarball $(B)/portable
 	@scripts/wheel $(B)/portable
 
-test-packages: ## install, use, upgrade and remove build/deb's packages, the tarballs and the wheel in bare Debians (root)
+test-packages: ## install, use, upgrade and remove build/deb's packages, the tarballs and the wheel in bare Debians; services, containers (root)
 	@test/packages/run $(SUITES)
 
 test-reproducible: packages-build ## build the packages and tarballs twice, in other folders, and compare the bytes (an hour; PARTS="deb r-tarball tarball portable")

@@ -302,6 +302,10 @@ bench-large-pages: ## the slides' tables and where pages matter today, into docs
 install: build ## install under PREFIX (and DESTDIR); what make jvm built as well
 	@scripts/install "$(B)" "$(PREFIX)" "$(DESTDIR)"
 
+install-libraries: core ## install the libraries alone, below PREFIX, for a command that cargo install has put there
+	@install -D -m 755 -t "$(DESTDIR)$(PREFIX)/lib/pagewise" $(B)/lib/libpagewise.so.0 $(B)/lib/libpagewise-preload.so \
+	    $(B)/lib/libpagewise-general.so $(B)/lib/libpagewise-record.so
+
 install-r: core ## install the R package into R's first library (or R_LIBRARY=FOLDER)
 	@$(ENSURE) run
 	@scripts/install-r $(R_LIBRARY)

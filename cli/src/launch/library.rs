@@ -64,11 +64,23 @@ impl Library {
             .into_iter()
             .find(|path| path.is_file())
             .ok_or_else(|| {
-                self.missing(&format!(
+                let what = format!(
                     "{} is not in ../lib or ../lib/pagewise beside {}",
                     self.file_name,
                     executable.display()
-                ))
+                );
+                match alone_below(&executable) {
+                    Some(root) if self.variable != JVM_RECORDER.variable => Failure::new(
+                        format!(
+                            "the library is missing: {what}, for cargo installs the command alone"
+                        ),
+                        format!(
+                            "make install-libraries PREFIX={}, in a clone of the same version",
+                            root.display()
+                        ),
+                    ),
+                    _ => self.missing(&what),
+                }
             })
             .and_then(|path| self.check(&path))
     }
@@ -117,6 +129,12 @@ impl Library {
     }
 }
 
+/// The folder below which `cargo install` has put this executable, if it has: it keeps a list there.
+fn alone_below(executable: &Path) -> Option<&Path> {
+    let root = executable.parent()?.parent()?;
+    root.join(".crates.toml").is_file().then_some(root)
+}
+
 /// The library at this path as LD_PRELOAD can name it.
 pub fn name_of(library: &Path) -> Result<PathBuf, Failure> {
     spaceless::name(library).map_err(|reason| {
@@ -163,6 +181,15 @@ mod tests {
                 Path::new("/usr/lib/pagewise/libpagewise-preload.so")
             ]
         );
+    }
+
+    #[test]
+    fn what_cargo_installed_is_known() {
+        let root = tempfile::tempdir().expect("folder");
+        let executable = root.path().join("bin/pagewise");
+        assert_eq!(alone_below(&executable), None);
+        std::fs::write(root.path().join(".crates.toml"), "[v1]\n").expect("file");
+        assert_eq!(alone_below(&executable), Some(root.path()));
     }
 
     #[test]

@@ -25,7 +25,8 @@ RELEASES       ?= bookworm trixie sid
 WHO            ?= root
 
 B        := build
-CARGO    := CARGO_TARGET_DIR="$(CURDIR)/$(B)/cargo" scripts/with-cargo
+# cargo has as many jobs as there are processors, whatever make was told.
+CARGO    := MAKEFLAGS= CARGO_TARGET_DIR="$(CURDIR)/$(B)/cargo" scripts/with-cargo
 ENSURE   := scripts/ensure-packages
 PAGEWISE := $(B)/bin/pagewise
 
@@ -72,13 +73,13 @@ php: ## build build/lib/php/pagewise.so, the PHP extension (make build does, whe
 run: ## build, then compare examples/analysis.R plain and under Pagewise
 	@scripts/ensure-folder
 	@$(ENSURE) build run
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory -j2 build
 	$(PAGEWISE) compare --runs 5 -- Rscript examples/analysis.R
 
 test: ## build, then run every test suite (a subset of R's own tests)
 	@scripts/ensure-folder
 	@$(ENSURE) build jvm run php test
-	@$(MAKE) --no-print-directory build jvm
+	@$(MAKE) --no-print-directory -j3 build jvm
 	@JOBS=$(JOBS) scripts/test-all $(SUITES)
 
 test-php-suite: ## PHP's own Zend/tests with the extension and without, and memory refused at twenty limits (half an hour)

@@ -53,6 +53,34 @@ static void an_allocator_that_tries_again_gets_its_vector(void **state) {
     pw_free(block);
 }
 
+static void *garbage;
+
+// The collection frees 200 MB into the pool, of which 32 MB were missing and the request needs some.
+static uint64_t kept_of_garbage(size_t request) {
+    pw_process.collector = (struct pw_collector){0};
+    pw_trim();
+    garbage = memset(pw_allocate(200 << 20), 1, 200 << 20);
+    pw_os_fault_plan(PW_POINT_ROOM, ENOMEM, 1, 1);
+    assert_true(comes_first_of_allocator(request));
+    pw_os_fault_clear();
+    pw_free(garbage);
+    garbage = NULL;
+    assert_false(comes_first_of_allocator(request));
+    uint64_t kept = pw_process.arena.warm_pages * PW_PAGE;
+    pw_trim();
+    return kept;
+}
+
+static void what_was_missing_goes_back_to_the_system(void **state) {
+    (void)state;
+    assert_in_range(kept_of_garbage(8 << 20), 164 << 20, 169 << 20);
+}
+
+static void but_nothing_that_the_request_needs(void **state) {
+    (void)state;
+    assert_in_range(kept_of_garbage(199 << 20), 196 << 20, 201 << 20);
+}
+
 static void with_room_nobody_waits(void **state) {
     (void)state;
     uint64_t before = asked();
@@ -87,7 +115,6 @@ static void others_never_see_a_failure(void **state) {
 
 // --- before R would begin one ----------------------------------------------------
 
-static void *garbage;
 static bool collector_is_seen;
 
 // As R's memory.c: malloc, else collect garbage and try again.
@@ -267,6 +294,8 @@ int main(void) {
     CHECK(pw_process.allocator == (uintptr_t)Rf_allocVector3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_allocator_that_tries_again_gets_its_vector),
+        cmocka_unit_test(what_was_missing_goes_back_to_the_system),
+        cmocka_unit_test(but_nothing_that_the_request_needs),
         cmocka_unit_test(with_room_nobody_waits),
         cmocka_unit_test(switched_off_nobody_is_asked),
         cmocka_unit_test(others_never_see_a_failure),

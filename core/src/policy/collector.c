@@ -180,6 +180,7 @@ void pw_collector_saw_room(struct pw_collector *collector, uint64_t room, uint64
                            uint64_t now_ms) {
     collector->plenty_below = live + room / PLENTY_PART;
     collector->plenty_since = now_ms;
+    collector->room = room;
 }
 
 static bool is_worth_it(const struct pw_collector *collector, uint64_t live, uint64_t request) {
@@ -209,6 +210,10 @@ static uint64_t margin(uint64_t live) {
 
 bool pw_collector_is_short(uint64_t room, uint64_t warm, uint64_t request, uint64_t live) {
     return room < excess(request, warm) + margin(live);
+}
+
+uint64_t pw_collector_spare(const struct pw_collector *collector, uint64_t warm, uint64_t request) {
+    return lower(excess(MOST_MARGIN, collector->room), excess(warm, request));
 }
 
 bool pw_collector_is_peak(const struct pw_collector *collector, uint64_t resident, uint64_t fresh) {

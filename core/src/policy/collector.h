@@ -49,6 +49,7 @@ struct pw_collector {
     // Memory is short.
     uint64_t plenty_below; // below that much live memory there was room at the last look
     uint64_t plenty_since; // when that was, ms
+    uint64_t room;         // pages that were left then
     uint64_t before;       // live memory when a collection was asked for
     uint64_t asked_at;     // and when that was
     uint64_t first_asked;  // 0: never
@@ -86,6 +87,11 @@ bool pw_collector_may_look_at_clock(struct pw_collector *collector, uint64_t liv
                                     uint64_t request);
 
 // --- is there a reason? ------------------------------------------------------
+
+// How many of `warm` pages to give back after a collection that was asked for because memory was
+// short, when `request` of them are needed at once: what others take, or what we do not see, must
+// not kill a process that holds free memory.
+uint64_t pw_collector_spare(const struct pw_collector *collector, uint64_t warm, uint64_t request);
 
 // Do `request` more pages make memory short, with `room` pages left, `warm` ones of our own, and
 // `live` after the request?

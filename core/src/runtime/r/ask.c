@@ -102,13 +102,23 @@ void pw_r_collection_ended(struct pw_process *process) {
 
 // --- requests ------------------------------------------------------------------
 
-static void attempt_again(struct pw_process *process) {
+// What the collection freed is the pool's: as much of it as was missing goes back to the system.
+static void short_one_ended(struct pw_process *process, size_t size) {
+    struct pw_arena *arena = &process->arena;
+    struct pw_collector *collector = &process->collector;
+    uint64_t live = live_pages(process);
+    count_asked(process, pw_collector_asked_again(collector, live, pw_os_monotonic_ns()));
+    pw_arena_purge(arena, pw_collector_spare(collector, arena->warm_pages, pw_pages_for(size)));
+}
+
+static void attempt_again(struct pw_process *process, size_t size) {
     struct pw_collector *collector = &process->collector;
     process->was_refused = false;
-    if (collector->asked) {
-        uint64_t now =
-            collector->asked == PW_REASON_SHORT ? pw_os_monotonic_ns() : pw_os_thread_cpu_ns();
-        count_asked(process, pw_collector_asked_again(collector, live_pages(process), now));
+    if (collector->asked == PW_REASON_SHORT) {
+        short_one_ended(process, size);
+    } else if (collector->asked) {
+        uint64_t live = live_pages(process);
+        count_asked(process, pw_collector_asked_again(collector, live, pw_os_thread_cpu_ns()));
     }
 }
 
@@ -131,7 +141,7 @@ bool pw_r_collection_is_first(struct pw_process *process, size_t size, const voi
         return false;
     }
     if (process->was_refused) {
-        attempt_again(process);
+        attempt_again(process, size);
         return false;
     }
     return ask(process, size);

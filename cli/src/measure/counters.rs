@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::allowance::{Allowance, thread_cpu_time};
+use super::available::has_hugetlb_pool;
 use super::family::Family;
 use super::page_map::page_size;
 use super::process_status::{self, ProcessStatus};
@@ -63,6 +64,8 @@ pub struct CounterSampler {
     page_tables: Allowance,
     page_tables_read: Option<Instant>,
     status_read: Instant,
+    /// Pages of the pool are in none of the counters that are read quickly.
+    has_pool: bool,
     thorough: Option<Instant>,
     thorough_took: Duration,
     thorough_looks: u32,
@@ -93,6 +96,7 @@ impl CounterSampler {
             page_tables: Allowance::new(started, PAGE_TABLES_AT_ONCE, PAGE_TABLES_SHARE),
             page_tables_read: None,
             status_read: started,
+            has_pool: false,
             thorough: None,
             thorough_took: Duration::ZERO,
             thorough_looks: 0,
@@ -168,8 +172,8 @@ impl CounterSampler {
             if moved >= WORTH_TELLING && !knows_snapshots {
                 return false;
             }
-            if moved >= WORTH_TELLING && may_read {
-                // Libraries, or snapshots: one number of the counters for both.
+            if (moved >= WORTH_TELLING || self.has_pool) && may_read {
+                // Libraries, or snapshots: one number of the counters for both. Or pages of the pool.
                 self.status_read = Instant::now();
                 if !member.read() {
                     return false;
@@ -184,6 +188,7 @@ impl CounterSampler {
     fn look_thoroughly(&mut self) {
         let before = thread_cpu_time();
         self.thorough = Some(Instant::now());
+        self.has_pool = has_hugetlb_pool();
         self.family.walk();
         self.meet();
         self.search();

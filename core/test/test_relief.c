@@ -55,7 +55,8 @@ static void an_allocator_that_tries_again_gets_its_vector(void **state) {
 
 static void *garbage;
 
-// The collection frees 200 MB into the pool, of which 32 MB were missing and the request needs some.
+// The collection frees 200 MB into the pool, of which 32 MB were missing and the request needs
+// some.
 static uint64_t kept_of_garbage(size_t request) {
     pw_process.collector = (struct pw_collector){0};
     pw_trim();

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from outcomes import BUILD, HERE, ROOT, SYSROOT, Limit, Outcome, limit_of
+from places import BUILD, HERE, ROOT, SYSROOT  # isort: skip  (says where outcomes are)
+from outcomes import Limit, Outcome, limit_of
 
 TARGET = "aarch64-unknown-linux-gnu"
 PACKAGES = ("pagewise-cli", "intervals", "trace-analysis", "trace-format", "metis")

@@ -295,7 +295,7 @@ def plot(results, path):
     for shift, index, label, colour in ((-.2, 1, "ours", BLUE), (.2, 2, "ISM", GREY)):
         shown = [(at, row[index]) for at, row in enumerate(rows) if row[index]]
         axes.bar([at + shift for at, _ in shown], [one["mean"] for _, one in shown], .38, label=label, color=colour,
-                 yerr=[[one["mean"] - one["low"] for _, one in shown], [one["high"] - one["mean"] for _, one in shown]], error_kw={"linewidth": .8})
+                 yerr=[[max(0.0, one["mean"] - one["low"]) for _, one in shown], [max(0.0, one["high"] - one["mean"]) for _, one in shown]], error_kw={"linewidth": .8})
     axes.axhline(1, color="black", linewidth=.6)
     axes.set_xticks(range(len(rows)), [row[0] for row in rows], rotation=40, ha="right")
     axes.set_ylabel("CPU time, to plain R")

@@ -118,6 +118,21 @@ static void views_are_private(void **state) {
     pw_shared_unmap(three, &part);
 }
 
+// A program that becomes a daemon closes all its descriptors: nobody can open the object any more,
+// and so its handle must not be sent in place of what is in the view.
+static void without_its_file_a_view_counts_as_changed(void **state) {
+    (void)state;
+    struct pw_shared shared = make();
+    struct pw_shared_part part = first_part(&shared);
+    char *one = pw_shared_map(&shared, &part);
+    assert_false(pw_shared_changed(&shared, &part, one));
+    close(shared.fd);
+    assert_true(pw_shared_changed(&shared, &part, one));
+    assert_memory_equal(one, data, SIZE);
+    pw_shared_unmap(one, &part);
+    pw_shared_close(&shared);
+}
+
 static void views_without_page_tables(void **state) {
     struct pw_shared shared = make();
     struct pw_shared_part part = first_part(&shared);
@@ -578,6 +593,7 @@ static void processes_that_have_ended_hide_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_are_private),
+        cmocka_unit_test(without_its_file_a_view_counts_as_changed),
         cmocka_unit_test(views_without_page_tables),
         cmocka_unit_test(nobody_can_change_it),
         cmocka_unit_test(damaged_handles_are_refused),

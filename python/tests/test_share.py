@@ -1,5 +1,6 @@
 """Arrays shared between processes."""
 
+import copyreg
 import os
 import pickle
 import shutil
@@ -520,6 +521,30 @@ def test_nothing_stays_of_blocks_of_handles_that_threads_leave_in_any_order(orde
         with pagewise.handles(False):
             assert len(pickle.dumps(x)) > x.nbytes
         assert len(pickle.dumps(x)) < 400
+
+
+def test_a_block_of_handles_bears_that_another_library_took_its_entry_away():
+    x = pagewise.share(np.ones(9000))
+    with pagewise.handles():
+        copyreg.dispatch_table.pop(np.ndarray)
+    with pagewise.handles():
+        assert len(pickle.dumps(x)) < 400
+    assert np.ndarray not in copyreg.dispatch_table
+
+
+def test_a_daemon_that_closed_its_descriptors_sends_the_data():
+    out = run_python(
+        """
+        import os, pickle
+        import numpy as np, pagewise
+        x = pagewise.share(np.arange(9000.0))
+        os.closerange(3, 4096)
+        with pagewise.handles():
+            text = pickle.dumps(x)
+        print(len(text) > x.nbytes, bool((pickle.loads(text) == np.arange(9000.0)).all()))
+        """
+    )
+    assert out.stdout == "True True\n"
 
 
 def test_arrays_that_live_until_the_end_are_no_crash():

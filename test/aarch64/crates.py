@@ -78,6 +78,15 @@ def build() -> list[Program]:
     return [program for program in programs if program]
 
 
+def command() -> str:
+    """Build the command for aarch64, as it is installed, and give its path."""
+    standard_library()
+    words = [CARGO, "build", "--quiet", "--release", "--locked", "--target", TARGET, "--package", "pagewise-cli"]
+    if subprocess.run(words, cwd=ROOT, env=environment(), check=False).returncode:
+        sys.exit(f"test/aarch64: failed: {' '.join(words)}. Nothing was run")
+    return os.path.join(environment()["CARGO_TARGET_DIR"], TARGET, "release/pagewise")
+
+
 def made(message: dict) -> Program | None:
     """Read one of cargo's messages: what it made, if that is a file of tests."""
     if message.get("reason") != "compiler-artifact" or not message.get("executable") or not message["profile"]["test"]:

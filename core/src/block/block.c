@@ -25,7 +25,7 @@
 // --- header ------------------------------------------------------------------
 
 // Where every block of the program is ours, none can be released without us: no header is needed.
-static uint16_t data_offset_for(struct pw_process *process, size_t alignment) {
+static uint32_t data_offset_for(struct pw_process *process, size_t alignment) {
     if (process->gate->general) {
         return 0;
     }
@@ -33,7 +33,7 @@ static uint16_t data_offset_for(struct pw_process *process, size_t alignment) {
         return CHUNK_HEADER;
     }
     // The C library requires the offset within a page to be a power of two, or zero.
-    return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);
+    return (uint32_t)(alignment < PW_PAGE ? alignment : PW_PAGE);
 }
 
 static char *data_of(struct pw_process *process, const struct pw_extent *extent) {
@@ -270,7 +270,7 @@ void pw_block_count_live(struct pw_process *process, int64_t pages) {
 }
 
 static void reset(struct pw_process *process, struct pw_extent *extent, size_t size,
-                  uint16_t data_offset, bool may_share) {
+                  uint32_t data_offset, bool may_share) {
     extent->fixed |= process->locks_all;
     extent->may_share = may_share && !extent->fixed;
     extent->untouched = extent->warm_pages < extent->pages && !extent->hugetlb;
@@ -332,7 +332,7 @@ static bool is_for_c_library(struct pw_process *process, size_t size) {
 static struct pw_extent *allocate(struct pw_process *process, size_t size, size_t alignment,
                                   bool zeroed, enum pw_module module,
                                   struct pw_resident *resident) {
-    uint16_t offset = data_offset_for(process, alignment);
+    uint32_t offset = data_offset_for(process, alignment);
     size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
         !is_promised(pages) || is_beyond_limit(process, pages)) {

@@ -87,6 +87,7 @@ static void unattach(struct pw_process *process, const struct copy *copy) {
     size_t size = (size_t)copy->pages * PW_PAGE;
     if (!pw_arena_blank(&process->arena, copy->whole, size)) {
         copy->destination->fixed = true;
+        copy->destination->of_file = true;
         copy->destination->may_share = false;
         pw_arena_mend(&process->arena, copy->whole, size);
     }
@@ -108,9 +109,9 @@ static bool attach(struct pw_process *process, const struct copy *copy) {
     return true;
 }
 
-// The source's pages are replaced: nobody else may write to them meanwhile. memcpy's own rule is
-// not enough, as a program may well write to what it copies, and only the copy is then undefined.
-// So are the destination's, which matters where a device may know them (pw_is_quiet tells).
+// The destination's pages are replaced, which a device or a ring may know by their frames: what it
+// wrote later would be lost. So are the source's when it is published. memcpy's own rule is not
+// enough there, as a program may well write to what it copies, and only the copy is then undefined.
 static bool may_replace(struct pw_process *process, const struct copy *copy) {
     bool quiet = pw_is_quiet(&copy->caller, copy->held);
     if (!quiet) {
@@ -171,7 +172,7 @@ static bool ask(struct pw_process *process, struct copy *copy, struct pw_copy_qu
 
 static bool make_room(struct pw_process *process, struct copy *copy, enum pw_copy_answer answer) {
     bool publishing = answer == PW_COPY_PUBLISH;
-    if ((publishing || copy->caller.may_be_pinned) && !may_replace(process, copy)) {
+    if (!may_replace(process, copy)) {
         return false;
     }
     bool ready = copy->by_mmapcopy ? pw_share_ready_for_mmapcopy(&process->share)
@@ -317,13 +318,36 @@ static bool blank_shared(struct pw_process *process, struct pw_extent *extent, c
     return pw_share_blank_mmapcopied(&process->share, extent, first, pages);
 }
 
+// A fill of whole pages with zero, and whether it may replace some of them.
+struct fill {
+    char *start, *end;
+    struct pw_caller caller;
+    const struct pw_os_signals *held;
+};
+
+// As for copies: a device or a ring may know the pages by their frames.
+static bool may_empty(const struct fill *fill) {
+    return pw_is_quiet(&fill->caller, fill->held);
+}
+
+// Would it replace pages, were that allowed?
+static bool would_empty(const struct pw_process *process, const struct pw_extent *extent,
+                        const struct fill *fill) {
+    return pw_extent_is_shared(extent) ||
+           (extent->may_share && extent->huge_pages && process->options.zero != PW_ZERO_OFF &&
+            (size_t)(fill->end - fill->start) >= PW_HUGE_PAGE);
+}
+
 // Whole pages of the fill, for which the extent's own knowledge pays.
-static bool zero_pages(struct pw_process *process, struct pw_extent *extent, char *start,
-                       char *end) {
+static bool zero_pages(struct pw_process *process, struct pw_extent *extent,
+                       const struct fill *fill) {
     struct pw_arena *arena = &process->arena;
+    char *start = fill->start, *end = fill->end;
     uint64_t skipped = 0;
     bool published = extent->snapshot != 0;
-    bool blank = pw_extent_is_shared(extent) && blank_shared(process, extent, start, end);
+    bool may_replace = would_empty(process, extent, fill) && may_empty(fill);
+    bool blank =
+        may_replace && pw_extent_is_shared(extent) && blank_shared(process, extent, start, end);
     if (!blank && (published || !extent->untouched)) {
         return false;
     }
@@ -333,9 +357,8 @@ static bool zero_pages(struct pw_process *process, struct pw_extent *extent, cha
         pw_os_fill_zero(start, (size_t)(stop - start));
         start = stop;
     }
-    // As zero reclaim does, and so only of blocks that it may look at: pages that a device writes
-    // to must stay where they are.
-    if (extent->may_share && process->options.zero != PW_ZERO_OFF) {
+    // As zero reclaim does, and so only of blocks that it may look at.
+    if (may_replace && extent->may_share && process->options.zero != PW_ZERO_OFF) {
         pw_huge_empty(arena, extent, start, end);
         pw_huge_spared(&process->huge_price, extent->pages);
     }
@@ -345,40 +368,46 @@ static bool zero_pages(struct pw_process *process, struct pw_extent *extent, cha
     return done;
 }
 
-// Who fills is not known here: in a process with Python it may be a block that a device knows.
-static bool enter_to_zero(struct pw_process *process, struct pw_os_signals *signals) {
-    if (!process->serves_python) {
-        return enter(signals);
+// The block of the fill, if whole pages of it are filled and are ours to fill.
+static struct pw_extent *block_of(struct pw_process *process, const void *to,
+                                  const struct fill *fill) {
+    struct pw_extent *extent = pw_arena_find(&process->arena, to);
+    if (!extent || extent->altered || pw_extent_holds_stack(&process->arena, extent)) {
+        return NULL;
     }
-    struct pw_caller caller = {0};
-    bool entered = enter_looking(&caller, signals);
-    bool quiet = entered && pw_is_quiet(&caller, signals);
-    if (entered && !quiet) {
-        leave(signals);
+    char *limit = pw_extent_address(&process->arena, extent) + (size_t)extent->pages * PW_PAGE;
+    return fill->start < fill->end && fill->end <= limit ? extent : NULL;
+}
+
+// A look at the libraries takes some microseconds and comes before the lock: only where pages would
+// be replaced.
+static bool zero_block(struct pw_process *process, const void *to, struct fill *fill) {
+    struct pw_os_signals signals;
+    if (!enter(&signals)) {
+        return false;
     }
-    return quiet;
+    fill->held = &signals;
+    struct pw_extent *extent = block_of(process, to, fill);
+    if (extent && would_empty(process, extent, fill)) {
+        leave(&signals);
+        if (!enter_looking(&fill->caller, &signals)) {
+            return false;
+        }
+        extent = block_of(process, to, fill);
+    }
+    bool done = extent && zero_pages(process, extent, fill);
+    leave(&signals);
+    return done;
 }
 
 bool pw_block_zero(struct pw_process *process, void *to, size_t size) {
     char *start = (char *)(((uintptr_t)to + PW_PAGE - 1) & ~(PW_PAGE - 1));
-    char *end = NULL, *stop = (char *)to + size;
-    struct pw_os_signals signals;
-    if (!pw_gate_contains(to) || !enter_to_zero(process, &signals)) {
+    char *stop = (char *)to + size, *end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
+    struct fill fill = {.start = start, .end = end};
+    if (!pw_gate_contains(to) || !zero_block(process, to, &fill)) {
         return false;
     }
-    struct pw_extent *extent = pw_arena_find(&process->arena, to);
-    bool done = false;
-    if (extent && !extent->altered && !pw_extent_holds_stack(&process->arena, extent)) {
-        end = (char *)((uintptr_t)stop & ~(PW_PAGE - 1));
-        char *limit = pw_extent_address(&process->arena, extent) + (size_t)extent->pages * PW_PAGE;
-        done = start < end && end <= limit && zero_pages(process, extent, start, end);
-    }
-    leave(&signals);
-    if (done) {
-        pw_os_fill_zero(to, (size_t)(start - (char *)to));
-    }
-    if (done && end < stop) {
-        pw_os_fill_zero(end, (size_t)(stop - end));
-    }
-    return done;
+    pw_os_fill_zero(to, (size_t)(start - (char *)to));
+    pw_os_fill_zero(end, (size_t)(stop - end));
+    return true;
 }

@@ -25,8 +25,9 @@
 #define BETWEEN_BATCHES      1       // millisecond: who waits for the lock gets it
 #define BETWEEN_WAITS        100000L // nanoseconds
 #define MOST_WAITS           20000   // two seconds
-#define MOST_AT_ONCE         4096u   // pages: the program's threads wait for some milliseconds
-#define STACK_SIZE           ((size_t)256 << 10) // the C library puts all modules' thread storage there
+#define MOST_AT_ONCE                                                                               \
+    ((uint32_t)pw_pages_for(16 << 20)) // the program's threads wait for some milliseconds
+#define STACK_SIZE ((size_t)256 << 10) // the C library puts all modules' thread storage there
 
 // With policy general blocks wait on the shelf as well, and pages in segments without any.
 static uint64_t idle_pages(const struct pw_process *process) {

@@ -65,9 +65,11 @@ void pw_sandbox_enters(void) {
     pw_keeper_end(&pw_process);
     // Not where a signal handler came in the middle of our own work: what is half done needs its
     // calls still, and there is no more to do here than to begin nothing.
+    struct pw_caller caller = {0};
+    pw_process_look_at_hugetlb(&caller);
     bool entered = pw_process_enter();
     if (entered) {
-        pw_process_leave_hugetlb();
+        pw_process_leave_hugetlb(&caller);
     }
     __atomic_store_n(&pw_process.sealed, true, __ATOMIC_RELAXED);
     pw_gate.copy_threshold = SIZE_MAX;

@@ -19,7 +19,7 @@
 // (docs/notes/experiments/warm-pages.md).
 #define SHORTEST_CYCLE 2u
 // Below this a purge would cost more system calls than it returns pages.
-#define PURGE_EXTRA_PAGES  512u
+#define PURGE_EXTRA_PAGES  ((uint32_t)pw_pages_for(2 << 20))
 #define FEWEST_SAVED_PAGES 16u // a move costs more than fewer are worth
 
 // --- our own tables ----------------------------------------------------------
@@ -753,7 +753,8 @@ uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages) {
         // Of a much larger extent only the tail goes: whole 2 MB units stay together.
         if (extent->pages > wanted + PURGE_EXTRA_PAGES && extent->pages > 2 * PURGE_EXTRA_PAGES) {
             uint64_t end = extent->page + extent->pages - wanted;
-            uint32_t kept = (uint32_t)(end & ~(uint64_t)511) - extent->page;
+            uint32_t kept =
+                (uint32_t)(end & ~(uint64_t)(PW_HUGE_PAGE / PW_PAGE - 1)) - extent->page;
             uint32_t number = pw_extent_number(arena, extent);
             bin_remove(arena, extent);
             cut_tail(arena, extent, kept, PW_EXTENT_WARM);

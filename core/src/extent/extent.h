@@ -46,7 +46,7 @@ struct pw_extent {
     bool mmapcopied;         // mmapcopy(2) has copied pages of it, from it or to it
     bool lazy;               // zeros were asked for, and its pages are made when they are written
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
-    uint16_t data_offset; // of the block's first byte in the extent, at most one page
+    uint32_t data_offset; // of the block's first byte in the extent, at most one page
     uint32_t warm_pages;  // of a block: how many leading pages were warm when it was allocated
     uint32_t huge_pages;  // pages for which huge ones were advised, from its second page on
     uint32_t generation;  // changes whenever the extent becomes another one

@@ -17,7 +17,6 @@ enum pw_module {
 
 struct pw_caller {
     enum pw_module module; // by what the user trusts
-    bool may_be_pinned;    // shares nothing while a library of devices may be loaded
     bool in_blas;
     bool looked;        // pw_quiet_look came after
     bool without_rings; // and found no library that has the kernel write to memory

@@ -3,11 +3,16 @@
 #include "process/quiet.h"
 #include "process/state.h"
 
-// Pages are replaced for it, which must not lose another thread's store: where one could write,
-// blocks stay on the pool's pages, and a fork's child that writes one needs another.
-void pw_process_leave_hugetlb(void) {
-    static const struct pw_caller unknown = {.without_rings = true};
-    if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(&unknown, NULL)) {
+void pw_process_look_at_hugetlb(struct pw_caller *caller) {
+    if (__atomic_load_n(&pw_process.arena.hugetlb_blocks, __ATOMIC_RELAXED) > 0) {
+        pw_quiet_look(caller);
+    }
+}
+
+// Pages are replaced for it, which must not lose another thread's store, nor a device's: where one
+// could write, blocks stay on the pool's pages, and a fork's child that writes one needs another.
+void pw_process_leave_hugetlb(const struct pw_caller *caller) {
+    if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(caller, NULL)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);
         pw_huge_before_fork(&pw_process.arena);

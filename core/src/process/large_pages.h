@@ -5,7 +5,12 @@
 #ifndef PW_PROCESS_LARGE_PAGES_H
 #define PW_PROCESS_LARGE_PAGES_H
 
-// Under the lock. Where somebody may be writing, blocks stay where they are.
-void pw_process_leave_hugetlb(void);
+#include "process/caller.h"
+
+// Look for who may write, before the lock is taken, where there are such blocks.
+void pw_process_look_at_hugetlb(struct pw_caller *caller);
+
+// Under the lock, after that look. Where somebody may be writing, blocks stay where they are.
+void pw_process_leave_hugetlb(const struct pw_caller *caller);
 
 #endif

@@ -209,6 +209,10 @@ static void before_fork(void) {
     // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
     // for ever, nor of a child that does without us, whose tables are not whole.
     bool waits = !inside && !lock_is_orphaned();
+    struct pw_caller caller = {0};
+    if (waits) {
+        pw_process_look_at_hugetlb(&caller);
+    }
     hold_others(waits);
     while (waits && !wait_for_lock(FORK_PATIENCE)) {
         release_others(); // who has it may be forking out of a signal handler, and need these
@@ -217,7 +221,7 @@ static void before_fork(void) {
     if (waits) {
         forking = true;
         __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
-        pw_process_leave_hugetlb();
+        pw_process_leave_hugetlb(&caller);
         if (!pw_process.sealed) {
             pw_quiet_before_fork();
         }

@@ -93,8 +93,13 @@ static int create_twice(pw_create_thread *create, pthread_t *thread,
 
 // Blocks leave the hugetlb pool's pages while nobody writes to them, and none comes there any more.
 static void unknown_thread_comes(void) {
-    if (pw_process.huge.hugetlb && pw_process_enter()) {
-        pw_process_leave_hugetlb();
+    struct pw_caller caller = {0};
+    if (!pw_process.huge.hugetlb) {
+        return;
+    }
+    pw_process_look_at_hugetlb(&caller);
+    if (pw_process_enter()) {
+        pw_process_leave_hugetlb(&caller);
         pw_process.quiet.had_others = true;
         pw_process.huge.hugetlb = 0;
         pw_process_leave();

@@ -53,11 +53,13 @@ void pw_quiet_others_write(void) {
 
 // --- asking ------------------------------------------------------------------
 
-// Libraries whose use is to have the kernel, or a device, write to memory by itself.
+// Libraries whose use is to have the kernel, a device or another process write to memory by itself.
+// Wheels bring them under names with a hash: libaio-2e0a9f1c.so.1.
 static int brings_writers(struct dl_phdr_info *info, size_t size, void *found) {
     static const char *const names[] = {
-        "liburing",   "libaio.so",      "libibverbs.so",       "librdmacm.so",
-        "libcuda.so", "libamdhip64.so", "libhsa-runtime64.so", "libze_loader.so"};
+        "liburing", "libaio",   "libibverbs",  "librdmacm",        "libfabric",
+        "libucp",   "libpsm",   "libcxi",      "libxpmem",         "libmpi",
+        "libcuda.", "libcuda-", "libamdhip64", "libhsa-runtime64", "libze_loader"};
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
     (void)size;

@@ -13,10 +13,9 @@ static const struct runtime {
     enum pw_module (*module_of_path)(const char *path);
     bool (*loads)(const char *path); // NULL: the modules that are PW_MODULE_RUNTIME
     bool (*find)(struct pw_process *process);
-    bool may_be_pinned; // its memory may be handed to devices by libraries that are told by name
 } runtimes[] = {
-    {pw_r_module_of_path, NULL, pw_r_find, false},
-    {pw_python_module_of_path, pw_python_loads, pw_python_find, true},
+    {pw_r_module_of_path, NULL, pw_r_find},
+    {pw_python_module_of_path, pw_python_loads, pw_python_find},
 };
 
 #define RUNTIMES (sizeof runtimes / sizeof *runtimes)
@@ -25,9 +24,7 @@ static struct pw_caller known_module(const char *path) {
     struct pw_caller caller = {.module = PW_MODULE_OTHER};
     for (size_t i = 0; i < RUNTIMES && caller.module == PW_MODULE_OTHER; i++) {
         caller.module = runtimes[i].module_of_path(path);
-        caller.may_be_pinned = runtimes[i].may_be_pinned;
     }
-    caller.may_be_pinned &= caller.module != PW_MODULE_OTHER;
     return caller;
 }
 

@@ -346,6 +346,9 @@ static bool compare_range(void *context, char *start, size_t size) {
 bool pw_shared_changed(const struct pw_shared *shared, const struct pw_shared_part *part,
                        const void *view) {
     struct comparison comparison = {.file = file_of(shared), .part = part, .view = view};
+    if (!pw_os_is_ours(&comparison.file)) {
+        return true; // nobody can have the original any more
+    }
     if (!each_written((char *)view, part, compare_range, &comparison)) {
         comparison.changed = false;
         compare_range(&comparison, (char *)view, view_size(part));

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define PIECE_PAGES 1024u // so many at a time
+#define PIECE_PAGES ((uint32_t)pw_pages_for(4 << 20)) // so many at a time
 
 // The page's bytes lie in `buffer` while there is no page.
 static bool replace(struct pw_share *share, char *address, size_t size, char *buffer) {

@@ -11,10 +11,10 @@
 
 // To ask whether a child can see what was released takes some 20 us, as long as it takes to write
 // 8 pages. So it is asked when so many pages wait, or after so long, or at a collection's end.
-#define ASK_PAGES 512u
+#define ASK_PAGES ((uint32_t)pw_pages_for(2 << 20))
 #define ASK_MS    1000u
 // And when so many were published: what a child may see is told apart from what came later.
-#define ASK_PUBLISHED 4096u
+#define ASK_PUBLISHED ((uint32_t)pw_pages_for(16 << 20))
 
 static void count_snapshot_pages(struct pw_share *share, int64_t pages) {
     PW_COUNT(share->stats, snapshot_bytes, pages * (int64_t)PW_PAGE);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <linux/io_uring.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,10 +173,80 @@ static int case_kernel_writes(char **arguments) {
     return 0;
 }
 
+#define REGISTERED (16 * MEGABYTE)
+
+// A ring that knows the block's pages by their frames; false where the kernel refuses one.
+static bool knows_block(int *ring, struct io_uring_params *parameters, void *block) {
+    struct iovec whole = {block, REGISTERED};
+    *ring = (int)syscall(SYS_io_uring_setup, 4, parameters);
+    return *ring >= 0 &&
+           syscall(SYS_io_uring_register, *ring, IORING_REGISTER_BUFFERS, &whole, 1) == 0;
+}
+
+// Have the kernel read a file into the block that the ring knows.
+static void read_by_ring(int ring, const struct io_uring_params *parameters, void *block,
+                         int file) {
+    size_t queue_size = parameters->sq_off.array + parameters->sq_entries * sizeof(unsigned);
+    size_t entries_size = parameters->sq_entries * sizeof(struct io_uring_sqe);
+    char *queue =
+        mmap(NULL, queue_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+    struct io_uring_sqe *entry =
+        mmap(NULL, entries_size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+    CHECK(queue != MAP_FAILED && entry != MAP_FAILED);
+    *entry = (struct io_uring_sqe){
+        .opcode = IORING_OP_READ_FIXED, .fd = file, .addr = (uintptr_t)block, .len = REGISTERED};
+    *(unsigned *)(void *)(queue + parameters->sq_off.array) = 0;
+    __atomic_store_n((unsigned *)(void *)(queue + parameters->sq_off.tail), 1, __ATOMIC_RELEASE);
+    CHECK(syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1);
+    munmap(entry, entries_size);
+    munmap(queue, queue_size);
+}
+
+static int file_of(unsigned char *bytes, size_t size) {
+    int file = memfd_create("bytes", MFD_CLOEXEC);
+    CHECK(file >= 0 && pwrite(file, bytes, size, 0) == (ssize_t)size);
+    return file;
+}
+
+// A block is registered with a ring, then cleared, or copied into: what the kernel reads into it
+// afterwards must be found there.
+static int case_registered(char **arguments) {
+    struct io_uring_params parameters = {0};
+    unsigned char *source = block_of(REGISTERED, 6), *block = malloc(REGISTERED);
+    int file = file_of(source, REGISTERED), ring;
+    CHECK(block);
+    fill(source, REGISTERED, 7);
+    for (int i = 0; i < 8; i++) { // by then it is published
+        unsigned char *copy = malloc(REGISTERED);
+        CHECK(copy);
+        memcpy(copy, source, REGISTERED);
+        usleep(60000); // such copies are not brief
+        free(copy);
+    }
+    for (size_t at = 0; at < REGISTERED; at += PAGE) {
+        block[at] = 1;
+    }
+    if (!knows_block(&ring, &parameters, block)) {
+        printf("no rings: %d\n", errno);
+        return 0;
+    }
+    if (!strcmp(arguments[0], "cleared")) {
+        memset(block, 0, REGISTERED);
+    } else {
+        memcpy(block, source, REGISTERED);
+    }
+    printf("%016llx", (unsigned long long)sum(block, REGISTERED));
+    read_by_ring(ring, &parameters, block, file);
+    printf(" %016llx\n", (unsigned long long)sum(block, REGISTERED));
+    close(ring);
+    close(file);
+    free(block);
+    free(source);
+    return 0;
+}
+
 const struct program_case copy_cases[] = {
-    {"part-again", case_part_again},
-    {"grown-unhooked", case_grown_unhooked},
-    {"sharing-child", case_sharing_child},
-    {"kernel-writes", case_kernel_writes},
-    {NULL, NULL},
+    {"part-again", case_part_again},       {"grown-unhooked", case_grown_unhooked},
+    {"sharing-child", case_sharing_child}, {"kernel-writes", case_kernel_writes},
+    {"registered", case_registered},       {NULL, NULL},
 };

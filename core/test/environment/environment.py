@@ -684,6 +684,12 @@ def kernel_writes(bench):
             raise Failure(f"{what}: {sums['publishes']} blocks were published")
 
 
+def registered(bench):
+    """A block whose pages a ring knows is cleared, or copied into, and then read into by the ring."""
+    for what in ("cleared", "copied"):
+        bench.work("registered", what, counters=["copies_shared"], every_options=(ALWAYS, "modules=all,brief=0", LAZY))
+
+
 def thread_ends(bench):
     bench.work("exit-in-thread", counters=BESIDE)
     bench.work("pthread-exit", counters=BESIDE)
@@ -1130,8 +1136,10 @@ def mmapcopy(bench):
     """The library as it is installed, and R, on a kernel that has the call: played by a double in front of it."""
     by_call = ["copies_by_mmapcopy"]
     for bench.kernel in ("emulated", "hole"):
-        for case in ("work", "signals", "threads", "fork-in-threads"):
+        for case in ("work", "signals"):
             bench.work(case, counters=by_call, every_options=(ALWAYS, LAZY))
+        for case in ("threads", "fork-in-threads"):
+            bench.work(case, counters=["fallback_threads"], every_options=(ALWAYS, LAZY))
     bench.kernel = "emulated"
     sums = bench.work("work", counters=SHARED, every_options=(ALWAYS + ",mmapcopy=off",))
     if sums["copies_by_mmapcopy"] or not sums["publishes"]:
@@ -1271,6 +1279,7 @@ CASES = {
     "part-again": part_again,
     "grown-unhooked": grown_unhooked,
     "kernel-writes": kernel_writes,
+    "registered": registered,
     "dlclose": dlclose,
     "setuid": setuid,
     "memory-limit": memory_limit,

@@ -410,8 +410,8 @@ def _set_block(block: tuple[int, object], everywhere: bool | None) -> None:
             _before.append(copyreg.dispatch_table.get(numpy_array))
             copyreg.dispatch_table[numpy_array] = functools.partial(_reduce, _before[0])
         elif not _asked and _before:
-            del copyreg.dispatch_table[numpy_array]
             earlier = _before.pop()
+            copyreg.dispatch_table.pop(numpy_array, None)  # another library may have taken it away
             if earlier is not None:
                 copyreg.dispatch_table[numpy_array] = earlier
 

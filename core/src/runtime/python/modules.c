@@ -110,9 +110,9 @@ static bool is_worker(void) {
 // pyarrow, which pandas imports where it is installed, has a jemalloc of its own. That would start
 // a thread when it is loaded, beside which nothing is shared. All that the thread does is to give
 // free memory of jemalloc's back, which else is done by whoever allocates there. Who has set the
-// variable has decided.
+// variable has decided. Not beside other threads, which may be reading the environment.
 static void keep_jemalloc_to_itself(const struct pw_options *options) {
-    if (options->share != PW_SHARE_OFF) {
+    if (options->share != PW_SHARE_OFF && pw_os_thread_count() == 1) {
         setenv("JE_ARROW_MALLOC_CONF", "background_thread:false", 0);
     }
 }

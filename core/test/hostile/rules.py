@@ -415,7 +415,7 @@ MUTANTS = [
            "pw_class_size(class_number) % alignment != 0", "pw_class_size(class_number) % PW_CLASS_GRAIN != 0",
            in_parts("contract-general")),
     Mutant("any-offset-aligned", "large blocks are aligned as asked", "block/block.c",
-           "    return (uint16_t)(alignment < PW_PAGE ? alignment : PW_PAGE);", "    return CHUNK_HEADER;",
+           "    return (uint32_t)(alignment < PW_PAGE ? alignment : PW_PAGE);", "    return CHUNK_HEADER;",
            in_parts("contract-share")),
     Mutant("refused-without-errno", "an overflow sets ENOMEM", "entry/preload_general.c",
            "    errno = ENOMEM;", "", in_parts("contract-general")),

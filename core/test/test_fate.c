@@ -25,7 +25,7 @@ struct copies {
 };
 
 // A plain copy, watched, of a kind that is expected to be overwritten.
-static int start(void **state) {
+static int start_watching(void **state) {
     static struct copies copies;
     pw_os_fault_clear();
     copies.source = pw_allocate(SIZE);
@@ -47,7 +47,7 @@ static int start(void **state) {
     return 0;
 }
 
-static int stop(void **state) {
+static int stop_watching(void **state) {
     struct copies *copies = *state;
     pw_os_fault_clear();
     pw_free(copies->source);
@@ -371,7 +371,7 @@ static void what_cannot_leave_its_snapshot_is_not_moved(void **state) {
 }
 #endif
 
-#define WATCHED(test)  cmocka_unit_test_setup_teardown(test, start, stop)
+#define WATCHED(test)  cmocka_unit_test_setup_teardown(test, start_watching, stop_watching)
 #define UNTAUGHT(test) cmocka_unit_test_setup(test, forget)
 
 int main(void) {

@@ -246,7 +246,8 @@ static void a_buffer_without_room_behind_it_moves(void **state) {
 
 static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
     (void)state;
-    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - PW_PAGE, PTRDIFF_MAX, (size_t)1 << 47};
+    static const volatile size_t sizes[] = {SIZE_MAX, SIZE_MAX - PW_PAGE, PTRDIFF_MAX,
+                                            (size_t)1 << 47};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         errno = 0;
         assert_null(allocate(sizes[i]));

@@ -118,7 +118,6 @@ enum pw_shared_result pw_shared_finish(struct pw_shared *shared, struct pw_share
         return result;
     }
     struct pw_exchange_header header = {
-        .magic = HEADER_MAGIC,
         .layout = PW_EXCHANGE_LAYOUT,
         .order = PW_EXCHANGE_ORDER,
         .runtime = shared->runtime,
@@ -129,6 +128,7 @@ enum pw_shared_result pw_shared_finish(struct pw_shared *shared, struct pw_share
         .table = shared->table,
         .size = shared->size,
     };
+    memcpy(header.magic, HEADER_MAGIC, sizeof header.magic);
     memcpy(header.token, shared->token, sizeof header.token);
     header.check = CHECK_OF(&header);
     result = write_at(shared, &header, sizeof header, 0);
@@ -144,7 +144,6 @@ enum pw_shared_result pw_shared_finish(struct pw_shared *shared, struct pw_share
 
 void pw_shared_handle(const struct pw_shared *shared, uint32_t part, void *to) {
     struct pw_exchange_handle handle = {
-        .magic = HANDLE_MAGIC,
         .layout = PW_EXCHANGE_LAYOUT,
         .order = PW_EXCHANGE_ORDER,
         .runtime = shared->runtime,
@@ -157,6 +156,7 @@ void pw_shared_handle(const struct pw_shared *shared, uint32_t part, void *to) {
         .sender_fd = shared->fd,
         .size = shared->size,
     };
+    memcpy(handle.magic, HANDLE_MAGIC, sizeof handle.magic);
     memcpy(handle.token, shared->token, sizeof handle.token);
     handle.check = CHECK_OF(&handle);
     memcpy(to, &handle, sizeof handle);

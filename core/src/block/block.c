@@ -44,6 +44,13 @@ static bool has_header(const struct pw_extent *extent) {
     return extent->data_offset != 0;
 }
 
+// What of an extent is not the program's: the header before the block, and behind it what the C
+// library does not copy where it has to move a block whose header it does not count (realloc of
+// 2.43, after a mremap that failed).
+static size_t around(const struct pw_process *process, uint32_t data_offset) {
+    return data_offset ? data_offset + process->uncounted_header : 0;
+}
+
 // How many bytes from the extent's start on are the block's, as the C library left it: see
 // pw_block_repair.
 static size_t held_by(struct pw_process *process, const struct pw_extent *extent) {
@@ -59,7 +66,8 @@ static size_t held_by(struct pw_process *process, const struct pw_extent *extent
     } else if (!pw_os_peek(place, &word, sizeof word)) { // it may not be readable now
         return all;
     }
-    size_t held = (word & ~(size_t)7) + extent->data_offset - CHUNK_HEADER;
+    size_t held =
+        (word & ~(size_t)7) + extent->data_offset - CHUNK_HEADER + process->uncounted_header;
     if (held == 0 || held % PW_PAGE != 0) {
         return all;
     }
@@ -67,7 +75,7 @@ static size_t held_by(struct pw_process *process, const struct pw_extent *extent
 }
 
 static size_t capacity_of(struct pw_process *process, const struct pw_extent *extent) {
-    return held_by(process, extent) - extent->data_offset;
+    return held_by(process, extent) - around(process, extent->data_offset);
 }
 
 static void write_header(struct pw_process *process, const struct pw_extent *extent) {
@@ -77,7 +85,8 @@ static void write_header(struct pw_process *process, const struct pw_extent *ext
     size_t *chunk = (size_t *)(data_of(process, extent) - CHUNK_HEADER);
     size_t lead = extent->data_offset - CHUNK_HEADER;
     chunk[0] = lead;
-    chunk[1] = ((size_t)extent->pages * PW_PAGE - lead) | CHUNK_IS_MAPPED;
+    chunk[1] =
+        ((size_t)extent->pages * PW_PAGE - lead - process->uncounted_header) | CHUNK_IS_MAPPED;
 }
 
 // Modules that are not hooked release and resize our blocks through the C library, which unmaps
@@ -91,7 +100,7 @@ void pw_block_repair(struct pw_process *process, struct pw_extent *extent) {
     if (held == all) {
         return;
     }
-    extent->user_size = held - extent->data_offset;
+    extent->user_size = held - around(process, extent->data_offset);
     if (held > all || extent->altered == PW_ALTERED_HEADER || // which may not be writable
         !pw_arena_mend(&process->arena, start + held, all - held)) {
         extent->fixed = true; // it ends there for good: nobody else gets these pages
@@ -333,7 +342,7 @@ static struct pw_extent *allocate(struct pw_process *process, size_t size, size_
                                   bool zeroed, enum pw_module module,
                                   struct pw_resident *resident) {
     uint32_t offset = data_offset_for(process, alignment);
-    size_t pages = size + offset > 0 ? pw_pages_for(size + offset) : 1;
+    size_t all = size + around(process, offset), pages = all > 0 ? pw_pages_for(all) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
         !is_promised(pages) || is_beyond_limit(process, pages)) {
         return NULL;
@@ -562,7 +571,8 @@ void pw_block_reject_dead(struct pw_process *process, const void *block, const c
 
 // May an unshared block get so many pages without a copy?
 static bool may_grow(struct pw_process *process, const struct pw_extent *extent, size_t size) {
-    size_t pages = size <= PTRDIFF_MAX - PW_PAGE ? pw_pages_for(size + extent->data_offset) : 0;
+    size_t more = around(process, extent->data_offset);
+    size_t pages = size <= PTRDIFF_MAX - PW_PAGE ? pw_pages_for(size + more) : 0;
     return pages > extent->pages && pages <= LARGEST_PAGES && !pw_extent_is_shared(extent) &&
            !extent->fixed && is_promised(pages) && !is_beyond_limit(process, pages - extent->pages);
 }
@@ -572,7 +582,8 @@ static bool may_grow(struct pw_process *process, const struct pw_extent *extent,
 static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_extent *extent,
                                        size_t size) {
     struct pw_arena *arena = &process->arena;
-    uint32_t before = extent->pages, all = (uint32_t)pw_pages_for(size + extent->data_offset);
+    uint32_t before = extent->pages;
+    uint32_t all = (uint32_t)pw_pages_for(size + around(process, extent->data_offset));
     bool sparse = extent->sparse || extent->lazy;
     if (extent->huge_pages || pw_huge_wanted(&process->huge, all) || !process->options.pool ||
         !pw_arena_has_behind(arena, extent, all - before)) {
@@ -598,7 +609,7 @@ static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_ext
 static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_extent *extent,
                                         size_t size) {
     struct pw_arena *arena = &process->arena;
-    size_t pages = pw_pages_for(size + extent->data_offset);
+    size_t pages = pw_pages_for(size + around(process, extent->data_offset));
     if (!pw_arena_may_move(arena, extent->pages)) {
         return NULL;
     }

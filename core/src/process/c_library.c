@@ -162,8 +162,30 @@ static int find_ranges(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
+static bool is_at_least(int major, int minor) {
+    int found_major = 0, found_minor = 0;
+    return sscanf(gnu_get_libc_version(), "%d.%d", &found_major, &found_minor) == 2 &&
+           (found_major > major || (found_major == major && found_minor >= minor));
+}
+
+// The size in the header of a mapped block, with what lies before it, is a multiple of pages, or
+// was short of one by the header. A block of this size is always mapped, and changes no threshold
+// when it is freed.
+static size_t uncounted_header(void) {
+    const size_t header = 2 * sizeof(size_t);
+    size_t *block = is_at_least(2, 42) ? __libc_malloc(PW_C_ALWAYS_MAPPED + PW_PAGE) : NULL;
+    bool uncounted = is_at_least(2, 43);
+    if (block && block[-1] & 2) { // where mallopt allows no mappings, the version tells
+        size_t all = (block[-2] & ~(size_t)7) + (block[-1] & ~(size_t)7);
+        uncounted = (all + header) % PW_PAGE == 0;
+    }
+    __libc_free(block);
+    return uncounted ? header : 0;
+}
+
 void pw_c_library_find(void) {
     dl_iterate_phdr(find_ranges, pw_process.c_library);
+    pw_process.uncounted_header = uncounted_header();
 }
 
 void pw_c_library_identify_loader(void) {
@@ -193,7 +215,5 @@ bool pw_process_relieve(void) {
 }
 
 bool pw_c_refuses_odd_alignments(void) {
-    int major = 0, minor = 0;
-    return sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 &&
-           (major > 2 || (major == 2 && minor >= 38));
+    return is_at_least(2, 38);
 }

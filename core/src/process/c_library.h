@@ -35,7 +35,8 @@ void pw_behind_decide(void);
 // does where none is preloaded.
 PW_API void *pw_find_next(const char *name) __attribute__((weak));
 
-// Find out where the C library and the dynamic loader lie. No system call.
+// Find out where the C library and the dynamic loader lie, and how it notes the size of a mapped
+// block (pw_process.uncounted_header). No system call but that of a malloc and a free.
 void pw_c_library_find(void);
 
 // And which file the loader is: a system call, which a filter may end the process for.

@@ -83,8 +83,9 @@ struct pw_process {
     int keeper_thread;        // its number, after its end as well; 0: not known yet
     pthread_cond_t keeper_wake;
     struct pw_os_file keeper_pressure; // tells of memory pressure, while there is a keeper
-    size_t largest_freed; // block; the C library would have learnt from it (c_library.h)
-    bool sealed;          // a filter came into force: no system calls any more (sandbox.h)
+    size_t largest_freed;    // block; the C library would have learnt from it (c_library.h)
+    size_t uncounted_header; // of a mapped block of the C library's: bytes that its size leaves out
+    bool sealed;             // a filter came into force: no system calls any more (sandbox.h)
 };
 
 PW_API extern struct pw_process pw_process;

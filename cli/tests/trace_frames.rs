@@ -322,7 +322,7 @@ fn scripts(lines: &[String], bytes: u64) -> String {
         .iter()
         .filter_map(|line| line.rsplit_once(' '))
         .find(|(stack, sum)| {
-            stack.contains(";PyByteArray_Resize;")
+            stack.contains(";leaf (x.py);") // and the interpreter's own below it
                 && sum.parse().is_ok_and(|sum: u64| sum.abs_diff(bytes) < 200)
         });
     let (stack, _) = found.unwrap_or_else(|| panic!("{bytes}: {lines:#?}"));
@@ -357,7 +357,7 @@ fn pythons_functions_stand_beside_native_ones() {
         // From the start to the function that allocates, without the interpreter's steps between Python's functions.
         let chain = "main (x.py);Store.fill (x.py);leaf (x.py);";
         let is_fill =
-            |line: &&String| line.contains("Store.fill (") && line.contains(";PyByteArray_Resize");
+            |line: &&String| line.contains("Store.fill (") && line.contains(";leaf (x.py);");
         let whole = lines
             .iter()
             .find(is_fill)

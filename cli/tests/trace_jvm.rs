@@ -25,10 +25,30 @@ fn agent() -> PathBuf {
     built
 }
 
-/// The Java that is recorded: `make test-java-21` names another one.
+/// The Java that is recorded: `make test-java-21` names another one. Where the system's is newer than what can be
+/// recorded, one of Debian's that lies beside it.
 fn java() -> &'static str {
     static JAVA: OnceLock<String> = OnceLock::new();
-    JAVA.get_or_init(|| std::env::var("PAGEWISE_TEST_JAVA").unwrap_or_else(|_| "java".into()))
+    JAVA.get_or_init(|| {
+        let named = std::env::var("PAGEWISE_TEST_JAVA").ok();
+        let beside = fs::read_dir("/usr/lib/jvm")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path().join("bin/java").display().to_string());
+        let mut found = std::iter::once("java".to_owned()).chain(beside);
+        named
+            .or_else(|| found.find(|java| can_be_recorded(java)))
+            .expect("a Java of 17 or 21: make jvm installs it")
+    })
+}
+
+fn can_be_recorded(java: &str) -> bool {
+    let output = Command::new(java).arg("-version").output();
+    output.is_ok_and(|output| {
+        let said = errors(&output);
+        said.contains("\"17.") || said.contains("\"21.")
+    })
 }
 
 /// A folder with the compiled program.
@@ -38,7 +58,7 @@ fn classes() -> &'static str {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classes");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Objects.java");
         let status = Command::new("javac")
-            .arg("-d")
+            .args(["--release", "17", "-d"])
             .args([&folder, &source])
             .status();
         assert!(status.expect("javac: make jvm installs it").success());

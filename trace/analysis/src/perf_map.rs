@@ -183,7 +183,12 @@ pub fn fold<T: Foldable>(frames: &mut Vec<T>) {
         if !frames[at].is_python() {
             continue;
         }
-        if at > 0 && frames[at - 1].symbol().starts_with(EVALUATOR) {
+        // What a frame of Python's calls is the evaluator, which has no name either where it is stripped.
+        let is_evaluator = |frame: &T| match frame.symbol() {
+            "" => frame.path() != JIT,
+            symbol => symbol.starts_with(EVALUATOR),
+        };
+        if at > 0 && is_evaluator(&frames[at - 1]) {
             is_kept[at - 1] = false;
             interpreter = Some(at - 1);
         }
@@ -368,6 +373,26 @@ mod tests {
                 "",
                 "_PyEval_Vector"
             ]
+        );
+    }
+
+    /// As Debian's Python 3.14, whose evaluator is no exported function.
+    #[test]
+    fn an_interpreter_without_names_is_left_out_as_well() {
+        let python = "/usr/bin/python3.14";
+        let frames = [
+            ("PyByteArray_Type", python),
+            ("", python),
+            ("inner", JIT),
+            ("", python),
+            ("", python),
+            ("outer", JIT),
+            ("", python),
+            ("PyEval_EvalCode", python),
+        ];
+        assert_eq!(
+            folded(&frames),
+            ["PyByteArray_Type", "inner", "outer", "PyEval_EvalCode"]
         );
     }
 

@@ -55,6 +55,15 @@ static void join_all(pthread_t *threads, int count) {
     }
 }
 
+// Who has been joined is still seen for a moment, as a thread that nobody knows.
+static void join_and_see_off(pthread_t *threads, int count) {
+    unsigned with_them = pw_os_thread_count();
+    join_all(threads, count);
+    for (int i = 0; i < 5000 && pw_os_thread_count() > with_them - (unsigned)count; i++) {
+        pause_ms(1);
+    }
+}
+
 // --- everything at once -------------------------------------------------------
 
 struct item {
@@ -382,7 +391,7 @@ static void copy_between_writers(size_t first, size_t end) {
     }
     stop = true;
     let_pass(-2);
-    join_all(threads, 2);
+    join_and_see_off(threads, 2);
     stop = false;
     race_check(&from);
     race_check(&to);

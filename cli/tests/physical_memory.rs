@@ -72,6 +72,13 @@ fn a_peak_between_two_looks_is_found_by_counters() {
     assert!((found - SIZE).abs() < TOLERANCE, "{found:.2} MB");
 }
 
+/// Of libraries that a program maps after it has begun too.
+#[test]
+fn little_of_a_file_counts_at_once() {
+    let found = peak("counters", "mapped-late");
+    assert!((found - 0.75).abs() < 0.3, "{found:.2} MB");
+}
+
 #[test]
 fn untouched_reservations_cost_nothing() {
     expect("reserved", SIZE);

@@ -79,6 +79,8 @@ struct Member {
     /// Its parent, as long as it runs no program of its own: it has memory of its parent's.
     forked_from: Option<i32>,
     status: ProcessStatus,
+    /// What it has mapped since then, too little to read the status anew for: libraries, mostly.
+    file_bytes_since: u64,
 }
 
 impl CounterSampler {
@@ -161,6 +163,7 @@ impl CounterSampler {
         let knows_snapshots =
             !self.snapshots.is_empty() && self.others.values().all(|other| *other == 0);
         let may_read = self.status_read.elapsed() >= STATUS_REST;
+        let maps_files_alone = self.snapshots.is_empty();
         for member in self.members.values_mut() {
             let Some((resident, shared)) = process_status::resident_and_shared(&member.statm)
             else {
@@ -181,6 +184,9 @@ impl CounterSampler {
                 continue;
             }
             status.anonymous_bytes = resident.saturating_sub(shared);
+            if maps_files_alone && status.shmem_bytes == 0 {
+                member.file_bytes_since = shared.saturating_sub(status.file_bytes);
+            }
         }
         true
     }
@@ -258,7 +264,7 @@ impl CounterSampler {
         let mut by_program: HashMap<Option<(u64, u64)>, u64> = HashMap::new();
         for member in self.members.values() {
             let bytes = by_program.entry(member.program).or_default();
-            *bytes = (*bytes).max(member.status.file_bytes);
+            *bytes = (*bytes).max(member.status.file_bytes + member.file_bytes_since);
         }
         by_program.values().sum()
     }
@@ -370,6 +376,7 @@ impl Member {
     /// False: the process is gone.
     fn read(&mut self) -> bool {
         let status = process_status::read_again(&self.status_file);
+        self.file_bytes_since = 0;
         self.status = *status.as_ref().unwrap_or(&self.status);
         status.is_ok()
     }
@@ -381,6 +388,7 @@ impl Member {
             program: program_of(process),
             forked_from,
             status: ProcessStatus::default(),
+            file_bytes_since: 0,
         })
     }
 }

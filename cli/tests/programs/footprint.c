@@ -199,6 +199,14 @@ static void brief(void) {
     stay();
 }
 
+// Less than a megabyte of a file, and gone before all is looked at again.
+static void mapped_late(void) {
+    static const char file[768 << 10] = {1};
+    usleep(220 * 1000);
+    look(file, sizeof file);
+    usleep(150 * 1000);
+}
+
 static void anonymous_touched(void) {
     touch(anonymous(), size);
     stay();
@@ -211,6 +219,7 @@ static const struct {
     {"nothing", stay},
     {"anonymous", anonymous_touched},
     {"brief", brief},
+    {"mapped-late", mapped_late},
     {"snapshot-unmapped", snapshot_unmapped},
     {"snapshot-shared", snapshot_shared},
     {"snapshot-partly", snapshot_partly},

@@ -3,6 +3,7 @@
 // Switching Pagewise on and off in this process, and its statistics block.
 #include "calls.h"
 
+#include <R_ext/Utils.h>
 #include <pagewise.h>
 
 #include <string.h>
@@ -11,6 +12,8 @@
 SEXP pagewise_switch_on(SEXP options) {
     const char *reason = NULL;
     if (pw_switch_on(CHAR(STRING_ELT(options, 0)), &reason)) {
+        // What it has R do once comes now, where nothing is unprotected.
+        R_CheckUserInterrupt();
         return R_NilValue;
     }
     return Rf_mkString(reason);

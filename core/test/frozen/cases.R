@@ -330,6 +330,10 @@ cases$refused <- function() { # a heap that looks otherwise is not believed
     expect(is.null(attributes(.Internal(getNamespaceRegistry()))))
 }
 
+cases$interrupts <- function() { # a package's C code looks for an interrupt, which allocates nothing
+    for (i in 1:10) { x <- lapply(1:50000, function(i) i); expect(native("sum_of_unprotected")) }
+}
+
 cases$auto <- function() { # by itself, when full collections have taken twice what it costs
     value <- list(1, c(5, 6)); end <- proc.time()[[1]] + 6
     while (proc.time()[[1]] < end) { x <- lapply(1:3000, function(i) list(i, i + .5)); full(); for (i in 1:20000) y <- i * 2 }

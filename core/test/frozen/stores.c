@@ -22,7 +22,7 @@ extern void SET_TAG(value cell, value to), SET_ATTRIB(value of, value to),
     SET_PRVALUE(value promise, value to), SET_PRENV(value promise, value to),
     SET_ENCLOS(value environment, value to), SET_STRING_ELT(value strings, long at, value to),
     Rf_unprotect(int count), R_PreserveObject(value of), R_ReleaseObject(value of);
-extern void R_gc(void);
+extern void R_gc(void), R_CheckUserInterrupt(void);
 extern const char *R_CHAR(value string);
 extern int *INTEGER(value of);
 
@@ -35,6 +35,7 @@ extern void SET_CLOENV(value closure, value to) __attribute__((weak)),
 extern void pw_freeze_now(const int *watch, const int *for_forks, char **problem);
 
 #define PAIRLIST 2
+#define INTEGERS 13
 #define PROMISE  5
 #define STRINGS  16
 #define LIST     19
@@ -52,6 +53,31 @@ value make_holders(void) {
     SET_VECTOR_ELT(holders, 3, Rf_allocVector(STRINGS, 2));
     Rf_unprotect(1);
     return holders;
+}
+
+static value filled(int with) {
+    value vector = Rf_allocVector(INTEGERS, 100);
+    for (int i = 0; i < 100; i++) {
+        INTEGER(vector)[i] = with;
+    }
+    return vector;
+}
+
+// Of a vector that is not protected while nothing is allocated, in plain R.
+value sum_of_unprotected(void) {
+    for (int i = 0; i < 25; i++) {
+        R_gc();
+    }
+    value vector = filled(1);
+    for (int i = 0; i < 20; i++) {
+        R_CheckUserInterrupt();
+    }
+    filled(-1);
+    int sum = 0;
+    for (int i = 0; i < 100; i++) {
+        sum += INTEGER(vector)[i];
+    }
+    return Rf_ScalarLogical(sum == 100);
 }
 
 // A closure's parts can be replaced in place.

@@ -15,6 +15,7 @@ typedef void *r_value; // SEXP
 static struct pw_process *announced_to;
 static void (**polled_events)(void);
 static void (*earlier_handler)(void);
+static bool watches; // an object waits for the next collection
 
 static void *symbol(const char *name) {
     return dlsym(RTLD_DEFAULT, name);
@@ -41,17 +42,50 @@ static void enable_gc_time(struct pw_process *process) {
     process->getrusage_works = !failed;
 }
 
-// R code may run: to freeze, it comes here again and again.
-static void on_polled_events(void) {
-    bool again = announced_to->options.freeze != PW_FREEZE_OFF;
-    if (!again) {
-        *polled_events = earlier_handler;
+// --- moments at which R code may run ---------------------------------------------------------
+
+// After each collection R runs finalizers: whatever a package's C code holds unprotected is gone by
+// then, in plain R too. A call of R_CheckUserInterrupt is no such moment, as plain R allocates
+// nothing there. So an object that nobody holds is made anew each time.
+static void on_collected(r_value object);
+
+static bool watch_next_collection(void) {
+    r_value (*pointer)(void *, r_value, r_value) =
+        (r_value(*)(void *, r_value, r_value))symbol("R_MakeExternalPtr");
+    void (*finalize)(r_value, void (*)(r_value)) =
+        (void (*)(r_value, void (*)(r_value)))symbol("R_RegisterCFinalizer");
+    r_value (*protect)(r_value) = (r_value(*)(r_value))symbol("Rf_protect");
+    void (*unprotect)(int) = (void (*)(int))symbol("Rf_unprotect");
+    r_value *nil = (r_value *)symbol("R_NilValue");
+    if (!pointer || !finalize || !protect || !unprotect || !nil) {
+        return false;
     }
+    finalize(protect(pointer(NULL, *nil, *nil)), on_collected);
+    unprotect(1);
+    return true;
+}
+
+static void freeze_if_due(void) {
+    bool wanted = announced_to->options.freeze != PW_FREEZE_OFF;
+    watches = wanted && watch_next_collection();
+    if (wanted && pw_r_freeze_is_due(announced_to)) {
+        pw_r_freeze(announced_to, (struct pw_r_freeze_how){.watch = true});
+    }
+}
+
+static void on_collected(r_value object) {
+    (void)object;
+    freeze_if_due();
+}
+
+// Once, and soon: while R starts, or before pagewise_on() has returned.
+static void on_polled_events(void) {
+    *polled_events = earlier_handler;
     if (!announced_to->getrusage_works) {
         enable_gc_time(announced_to);
     }
-    if (again && pw_r_freeze_is_due(announced_to)) {
-        pw_r_freeze(announced_to, (struct pw_r_freeze_how){.watch = true});
+    if (!watches) {
+        freeze_if_due();
     }
     if (earlier_handler) {
         earlier_handler();
@@ -65,7 +99,8 @@ bool pw_r_find(struct pw_process *process) {
     bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
                   process->options.relieve != PW_RELIEVE_OFF ||
                   process->options.freeze != PW_FREEZE_OFF;
-    if (of_use && polled_events && process->options.collect != PW_COLLECT_BURST) {
+    if (of_use && polled_events && *polled_events != on_polled_events &&
+        process->options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
     }

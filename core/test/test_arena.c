@@ -482,11 +482,17 @@ static void foreign_mappings_are_stepped_over(void **state) {
 
 static void failures_leave_the_arena_whole(void **state) {
     (void)state;
-    static const enum pw_os_point points[] = {PW_POINT_MAP_NEW, PW_POINT_MAP_TABLE, PW_POINT_MOVE,
-                                              PW_POINT_MAP_BLANK, PW_POINT_DISCARD};
-    for (unsigned i = 0; i < sizeof points / sizeof *points; i++) {
+    static const struct {
+        enum pw_os_point point;
+        int error; // -1: a part of it was done
+        unsigned period;
+    } plans[] = {{PW_POINT_MAP_NEW, ENOMEM, 3},   {PW_POINT_MAP_TABLE, ENOMEM, 3},
+                 {PW_POINT_MOVE, ENOMEM, 3},      {PW_POINT_MAP_BLANK, ENOMEM, 3},
+                 {PW_POINT_MAP_BLANK, -1, 3},     {PW_POINT_MAP_BLANK, -1, 1},
+                 {PW_POINT_DISCARD, ENOMEM, 3}};
+    for (unsigned i = 0; i < sizeof plans / sizeof *plans; i++) {
         struct model *model = model_new(i + 100);
-        pw_os_fault_plan(points[i], ENOMEM, 3, 3);
+        pw_os_fault_plan(plans[i].point, plans[i].error, plans[i].period, plans[i].period);
         for (int step = 0; step < 1000; step++) {
             uint32_t pages = 2 + (uint32_t)random_below(&model->random, 300);
             struct pw_extent *extent = model->count < 100 ? take(model, pages) : NULL;

@@ -256,6 +256,7 @@ static void run_generation(unsigned generation) {
 
 struct fault {
     enum pw_os_point point;
+    int error;
     unsigned long first, period;
 };
 
@@ -272,7 +273,7 @@ static void run_all(void) {
 static void run_fault(void *argument) {
     const struct fault *fault = argument;
     alarm(100);
-    pw_os_fault_plan(fault->point, ENOMEM, fault->first, fault->period);
+    pw_os_fault_plan(fault->point, fault->error, fault->first, fault->period);
     CHECK(pw_start(setting.options) == pw_gate.general); // or not: then the C library serves
     run_all();
     struct pw_statistics now;
@@ -285,15 +286,21 @@ static void run_fault(void *argument) {
 }
 
 static int run_faults(void) {
-    static const enum pw_os_point points[] = {
-        PW_POINT_MAP_NEW, PW_POINT_MAP_BLANK,  PW_POINT_MAP_TABLE, PW_POINT_RESERVE,
-        PW_POINT_UNMAP,   PW_POINT_MOVE,       PW_POINT_DISCARD,   PW_POINT_PROTECT,
-        PW_POINT_KEEPER,  PW_POINT_FORK_MARKER};
+    static const struct {
+        enum pw_os_point point;
+        int error; // -1: a part of it was done
+    } points[] = {{PW_POINT_MAP_NEW, ENOMEM}, {PW_POINT_MAP_BLANK, ENOMEM},
+                  {PW_POINT_MAP_BLANK, -1},   {PW_POINT_MAP_TABLE, ENOMEM},
+                  {PW_POINT_RESERVE, ENOMEM}, {PW_POINT_UNMAP, ENOMEM},
+                  {PW_POINT_MOVE, ENOMEM},    {PW_POINT_DISCARD, ENOMEM},
+                  {PW_POINT_PROTECT, ENOMEM}, {PW_POINT_KEEPER, ENOMEM},
+                  {PW_POINT_FORK_MARKER, ENOMEM}};
     static const unsigned long shapes[][2] = {{1, 1}, {1, 0}, {2, 0}, {2, 1}, {3, 2}, {7, 5}};
     int failures = 0;
     for (size_t point = 0; point < sizeof points / sizeof *points; point++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            struct fault fault = {points[point], shapes[i][0], shapes[i][1]};
+            struct fault fault = {points[point].point, points[point].error, shapes[i][0],
+                                  shapes[i][1]};
             int status = run_in_child(run_fault, &fault);
             if (status != 0) {
                 fprintf(stderr, "%s, first %lu, period %lu: status %x\n",

@@ -335,11 +335,12 @@ static void forget_moved(struct pw_arena *arena, struct pw_extent *extent,
 void pw_arena_release(struct pw_arena *arena, struct pw_extent *extent,
                       enum pw_extent_state state) {
     extent->generation++;
+    forget_moved(arena, extent, state);
     if (pw_arena_has_hole(arena, extent)) {
         arena->hole = NULL;
         state = PW_EXTENT_LOST;
+        forget_moved(arena, extent, state);
     }
-    forget_moved(arena, extent, state);
     if (state == PW_EXTENT_LOST) {
         extent->state = PW_EXTENT_LOST;
         tag(arena, pw_extent_number(arena, extent));
@@ -728,6 +729,9 @@ static bool give_back(struct pw_arena *arena, struct pw_extent *extent) {
     if (pw_arena_blank(arena, address, size)) {
         arena->mappings.moved -= extent->moved;
         extent->moved = 0;
+    } else if (pw_arena_has_hole(arena, extent)) {
+        pw_arena_release(arena, extent, PW_EXTENT_LOST);
+        return true;
     } else if (!pw_os_discard(address, size)) {
         PW_COUNT(arena->stats, fallback_discard, 1);
         coalesce_into_pool(arena, extent, PW_EXTENT_WARM);

@@ -114,14 +114,32 @@ void pw_mappings_end(struct pw_arena *arena) {
     arena->mappings.reserve = NULL;
 }
 
+static bool map_blank(struct pw_arena *arena, char *address, size_t size) {
+    return pw_os_map_blank(address, size) ||
+           (pw_mappings_relieve(arena) && pw_os_map_blank(address, size));
+}
+
+// Before Linux 6.12 a mapping that is refused may have unmapped what it was to replace.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size) {
-    return !arena->sealed && (pw_os_map_blank(address, size) ||
-                              (pw_mappings_relieve(arena) && pw_os_map_blank(address, size)));
+    if (arena->sealed) {
+        return false;
+    }
+    if (map_blank(arena, address, size)) {
+        return true;
+    }
+    if (pw_os_is_mapped(address, size)) {
+        return false;
+    }
+    if (pw_arena_mend(arena, address, size)) {
+        return true;
+    }
+    arena->hole = address;
+    return false;
 }
 
 bool pw_arena_mend(struct pw_arena *arena, char *address, size_t size) {
     for (unsigned attempt = 0; !arena->sealed && attempt < MEND_ATTEMPTS; attempt++) {
-        if (pw_arena_blank(arena, address, size) ||
+        if (map_blank(arena, address, size) ||
             (pw_os_is_mapped(address, size) && pw_os_protect(address, size, true) &&
              pw_os_discard(address, size))) {
             return true;

@@ -2,6 +2,7 @@
 //
 // What policy general promises of its blocks, and what it gives back.
 #include "block/account.h"
+#include "block/block.h"
 #include "block/keeper.h"
 #include "block/mapped.h"
 #include "block/small.h"
@@ -242,6 +243,48 @@ static void a_buffer_without_room_behind_it_moves(void **state) {
     pw_general_free(&pw_process, &pw_gate, block);
     pw_general_free(&pw_process, &pw_gate, next);
     pw_general_free(&pw_process, &pw_gate, after);
+}
+
+static unsigned char pattern(size_t at) {
+    return (unsigned char)(at * 7 + at / PW_PAGE + 1);
+}
+
+// Where no extent can be had for what is left behind a block, the block has it all, and grows there
+// whatever size its class says.
+static void a_block_with_room_to_spare_keeps_what_it_holds(void **state) {
+    (void)state;
+    enum { COUNT = 2 * PW_EXTENT_CHUNK };
+    static unsigned char *blocks[COUNT];
+    static const volatile size_t grown = 5 * MB;
+    pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 1);
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = allocate(40000);
+    }
+    unsigned char *found = NULL;
+    for (int i = COUNT - 1; i >= 0 && !found; i--) {
+        unsigned char *block = pw_gate_contains(blocks[i]) ? blocks[i] : NULL;
+        if (block && pw_block_extend(&pw_process, block, grown)) {
+            found = block;
+            blocks[i] = pw_general_realloc(&pw_process, &pw_gate, block, grown);
+            assert_ptr_equal(blocks[i], found);
+        }
+    }
+    pw_os_fault_clear();
+    assert_non_null(found);
+    assert_true(pw_general_usable(&pw_process, found) >= grown);
+    for (size_t at = 0; at < grown; at++) {
+        found[at] = pattern(at);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (blocks[i] == found) {
+            blocks[i] = pw_general_realloc(&pw_process, &pw_gate, found, 256 * MB);
+            assert_non_null(blocks[i]);
+            for (size_t at = 0; at < grown; at++) {
+                assert_int_equal(blocks[i][at], pattern(at));
+            }
+        }
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
 }
 
 static void what_cannot_be_had_is_refused_and_changes_nothing(void **state) {
@@ -1346,6 +1389,15 @@ static void release_twice(void *unused) {
     void *block = allocate(200);
     pw_general_free(&pw_process, &pw_gate, block);
     pw_general_free(&pw_process, &pw_gate, block);
+}
+
+static void release_twice_with_another_between(void *unused) {
+    (void)unused;
+    quiet_abort();
+    void *block = allocate(200), *other = allocate(200);
+    pw_general_free(&pw_process, &pw_gate, block);
+    pw_general_free(&pw_process, &pw_gate, other);
+    pw_general_free(&pw_process, &pw_gate, block);
     pw_trim();
 }
 
@@ -1405,6 +1457,7 @@ static void resize_released_medium(void *unused) {
 static void misuse_ends_the_program(void **state) {
     (void)state;
     void (*const misuses[])(void *) = {release_twice,
+                                       release_twice_with_another_between,
                                        release_inside,
                                        release_after_all_is_gone,
                                        release_large_twice,
@@ -1437,6 +1490,7 @@ int main(void) {
         TEST(resizing_keeps_the_contents),
         TEST(a_buffer_grows_into_what_is_free_behind_it),
         TEST(a_buffer_without_room_behind_it_moves),
+        TEST(a_block_with_room_to_spare_keeps_what_it_holds),
         TEST(what_cannot_be_had_is_refused_and_changes_nothing),
         TEST(releasing_keeps_errno),
         TEST(blocks_of_the_c_library_are_taken_over),

@@ -309,6 +309,9 @@ static void call_for_holes(struct pw_process *process) {
 
 void pw_general_flush(struct pw_process *process, unsigned class_number, void *block) {
     struct pw_general *general = &process->general;
+    if (pw_cache_is_last(class_number, block)) {
+        pw_block_reject("free");
+    }
     pw_cache_flush(general, class_number, block);
     // It may be the last that the program does for long, and holes stay where nobody looks.
     if (PW_UNLIKELY(pw_general_has_shrunk(general, class_number))) {
@@ -448,6 +451,16 @@ static void *resize_with_room(struct pw_process *process, void *block, size_t si
     return moved;
 }
 
+// Its name says how many bytes are the program's. One that had more room than its class says (there
+// was no memory for an extent of the rest) grows without losing its name: it has another one now.
+static void rename_medium(struct pw_process *process, void *block, unsigned class_number) {
+    if (class_number < PW_ALL_CLASSES) {
+        pw_shelf_name(&process->general, class_number, block);
+    } else {
+        pw_shelf_forget(&process->general, block);
+    }
+}
+
 // Where it is, or by moving its pages; NULL: it is to be copied, or there is no memory.
 static void *grow_medium(struct pw_process *process, void *block, size_t size, size_t held) {
     bool medium = size <= PW_MEDIUM_LARGEST;
@@ -456,8 +469,8 @@ static void *grow_medium(struct pw_process *process, void *block, size_t size, s
     if (!grown && held >= LEAST_MOVED) {
         grown = resize_with_room(process, block, wanted);
     }
-    if (grown && medium && pw_gate_contains(grown)) {
-        pw_shelf_name(&process->general, pw_class_of(size), grown);
+    if (grown && pw_gate_contains(grown)) {
+        rename_medium(process, grown, medium ? pw_class_of(size) : PW_ALL_CLASSES);
     }
     return grown;
 }

@@ -209,6 +209,9 @@ bool pw_general_has_shrunk(const struct pw_general *general, unsigned class_numb
 // still become segments.
 void pw_general_seal(struct pw_general *general);
 
+// After that: wait for other threads' looks that had begun. For who holds no lock of ours.
+void pw_general_wait_for_looks(struct pw_general *general);
+
 // A look, if the last one was half a decay time ago and the locks of this process are not lost. For
 // who is not at work here and holds no lock.
 void pw_general_look_when_due(struct pw_general *general);
@@ -249,16 +252,21 @@ static inline void *pw_cache_pop(unsigned class_number) {
     return block;
 }
 
-// False: the cache is full.
+// False: the cache is full, or the block is the one that was put in last: released twice.
 static inline bool pw_cache_push(unsigned class_number, void *block) {
     struct pw_stack *stack = &pw_general_thread.cache->stacks[class_number];
     void **top = stack->top;
-    if (__builtin_expect(top == stack->limit, 0)) {
+    if (__builtin_expect(top >= stack->limit || *top == block, 0)) {
         return false;
     }
     top[1] = block;
     stack->top = top + 1;
     return true;
+}
+
+// Was the block put in last, and not taken since?
+static inline bool pw_cache_is_last(unsigned class_number, const void *block) {
+    return *pw_general_thread.cache->stacks[class_number].top == block;
 }
 
 // --- between the files of this room ------------------------------------------------------

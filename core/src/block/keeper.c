@@ -295,7 +295,7 @@ void pw_keeper_end(struct pw_process *process) {
     }
 }
 
-static void end_for_ever(struct pw_process *process) {
+void pw_keeper_end_for_ever(struct pw_process *process) {
     if (pw_process_enter()) {
         process->keeper_failed = true;
         pw_process_leave();
@@ -306,13 +306,13 @@ static void end_for_ever(struct pw_process *process) {
 void pw_keeper_before_exit(struct pw_process *process) {
     // Of this process: children that share our memory end by themselves.
     if (process->arena.base && !process->sealed && pw_os_thread_id() == process->pid) {
-        end_for_ever(process);
+        pw_keeper_end_for_ever(process);
     }
 }
 
 void pw_keeper_before_cancel(struct pw_process *process, pthread_t thread) {
     bool is_another = process->knows_first_thread && !pthread_equal(thread, process->first_thread);
     if (process->arena.base && !process->sealed && !is_another && pw_os_pid() == process->pid) {
-        end_for_ever(process);
+        pw_keeper_end_for_ever(process);
     }
 }

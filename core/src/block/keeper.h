@@ -29,6 +29,9 @@ void pw_keeper_stand_in(struct pw_process *process);
 // it again.
 void pw_keeper_end(struct pw_process *process);
 
+// The same, and none comes any more in this process.
+void pw_keeper_end_for_ever(struct pw_process *process);
+
 // This thread is about to exit. Where it is the process's first one, no keeper outlives it, and
 // none comes any more: the C library has the last thread of a process end the program, on its own
 // stack.

@@ -62,7 +62,7 @@ void pw_sandbox_enters(void) {
     if (pw_process.sealed || pw_process.options.filters == PW_FILTERS_ANY) {
         return;
     }
-    pw_keeper_end(&pw_process);
+    pw_keeper_end_for_ever(&pw_process); // another thread must not start one meanwhile
     // Not where a signal handler came in the middle of our own work: what is half done needs its
     // calls still, and there is no more to do here than to begin nothing.
     struct pw_caller caller = {0};
@@ -89,7 +89,9 @@ void pw_sandbox_enters(void) {
     size_t freed = (size_t)(pw_process.arena.end - pw_process.arena.live_pages) * PW_PAGE;
     pw_process_leave();
     teach_c_library();
-    if (!pw_gate.general) {
+    if (pw_gate.general) {
+        pw_general_wait_for_looks(&pw_process.general);
+    } else {
         give_room_to_c_library(freed);
     }
 }

@@ -78,6 +78,11 @@ uint64_t pw_general_idle_pages(const struct pw_general *general) {
     return bytes / PW_PAGE + __atomic_load_n(&general->idle_pages, __ATOMIC_RELAXED);
 }
 
+// By another thread, in the middle of a look too.
+static bool is_sealed(const struct pw_general *general) {
+    return __atomic_load_n(&general->arena->sealed, __ATOMIC_RELAXED);
+}
+
 static size_t look_at_bin(struct pw_general *general, unsigned class_number, uint64_t *idle) {
     const struct pw_class_info *info = &general->info[class_number];
     struct pw_bin *bin = &general->bins[class_number];
@@ -86,7 +91,7 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number, uin
     pw_bin_enter(bin);
     for (unsigned list = 0; list < PW_SEGMENT_LISTS; list++) {
         struct pw_segment *segment = bin->lists[list];
-        while (segment) {
+        while (segment && !is_sealed(general)) {
             struct pw_segment *next = segment->next;
             given += look_at(general, info, segment);
             *idle += (uint64_t)__builtin_popcount(segment->idle);
@@ -110,14 +115,26 @@ static size_t look_at_bin(struct pw_general *general, unsigned class_number, uin
     return given;
 }
 
+// A look gives pages back under the bin's lock, and asks before each segment.
+void pw_general_wait_for_looks(struct pw_general *general) {
+    if (!pw_general_enter(general)) {
+        return;
+    }
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        pw_bin_enter(&general->bins[i]);
+        pw_bin_leave(&general->bins[i]);
+    }
+    pw_general_leave();
+}
+
 size_t pw_general_look(struct pw_general *general) {
     size_t given = 0;
     uint64_t idle = 0;
-    for (unsigned i = 0; !general->arena->sealed && i < PW_GENERAL_CLASSES; i++) {
+    for (unsigned i = 0; !is_sealed(general) && i < PW_GENERAL_CLASSES; i++) {
         given += look_at_bin(general, i, &idle);
     }
     __atomic_store_n(&general->idle_pages, idle, __ATOMIC_RELAXED);
-    if (!general->arena->sealed) {
+    if (!is_sealed(general)) {
         pw_shelf_look(general, false);
     }
     PW_COUNT(general->stats, segment_idle_bytes, given);

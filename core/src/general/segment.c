@@ -101,7 +101,8 @@ static void describe_class(struct pw_class_info *info, size_t size) {
 
 bool pw_general_start(struct pw_general *general, struct pw_arena *arena, struct pw_stats *stats,
                       const struct pw_general_host *host) {
-    if (!pw_arena_start_labels(arena)) {
+    // Its classes and labels are laid out for small pages.
+    if (PW_PAGE_SHIFT != 12 || !pw_arena_start_labels(arena)) {
         return false;
     }
     general->arena = arena;

@@ -108,8 +108,9 @@ static bool enter(bool (*take)(void)) {
     inside = true;
     cancel_state = pw_os_cancel_hold();
     if (!forking && !take()) {
+        int state = cancel_state;
         inside = false;
-        pw_os_cancel_restore(cancel_state);
+        pw_os_cancel_restore(state);
         return false;
     }
     if (__atomic_load_n(&pw_process.stalled, __ATOMIC_RELAXED)) {
@@ -162,8 +163,9 @@ void pw_process_leave(void) {
     if (!forking) {
         pthread_mutex_unlock(&pw_process.lock);
     }
+    int state = cancel_state; // a handler that enters once we are outside has its own there
     inside = false;
-    pw_os_cancel_restore(cancel_state);
+    pw_os_cancel_restore(state);
 }
 
 // The C library's lock of its list of streams. Its fork takes it when our handler has run. Were

@@ -126,8 +126,13 @@ static inline char *pw_chunk_start(const void *inside) {
     return (char *)((uintptr_t)inside & ~(PW_HEAP_CHUNK - 1));
 }
 
+// In the first segment, whatever the size of pages; blocks begin with the second one.
+#define PW_CHUNK_TABLE_AT ((size_t)4096)
+_Static_assert(PW_CHUNK_TABLE_AT + sizeof(struct pw_chunk) <= PW_SMALLEST_SEGMENT,
+               "the table must not reach into the second segment");
+
 static inline struct pw_chunk *pw_chunk_of(const void *inside) {
-    return (struct pw_chunk *)(pw_chunk_start(inside) + PW_PAGE);
+    return (struct pw_chunk *)(pw_chunk_start(inside) + PW_CHUNK_TABLE_AT);
 }
 
 static inline unsigned pw_segment_of(const struct pw_heap_whole *heap, const void *inside) {

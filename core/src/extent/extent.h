@@ -275,9 +275,9 @@ bool pw_mappings_relieve(struct pw_arena *arena);
 // Give the reserve up for good.
 void pw_mappings_end(struct pw_arena *arena);
 
-// New zero pages in place of what is mapped at `address`, with the reserve's help if need be. False:
-// what was there is there still, or nothing is, and cannot be: then pw_arena_release puts the extent
-// aside in which it lies.
+// New zero pages in place of what is mapped at `address`, with the reserve's help if need be.
+// False: what was there is there still, or nothing is, and cannot be: then pw_arena_release puts
+// the extent aside in which it lies.
 bool pw_arena_blank(struct pw_arena *arena, char *address, size_t size);
 
 // After a failed call that may have left a hole there: make the place memory again that reads zero

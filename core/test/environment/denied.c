@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -190,6 +192,72 @@ static int case_killed_later(char **arguments) {
     return 0;
 }
 
+// --- a filter for all threads ----------------------------------------------------
+
+#define CHURNED 1500000
+
+static atomic_bool is_ready, may_end;
+
+// Frees so much that idle pages are to be given back, and goes on.
+static void *allocate_on(void *unused) {
+    (void)unused;
+    static char *blocks[CHURNED], *others[4096];
+    for (int i = 0; i < CHURNED; i++) {
+        blocks[i] = memset(malloc(128), 1, 128);
+    }
+    is_ready = true;
+    for (int i = 0; i < CHURNED; i++) {
+        if (i / 32 % 2) {
+            free(blocks[i]);
+        }
+    }
+    for (unsigned x = 1; !may_end; x = x * 1664525 + 1013904223) {
+        char **other = &others[x >> 8 & 4095];
+        free(*other);
+        *other = *other ? NULL : malloc((x >> 20) % 1000 + 1);
+    }
+    return NULL;
+}
+
+// madvise kills from then on, in the other thread too.
+static void kill_all_for_madvise(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
+}
+
+// At a time of its own in each of some children: those that are killed are counted.
+static int case_filtered_beside(char **arguments) {
+    (void)arguments;
+    int killed = 0;
+    for (int i = 0; i < 12; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, allocate_on, NULL) == 0);
+            while (!is_ready) {
+                usleep(1000);
+            }
+            usleep(300000 + (unsigned)i * 70000);
+            kill_all_for_madvise();
+            usleep(150000);
+            _exit(0);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        killed += status != 0;
+    }
+    printf("killed: %d\n", killed);
+    return 0;
+}
+
 // --- doors for a process of one thread ------------------------------------------
 
 static int in_child(int (*what)(void)) {
@@ -268,6 +336,7 @@ const struct program_case denied_cases[] = {
     {"killed-at-start", case_killed_at_start},
     {"under-filter", case_under_filter},
     {"killed-later", case_killed_later},
+    {"filtered-beside", case_filtered_beside},
     {"denied", case_denied},
     {"denied-here", case_denied_here},
     {NULL, NULL},

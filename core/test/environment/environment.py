@@ -435,6 +435,12 @@ def killed_later(bench):
     killed(bench, [("killed-later", "prctl")], [("preload", (PAPERS, "policy=auto")), ("general", ("policy=general",))])
 
 
+def filtered_beside(bench):
+    """One thread installs a filter for all, while another one frees: nothing of ours makes a call after it."""
+    general_bench(bench)
+    bench.work("filtered-beside", counters=SEGMENTS, every_options=("policy=general,decay=1",))
+
+
 def one_thread(bench):
     """Namespaces that are open to a process of one thread only: our thread ends first."""
     bench.work("one-thread", counters=None)
@@ -1245,6 +1251,7 @@ CASES = {
     "filtered": filtered,
     "killed-at-start": killed_at_start,
     "killed-later": killed_later,
+    "filtered-beside": filtered_beside,
     "one-thread": one_thread,
     "growing": growing,
     "mmapcopy": mmapcopy,

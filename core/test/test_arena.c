@@ -282,6 +282,30 @@ static void release_warm(struct model *model, struct pw_extent *extent) {
     pw_arena_release(&model->arena, extent, PW_EXTENT_WARM);
 }
 
+// Whatever the program maps in the way of the arena, at any place of its next step, stays.
+static void a_neighbour_in_the_way_is_passed_by(void **state) {
+    (void)state;
+    for (uint32_t at = 0; at < PW_ARENA_STEP_PAGES; at += PW_ARENA_STEP_PAGES / 2) {
+        struct model *model = model_new(1);
+        assert_non_null(use(model, 10));
+        char *behind = model->arena.base + (model->arena.end + (size_t)at) * PW_PAGE;
+        char *theirs = mmap(behind, PW_PAGE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        assert_ptr_equal(theirs, behind);
+        *theirs = 7;
+        for (int i = 0; i < 20; i++) {
+            struct pw_extent *extent = use(model, PW_ARENA_STEP_PAGES / 2);
+            assert_non_null(extent);
+            char *start = pw_extent_address(&model->arena, extent);
+            assert_true(theirs < start || theirs >= start + (size_t)extent->pages * PW_PAGE);
+            memset(start, 1, 2 * PW_PAGE);
+        }
+        assert_int_equal(*theirs, 7);
+        model_delete(model);
+        munmap(theirs, PW_PAGE);
+    }
+}
+
 static void neighbours_become_one(void **state) {
     (void)state;
     struct model *model = model_new(1);
@@ -486,9 +510,9 @@ static void failures_leave_the_arena_whole(void **state) {
         enum pw_os_point point;
         int error; // -1: a part of it was done
         unsigned period;
-    } plans[] = {{PW_POINT_MAP_NEW, ENOMEM, 3},   {PW_POINT_MAP_TABLE, ENOMEM, 3},
-                 {PW_POINT_MOVE, ENOMEM, 3},      {PW_POINT_MAP_BLANK, ENOMEM, 3},
-                 {PW_POINT_MAP_BLANK, -1, 3},     {PW_POINT_MAP_BLANK, -1, 1},
+    } plans[] = {{PW_POINT_MAP_NEW, ENOMEM, 3}, {PW_POINT_MAP_TABLE, ENOMEM, 3},
+                 {PW_POINT_MOVE, ENOMEM, 3},    {PW_POINT_MAP_BLANK, ENOMEM, 3},
+                 {PW_POINT_MAP_BLANK, -1, 3},   {PW_POINT_MAP_BLANK, -1, 1},
                  {PW_POINT_DISCARD, ENOMEM, 3}};
     for (unsigned i = 0; i < sizeof plans / sizeof *plans; i++) {
         struct model *model = model_new(i + 100);
@@ -596,6 +620,7 @@ static void a_reserve_that_cannot_be_had_leaves_no_mappings(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps_match_the_model),
+        cmocka_unit_test(a_neighbour_in_the_way_is_passed_by),
         cmocka_unit_test(neighbours_become_one),
         cmocka_unit_test(the_newest_of_the_tightest_is_taken),
         cmocka_unit_test(idle_pages_decay_and_fresh_ones_stay),

@@ -289,12 +289,11 @@ static int run_faults(void) {
     static const struct {
         enum pw_os_point point;
         int error; // -1: a part of it was done
-    } points[] = {{PW_POINT_MAP_NEW, ENOMEM}, {PW_POINT_MAP_BLANK, ENOMEM},
-                  {PW_POINT_MAP_BLANK, -1},   {PW_POINT_MAP_TABLE, ENOMEM},
-                  {PW_POINT_RESERVE, ENOMEM}, {PW_POINT_UNMAP, ENOMEM},
-                  {PW_POINT_MOVE, ENOMEM},    {PW_POINT_DISCARD, ENOMEM},
-                  {PW_POINT_PROTECT, ENOMEM}, {PW_POINT_KEEPER, ENOMEM},
-                  {PW_POINT_FORK_MARKER, ENOMEM}};
+    } points[] = {
+        {PW_POINT_MAP_NEW, ENOMEM},   {PW_POINT_MAP_BLANK, ENOMEM},  {PW_POINT_MAP_BLANK, -1},
+        {PW_POINT_MAP_TABLE, ENOMEM}, {PW_POINT_RESERVE, ENOMEM},    {PW_POINT_UNMAP, ENOMEM},
+        {PW_POINT_MOVE, ENOMEM},      {PW_POINT_DISCARD, ENOMEM},    {PW_POINT_PROTECT, ENOMEM},
+        {PW_POINT_KEEPER, ENOMEM},    {PW_POINT_FORK_MARKER, ENOMEM}};
     static const unsigned long shapes[][2] = {{1, 1}, {1, 0}, {2, 0}, {2, 1}, {3, 2}, {7, 5}};
     int failures = 0;
     for (size_t point = 0; point < sizeof points / sizeof *points; point++) {

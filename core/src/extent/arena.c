@@ -389,8 +389,9 @@ bool pw_arena_start_labels(struct pw_arena *arena) {
 static bool ensure_labels(struct pw_arena *arena, uint32_t step) {
     while (arena->labels && arena->labelled_steps <= step) {
         uint8_t *part = arena->labels + (size_t)arena->labelled_steps * PW_ARENA_STEP_PAGES;
-        if (!pw_os_map_new(part, PW_ARENA_STEP_PAGES) &&
-            !(pw_mappings_relieve(arena) && pw_os_map_new(part, PW_ARENA_STEP_PAGES))) {
+        bool occupied;
+        if (!pw_os_map_new(part, PW_ARENA_STEP_PAGES, &occupied) &&
+            !(pw_mappings_relieve(arena) && pw_os_map_new(part, PW_ARENA_STEP_PAGES, &occupied))) {
             return false;
         }
         pw_os_leave_out_of_core(part, PW_ARENA_STEP_PAGES);
@@ -428,7 +429,8 @@ static bool grow(struct pw_arena *arena, uint32_t pages) {
         }
         char *address = arena->base + (size_t)arena->end * PW_PAGE;
         size_t size = (size_t)steps * PW_ARENA_STEP_PAGES * PW_PAGE;
-        if (pw_os_map_new(address, size)) {
+        bool occupied;
+        if (pw_os_map_new(address, size, &occupied)) {
             struct pw_extent *extent = pw_extent_at(arena, number);
             extent->page = arena->end;
             extent->pages = steps * PW_ARENA_STEP_PAGES;
@@ -438,7 +440,7 @@ static bool grow(struct pw_arena *arena, uint32_t pages) {
             return true;
         }
         delete_extent(arena, number);
-        if (pw_os_is_mapped(address, PW_PAGE)) {
+        if (occupied) {
             skip_steps(arena, 1); // a neighbour is in the way
         } else if (!pw_mappings_relieve(arena)) {
             return false;

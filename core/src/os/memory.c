@@ -45,10 +45,6 @@ static bool map_at(void *address, size_t size, int flags, int fd, uint64_t offse
     }
     void *got =
         fault ? MAP_FAILED : pw_call_mmap(address, size, READ_WRITE, flags, fd, (off_t)offset);
-    // Kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint and may map elsewhere.
-    if (got != MAP_FAILED && got != address) {
-        pw_call_munmap(got, size);
-    }
     errno = saved;
     return got == address;
 }
@@ -72,9 +68,18 @@ bool pw_os_would_promise(size_t size) {
     return fits;
 }
 
-bool pw_os_map_new(void *address, size_t size) {
-    return map_at(address, size, ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0,
-                  PW_OS_FAULT(PW_POINT_MAP_NEW));
+// Kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint and may map elsewhere.
+bool pw_os_map_new(void *address, size_t size, bool *occupied) {
+    int saved = errno, fault = PW_OS_FAULT(PW_POINT_MAP_NEW);
+    void *got =
+        fault ? MAP_FAILED
+              : pw_call_mmap(address, size, READ_WRITE, ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    *occupied = !fault && (got == MAP_FAILED ? errno == EEXIST : got != address);
+    if (got != MAP_FAILED && got != address) {
+        pw_call_munmap(got, size);
+    }
+    errno = saved;
+    return got == address;
 }
 
 bool pw_os_map_blank(void *address, size_t size) {

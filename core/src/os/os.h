@@ -34,8 +34,9 @@ bool pw_os_pages_fit(void);
 
 // --- memory ------------------------------------------------------------------
 
-// New zero pages at exactly `address`, which must be free: an occupied address is a failure.
-bool pw_os_map_new(void *address, size_t size);
+// New zero pages at exactly `address`, which must be free. `occupied`: it is not, in a part at
+// least.
+bool pw_os_map_new(void *address, size_t size, bool *occupied);
 
 // New zero pages in place of whatever is mapped at `address`: drops contents, advice and sharing.
 bool pw_os_map_blank(void *address, size_t size);

@@ -419,7 +419,7 @@ static void failures_are_results(void **state) {
 static void limits_are_results(void **state) {
     (void)state;
     struct pw_shared made = make();
-    struct pw_exchange_handle handle;
+    struct pw_exchange_handle handle, short_of_descriptors;
     pw_shared_handle(&made, 0, &handle);
     handle.sender_fd = handle.maker_fd = 0; // to be found by its name
     handle.check = check_of(&handle);
@@ -437,6 +437,40 @@ static void limits_are_results(void **state) {
         struct rlimit few = {3, 3};
         CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
         CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_LIMIT);
+        CHECK(opened(&handle) == PW_SHARED_LIMIT); // and not that it is of another machine
+        pw_shared_handle(&made, 0, &short_of_descriptors);
+        CHECK(short_of_descriptors.boot == handle.boot);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    pw_shared_close(&made);
+}
+
+// Most of all descriptors, but those above the program's own first, and never its last.
+static void objects_leave_descriptors_to_the_program(void **state) {
+    (void)state;
+    struct pw_shared made = make();
+    char handle[PW_SHARED_HANDLE_SIZE];
+    pw_shared_handle(&made, 0, handle);
+    pid_t child = fork();
+    if (child == 0) {
+        enum { LIMIT = 128, MANY = 100, LEFT = LIMIT / 2 / 4 };
+        struct pw_shared shared[LIMIT];
+        struct rlimit few = {LIMIT, LIMIT};
+        int count = 0;
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        while (pw_shared_begin(&shared[count], RUNTIME) == PW_SHARED_OK) {
+            count++;
+        }
+        CHECK(count >= MANY);
+        CHECK(opened(handle) == PW_SHARED_LIMIT);
+        for (int i = 0; i < LEFT; i++) {
+            CHECK(open("/dev/null", O_RDONLY) >= 0);
+        }
+        pw_shared_close(&shared[0]);
+        CHECK(opened(handle) == PW_SHARED_OK);
         _exit(0);
     }
     int status;
@@ -606,6 +640,7 @@ int main(void) {
         cmocka_unit_test(descriptors_of_the_program_are_left_alone),
         cmocka_unit_test(failures_are_results),
         cmocka_unit_test(limits_are_results),
+        cmocka_unit_test(objects_leave_descriptors_to_the_program),
         cmocka_unit_test(other_users_cannot_read),
         cmocka_unit_test(processes_that_have_ended_hide_nothing),
     };

@@ -19,13 +19,14 @@
 // Programs expect small numbers for their own files: ours start here where the limit allows.
 #define LOWEST_DESCRIPTOR 512
 
-static int move_up(int fd) {
+static int lowest_of_ours(void) {
     struct rlimit limit;
-    int lowest = LOWEST_DESCRIPTOR;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * LOWEST_DESCRIPTOR) {
-        lowest = (int)(limit.rlim_cur / 2);
-    }
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+    bool small = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * LOWEST_DESCRIPTOR;
+    return small ? (int)(limit.rlim_cur / 2) : LOWEST_DESCRIPTOR;
+}
+
+static int move_up(int fd) {
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest_of_ours());
     if (moved < 0) {
         return fd;
     }
@@ -43,6 +44,15 @@ struct pw_os_file pw_os_adopt(int fd) {
         return PW_OS_NO_FILE;
     }
     return (struct pw_os_file){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+}
+
+// The kernel gives the lowest number that is free: one from the last quarter of the program's says
+// that no lower one is left.
+bool pw_os_leaves_room(const struct pw_os_file *file) {
+    int saved = errno;
+    int lowest = lowest_of_ours();
+    errno = saved;
+    return file->fd >= lowest || file->fd < lowest - lowest / 4;
 }
 
 bool pw_os_is_ours(const struct pw_os_file *file) {

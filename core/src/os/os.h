@@ -156,7 +156,12 @@ struct pw_os_file {
 #define PW_OS_NO_FILE ((struct pw_os_file){.fd = -1})
 
 // Move a new descriptor out of the program's way and remember which file it is. Takes ownership.
+// When there is no number left above the program's own, it stays where it is.
 struct pw_os_file pw_os_adopt(int fd);
+
+// Can the program open files beside this one? False for one of the last of its own numbers, which
+// should be closed again, unless it is for a moment.
+bool pw_os_leaves_room(const struct pw_os_file *file);
 
 // A memory file of the largest size allowed, closed by exec, not accessible to other users.
 // On failure fd is -1 and *limited says whether RLIMIT_FSIZE was the reason.
@@ -388,7 +393,9 @@ uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a f
 uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
-uint64_t pw_os_boot_name(void); // differs between machines and between their restarts
+// Differs between machines and between their restarts. 0: no descriptor to read it with, and it was
+// never read before.
+uint64_t pw_os_boot_name(void);
 uint32_t pw_os_user(void);
 uint64_t pw_os_max_map_count(void);
 // One read of at most size - 1 bytes, ended by NUL. The length; negative on failure.

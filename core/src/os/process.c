@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -193,13 +194,22 @@ bool pw_os_random_bytes(void *to, size_t size) {
     return done;
 }
 
+// The last name is good as long as there is no descriptor to read it with. A process that was
+// checkpointed may go on after a restart: it is read anew where that can be.
 uint64_t pw_os_boot_name(void) {
+    static _Atomic uint64_t last;
     int saved = errno;
     char text[64];
     uint64_t name = UINT64_C(0xcbf29ce484222325); // FNV-1a
     ssize_t length = pw_os_read_text("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    bool limited = length < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
     for (ssize_t i = 0; i < length; i++) {
         name = (name ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    }
+    if (limited) {
+        name = atomic_load_explicit(&last, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(&last, name, memory_order_relaxed);
     }
     errno = saved;
     return name;

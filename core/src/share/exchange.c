@@ -50,6 +50,13 @@ void pw_shared_close(struct pw_shared *shared) {
     shared->fd = -1;
 }
 
+// A program may ask for more objects than there are numbers. Some are left for its files.
+static void leave_room(struct pw_os_file *file) {
+    if (file->fd >= 0 && !pw_os_leaves_room(file)) {
+        pw_os_close(file);
+    }
+}
+
 // --- making ------------------------------------------------------------------
 
 enum pw_shared_result pw_shared_begin(struct pw_shared *shared, uint32_t runtime) {
@@ -59,11 +66,13 @@ enum pw_shared_result pw_shared_begin(struct pw_shared *shared, uint32_t runtime
     if (!pw_os_pages_fit()) {
         return PW_SHARED_PAGES;
     }
-    if (!pw_os_random_bytes(shared->token, sizeof shared->token)) {
+    // Its handles will need the machine's name, when there may be no descriptor to read it with.
+    if (pw_os_boot_name() == 0 || !pw_os_random_bytes(shared->token, sizeof shared->token)) {
         return PW_SHARED_LIMIT;
     }
     name_of(shared->token, name);
     struct pw_os_file file = pw_os_sealable_file(name, &limited);
+    leave_room(&file);
     if (file.fd < 0) {
         return PW_SHARED_LIMIT;
     }
@@ -184,7 +193,11 @@ enum pw_shared_result pw_shared_read_handle(const void *from, size_t size, uint3
     if (handle.runtime != runtime) {
         return PW_SHARED_RUNTIME;
     }
-    if (handle.boot != pw_os_boot_name()) {
+    uint64_t boot = pw_os_boot_name();
+    if (boot == 0) {
+        return PW_SHARED_LIMIT;
+    }
+    if (handle.boot != boot) {
         return PW_SHARED_MACHINE;
     }
     return handle.user == pw_os_user() ? PW_SHARED_OK : PW_SHARED_USER;
@@ -232,8 +245,10 @@ struct attempt {
 static bool try_process(struct attempt *attempt, uint32_t pid, int32_t fd) {
     int error;
     struct pw_os_file file = pw_os_open_of_process(pid, fd, attempt->name, &error);
+    bool found = file.fd >= 0;
+    leave_room(&file);
     if (file.fd < 0) {
-        if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+        if (found || error == EMFILE || error == ENFILE || error == ENOMEM) {
             attempt->result = PW_SHARED_LIMIT;
         } else if ((error == EACCES || error == EPERM) && pw_os_may_hold(pid)) {
             attempt->result = PW_SHARED_DENIED;

@@ -25,6 +25,9 @@
 #' is an error. Objects that a forked child (`mclapply()`) shares or reads itself travel by value, because the child
 #' has ended when its result is read.
 #'
+#' Each call takes one descriptor (`ulimit -n`) in every process that has the result: share a list in place of many
+#' vectors. Results that were dropped are collected before they are in the way of other files.
+#'
 #' @section Who can read it:
 #' Only processes of the same user. Handles name the object by a random number; those that are damaged,
 #' forged, made on another machine, by another user or by another series of R (4.2, 4.3, ...) are

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 // Of the 65,530 mappings that Linux gives a process by default (vm.max_map_count), R and everything
@@ -18,8 +19,15 @@
 #define COLLECT_AFTER ((uint64_t)256 << 20)
 #define GROWN_ENOUGH  ((uint64_t)128 << 20)
 
+// Each object holds a descriptor, of which R knows nothing either. From a quarter of the limit on a
+// collection is called for whenever another eighth was taken: the rest is for the program's files.
+#define MANY_DESCRIPTORS(limit) ((limit) / 4)
+#define NEW_DESCRIPTORS(limit)  ((limit) / 8)
+
 static struct {
     struct snapshot *snapshots;
+    uint64_t objects;     // snapshots, each with a descriptor
+    uint64_t new_objects; // of these, taken since the last collection; some may have ended
     unsigned views;
     uint64_t live_bytes;    // of views
     uint64_t fresh_views;   // bytes since it was last thought of collecting
@@ -75,7 +83,7 @@ static uint64_t private_bytes(void) {
 
 static void collect(void) {
     R_gc();
-    state.fresh_views = state.fresh_objects = 0;
+    state.fresh_views = state.fresh_objects = state.new_objects = 0;
     state.private_bytes = private_bytes();
 }
 
@@ -99,6 +107,15 @@ static void make_room_for_object(uint64_t bytes) {
         collect();
     }
     state.fresh_objects += bytes;
+}
+
+static void make_room_for_descriptor(void) {
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+    if (limited && state.objects > MANY_DESCRIPTORS(limit.rlim_cur) &&
+        state.new_objects > NEW_DESCRIPTORS(limit.rlim_cur)) {
+        collect();
+    }
 }
 
 // --- errors --------------------------------------------------------------------------------------
@@ -148,8 +165,9 @@ void share_fail(enum pw_shared_result result, const struct pw_shared_name *name)
     case PW_SHARED_LIMIT:
         Rf_error(
             "no descriptor, or no memory file, could be had for a shared object: each takes one "
-            "descriptor in every process that has it. Share a list instead of many vectors, drop "
-            "some and call gc(), or raise the limit (ulimit -n)");
+            "descriptor in every process that has it. What is shared already stays as it is, and "
+            "nothing was changed. Share a list instead of many vectors, rm() some and type gc(), "
+            "or raise the limit before R starts (ulimit -n)");
     case PW_SHARED_MEMORY:
         Rf_error(
             "a shared object could not be written: there is no memory for it, or the limit on "
@@ -183,6 +201,7 @@ static void drop(struct snapshot *snapshot) {
     }
     pw_shared_close(&snapshot->shared);
     free(snapshot);
+    state.objects--;
 }
 
 static void finish_snapshot(SEXP pointer) {
@@ -202,7 +221,9 @@ static SEXP keep_snapshot(struct snapshot *snapshot) {
     return pointer;
 }
 
+// It may collect.
 static struct snapshot *new_snapshot(void) {
+    make_room_for_descriptor();
     struct snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot) {
         Rf_error("out of memory");
@@ -211,6 +232,8 @@ static struct snapshot *new_snapshot(void) {
     snapshot->process = getpid();
     snapshot->next = state.snapshots;
     state.snapshots = snapshot;
+    state.objects++;
+    state.new_objects++;
     return snapshot;
 }
 
@@ -218,7 +241,12 @@ SEXP snapshot_begin(struct snapshot **result, uint64_t bytes) {
     make_room_for_object(bytes);
     struct snapshot *snapshot = *result = new_snapshot();
     SEXP pointer = PROTECT(keep_snapshot(snapshot));
-    share_fail(pw_shared_begin(&snapshot->shared, share_runtime()), NULL);
+    enum pw_shared_result began = pw_shared_begin(&snapshot->shared, share_runtime());
+    if (began == PW_SHARED_LIMIT) {
+        collect(); // garbage may hold what is missing
+        began = pw_shared_begin(&snapshot->shared, share_runtime());
+    }
+    share_fail(began, NULL);
     UNPROTECT(1);
     return pointer;
 }
@@ -314,7 +342,12 @@ SEXP view_of_handle(SEXP handle, enum share_makers makers, struct snapshot **res
     snapshot = known ? snapshot : new_snapshot();
     SEXP kept = PROTECT(keep_snapshot(snapshot));
     if (!known) {
-        share_fail(pw_shared_open(bytes, size, runtime, &snapshot->shared), &name);
+        enum pw_shared_result opened = pw_shared_open(bytes, size, runtime, &snapshot->shared);
+        if (opened == PW_SHARED_LIMIT) {
+            collect(); // garbage may hold what is missing
+            opened = pw_shared_open(bytes, size, runtime, &snapshot->shared);
+        }
+        share_fail(opened, &name);
     }
     if (!pw_shared_describe(&snapshot->shared, name.part, part)) {
         share_fail(PW_SHARED_FORGED, &name);

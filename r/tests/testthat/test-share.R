@@ -266,6 +266,32 @@ test_that("lost views and objects are collected in time", {
   expect_lt(most, 16)
 })
 
+test_that("objects that are garbage leave a program its descriptors", {
+  skip_if_not(nzchar(Sys.which("prlimit")), "no prlimit")
+  out <- fresh_r(c(
+    "library(pagewise); x <- runif(1000); most <- 0; mine <- tempfile(); writeLines('mine', mine)",
+    "for (i in 1:1500) {", "  y <- share(x)", "  most <- max(most, length(list.files('/proc/self/fd')))",
+    "  stopifnot(readLines(mine) == 'mine', identical(y, x))", "}",
+    "cat('few:', most < 400)" # of 1024: a quarter, an eighth and R's own
+  ), before = c("prlimit", "--nofile=1024", "--"))
+  expect_match(out, "few: TRUE", all = FALSE)
+})
+
+test_that("garbage makes room where what is in use takes nearly all descriptors", {
+  skip_if_not(nzchar(Sys.which("prlimit")), "no prlimit")
+  skip_if_not_installed("parallel")
+  out <- fresh_r(c(
+    "library(pagewise); x <- runif(1000); mine <- tempfile(); writeLines('mine', mine)",
+    "cl <- parallel::makePSOCKcluster(1)",
+    "files <- lapply(1:115, function(i) file(mine, 'r')); kept <- lapply(1:140, function(i) share(x + i))",
+    "for (i in 1:100) y <- share(x)",
+    "for (i in 1:100) z <- parallel::clusterEvalQ(cl, kept <- pagewise::share(c(1, 2, 3) * rep(1, 999)))[[1]]",
+    "cat('same:', identical(y, x), identical(z, rep(c(1, 2, 3), 333)), is_shared(z), identical(kept[[140]], x + 140),",
+    "  readLines(files[[115]]))"
+  ), before = c("prlimit", "--nofile=300", "--"), environment = paste0("R_LIBS=", paste(.libPaths(), collapse = ":")))
+  expect_match(out, "same: TRUE TRUE TRUE TRUE mine", all = FALSE)
+})
+
 test_that("workers see the same memory, and change it for themselves", {
   skip_without_page_table()
   cl <- local_workers(2)
@@ -535,7 +561,8 @@ test_that("limits are errors or plain copies", {
   code <- c("library(pagewise)", "x <- runif(1e5)",
     "cat(tryCatch({ for (i in 1:400) assign(paste0('x', i), share(x)); 'shared' }, error = conditionMessage))")
   expect_match(fresh_r(code, before = c("prlimit", "--fsize=65536", "--")), "could not be written", all = FALSE)
-  expect_match(fresh_r(code, before = c("prlimit", "--nofile=300", "--")), "no descriptor", all = FALSE)
+  few <- fresh_r(code, before = c("prlimit", "--nofile=300", "--"))
+  expect_match(few, "no descriptor.*shared already stays as it is.*gc\\(\\).*ulimit -n", all = FALSE)
   # More vectors than a process should have mappings.
   x <- lapply(1:17000, function(i) rep(i + 0, 512))
   expect_warning(shared <- share(x), "were not shared")

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Attributes and data by what each version of R offers: from 4.6 on R CMD check warns of ATTRIB,
-// SET_ATTRIB and DATAPTR, and what replaces the first is not there before.
+// Attributes, data and ALTREP classes by what each version of R offers: from 4.6 on R CMD check
+// warns of ATTRIB, SET_ATTRIB, DATAPTR and ALTREP_CLASS, and what replaces these is not there
+// before.
 #ifndef PAGEWISE_R_COMPAT_H
 #define PAGEWISE_R_COMPAT_H
 
 #include <R.h>
 #include <Rinternals.h>
 #include <Rversion.h>
+
+#include <R_ext/Altrep.h>
 
 typedef SEXP visit_attribute(SEXP tag, SEXP value, void *context); // NULL: go on
 
@@ -31,6 +34,23 @@ static inline void replace_attribute(SEXP x, SEXP tag, SEXP value) {
     } else {
         R_do_slot_assign(x, tag, value);
     }
+}
+
+// Symbols: the name of an ALTREP vector's class, and the package that it is of.
+static inline SEXP altrep_class_name(SEXP x) {
+#if R_VERSION >= R_Version(4, 6, 0)
+    return R_altrep_class_name(x);
+#else
+    return CAR(ATTRIB(ALTREP_CLASS(x)));
+#endif
+}
+
+static inline SEXP altrep_class_package(SEXP x) {
+#if R_VERSION >= R_Version(4, 6, 0)
+    return R_altrep_class_package(x);
+#else
+    return CADR(ATTRIB(ALTREP_CLASS(x)));
+#endif
 }
 
 // Of a vector that R has just made, and nobody else has.

@@ -9,6 +9,8 @@
 #include "share_send.h"
 #include "share_string.h"
 
+#include <string.h>
+
 // X(R type, name of the class, ALTREP family, element type)
 #define FAMILIES(X)                                                                                \
     X(LGLSXP, logical, altlogical, int)                                                            \
@@ -63,15 +65,23 @@ static bool is_ours(SEXP x) {
     return ALTREP(x) && ((class && R_altrep_inherits(x, *class)) || share_string_owns(x));
 }
 
+// R's wrappers read as what they are around. Another package's class may show a part of it.
+static bool is_wrapper(SEXP x) {
+    static const char start[] = "wrap_";
+    SEXP name = altrep_class_name(x), package = altrep_class_package(x);
+    return TYPEOF(name) == SYMSXP && package == Rf_install("base") &&
+           !strncmp(CHAR(PRINTNAME(name)), start, sizeof start - 1);
+}
+
 SEXP share_inner(SEXP x) {
     if (is_ours(x)) {
         return x;
     }
     bool data = TYPEOF(x) == STRSXP || share_is_atomic((SEXPTYPE)TYPEOF(x));
-    if (!ALTREP(x) || !data) {
+    if (!ALTREP(x) || !data || !is_wrapper(x)) {
         return NULL;
     }
-    SEXP wrapped = R_altrep_data1(x); // R's wrappers have what they are around there
+    SEXP wrapped = R_altrep_data1(x);
     return TYPEOF(wrapped) == TYPEOF(x) && is_ours(wrapped) ? wrapped : NULL;
 }
 

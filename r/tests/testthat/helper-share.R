@@ -31,6 +31,20 @@ objects_open <- function(pid = "self") {
   sum(grepl("^/memfd:pagewise-shared-", links))
 }
 
+# The library of a file of these tests, NAME.c.
+compiled <- function(name) {
+  skip_if_not(all(nzchar(Sys.which(c("cc", "make")))), "no compiler")
+  folder <- tempfile(name)
+  dir.create(folder)
+  source <- paste0(name, ".c")
+  file.copy(test_path(source), folder)
+  library <- file.path(folder, paste0(name, ".so"))
+  system2(file.path(R.home("bin"), "R"), c("CMD", "SHLIB", "-o", library, file.path(folder, source)),
+    stdout = FALSE, stderr = FALSE)
+  expect_true(file.exists(library))
+  library
+}
+
 in_memory <- function(x, ...) by_handle(serialize(x, NULL, ...))
 sent <- function(x) unserialize(in_memory(x))
 wire <- function(x) length(in_memory(x))

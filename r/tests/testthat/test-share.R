@@ -121,20 +121,38 @@ test_that("strings that are no text in the locale stay the same bytes", {
 
 # As vectors of vroom and arrow do. fresh_strings.c has the class.
 test_that("strings that are made whenever they are asked for are kept while they are written", {
-  skip_if_not(all(nzchar(Sys.which(c("cc", "make")))), "no compiler")
-  folder <- tempfile("fresh")
-  dir.create(folder)
-  file.copy(test_path("fresh_strings.c"), folder)
-  library <- file.path(folder, "fresh_strings.so")
-  system2(file.path(R.home("bin"), "R"), c("CMD", "SHLIB", "-o", library, file.path(folder, "fresh_strings.c")),
-    stdout = FALSE, stderr = FALSE)
-  expect_true(file.exists(library))
   out <- fresh_r(c(
-    "library(pagewise)", sprintf("dyn.load('%s')", library),
+    "library(pagewise)", sprintf("dyn.load('%s')", compiled("fresh_strings")),
     "options(pagewise.handles = TRUE); x <- share(.Call('fresh_strings', 3e5))",
     "cat('same:', identical(unserialize(serialize(x, NULL)), sprintf('string %d', 0:299999)))"
   ))
   expect_match(out, "same: TRUE", all = FALSE)
+})
+
+# As memory-mapped columns and lazy slices of other packages do. windows.c has the class.
+test_that("a vector of another package that shows a part of a shared one is not taken for it", {
+  out <- fresh_r(c(
+    "library(pagewise)", sprintf("dyn.load('%s')", compiled("windows")),
+    "x <- share(as.numeric(1:10000)); part <- .Call('window_of', x, c(5000L, 1000L))",
+    "cat('not shared:', !is_shared(part), nrow(shared_info(part)), vector_cost(part)$bytes)",
+    "cat('\\nname:', tryCatch(shared_name(part), error = conditionMessage))",
+    "y <- share(list(part))[[1]]", "z <- map_shared(shared_name(y))",
+    "cat('\\nshared:', is_shared(y), length(z), identical(z, as.numeric(5001:6000)), sum(x[1:10000]))"
+  ))
+  expect_match(out, "not shared: TRUE 0 8000", all = FALSE)
+  expect_match(out, "name: `x` is not shared: call share\\(x\\) first", all = FALSE)
+  expect_match(out, "shared: TRUE 1000 TRUE 50005000", all = FALSE)
+})
+
+test_that("a vector that R has wrapped for its attributes is still a shared one", {
+  for (x in list(share(runif(1e4)), share(1:10000 + 0L), share(rep(c(TRUE, NA), 5000)), share(as.character(1:10000)))) {
+    y <- x
+    attr(y, "unit") <- "m"
+    expect_true(is_shared(y), info = typeof(x))
+    expect_identical(shared_info(y)$object, shared_info(x)$object)
+    expect_lt(wire(y), 600)
+    expect_identical(as.vector(y), as.vector(x))
+  }
 })
 
 test_that("everyday code reads shared vectors as it reads others", {

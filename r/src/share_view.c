@@ -156,8 +156,8 @@ void share_fail(enum pw_shared_result result, const struct pw_shared_name *name)
             "Share from a process in the same container, or send the object by value");
     case PW_SHARED_GONE:
         Rf_error("a shared object is gone: process %u, which shared it, and all others that had it "
-                 "have ended or dropped it. Keep the result of share() in a variable until the "
-                 "others have it, and share it again now",
+                 "have ended, dropped it or closed its descriptor. Keep the result of share() in a "
+                 "variable until the others have it, and share it again now",
                  name ? name->maker_pid : 0);
     case PW_SHARED_FORGED:
         Rf_error("a shared object is not what its handle says: the handle is forged, or of another "
@@ -253,11 +253,42 @@ SEXP snapshot_begin(struct snapshot **result, uint64_t bytes) {
 
 static struct snapshot *snapshot_named(const uint8_t token[16]) {
     for (struct snapshot *at = state.snapshots; at; at = at->next) {
-        if (at->shared.fd >= 0 && at->shared.parts > 0 && !memcmp(at->shared.token, token, 16)) {
+        if (at->shared.parts > 0 && !memcmp(at->shared.token, token, 16)) {
             return at;
         }
     }
     return NULL;
+}
+
+// Programs close descriptors that they do not know, daemons all of them. The table is read through
+// it, and only by who has it.
+static bool is_open(const struct snapshot *snapshot) {
+    struct pw_shared_part first;
+    return pw_shared_describe(&snapshot->shared, 0, &first);
+}
+
+// Its views stay on what they show, so that only the same file may take the place of a lost one.
+static bool may_replace(const struct pw_shared *before, const struct pw_shared *after) {
+    return before->parts == 0 || (before->device == after->device && before->inode == after->inode);
+}
+
+static enum pw_shared_result open_snapshot(struct snapshot *snapshot, const void *handle,
+                                           size_t size, uint32_t runtime) {
+    struct pw_shared opened;
+    enum pw_shared_result result = pw_shared_open(handle, size, runtime, &opened);
+    if (result != PW_SHARED_OK) {
+        return result;
+    }
+    if (!may_replace(&snapshot->shared, &opened)) {
+        pw_shared_close(&opened);
+        return PW_SHARED_FORGED;
+    }
+    if (snapshot->shared.fd != opened.fd) { // else the new one has the number of the lost one
+        pw_shared_close(&snapshot->shared);
+    }
+    snapshot->shared = opened;
+    snapshot->process = getpid();
+    return PW_SHARED_OK;
 }
 
 // --- views
@@ -338,14 +369,13 @@ SEXP view_of_handle(SEXP handle, enum share_makers makers, struct snapshot **res
     uint32_t runtime = runtime_of(bytes, size, makers);
     share_fail(pw_shared_read_handle(bytes, size, runtime, &name), &name);
     struct snapshot *snapshot = snapshot_named(name.token);
-    bool known = snapshot != NULL;
-    snapshot = known ? snapshot : new_snapshot();
+    snapshot = snapshot ? snapshot : new_snapshot();
     SEXP kept = PROTECT(keep_snapshot(snapshot));
-    if (!known) {
-        enum pw_shared_result opened = pw_shared_open(bytes, size, runtime, &snapshot->shared);
+    if (!is_open(snapshot)) {
+        enum pw_shared_result opened = open_snapshot(snapshot, bytes, size, runtime);
         if (opened == PW_SHARED_LIMIT) {
             collect(); // garbage may hold what is missing
-            opened = pw_shared_open(bytes, size, runtime, &snapshot->shared);
+            opened = open_snapshot(snapshot, bytes, size, runtime);
         }
         share_fail(opened, &name);
     }

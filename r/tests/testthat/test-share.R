@@ -382,6 +382,48 @@ test_that("objects outlive whoever shared them", {
   expect_match(gone, if (processes_are_hidden()) "could not be looked for" else "is gone: process")
 })
 
+# As daemons do with all descriptors that they do not know.
+close_objects <- function() {
+  fds <- list.files("/proc/self/fd", full.names = TRUE)
+  ours <- basename(fds[grepl("^/memfd:pagewise-shared-", Sys.readlink(fds))])
+  parallel:::closeFD(as.integer(ours))
+  length(ours)
+}
+
+test_that("an object whose descriptor the program has closed can be opened again", {
+  skip_if_not_installed("parallel")
+  cl <- local_workers(1)
+  name <- parallel::clusterCall(cl, function() {
+    assign("kept", pagewise::share(as.numeric(1:1e5)), globalenv())
+    pagewise::shared_name(kept)
+  })[[1]]
+  x <- map_shared(name)
+  gc()
+  expect_gte(close_objects(), 1L)
+  expect_identical(x, as.numeric(1:1e5)) # what is mapped stays
+  expect_identical(sent(x), x) # by value: nobody could open it here
+  expect_gt(wire(x), 8e5)
+  y <- map_shared(name)
+  expect_identical(y, x)
+  expect_lt(wire(y), 250)
+  expect_lt(wire(x), 250) # the same object, with a descriptor again
+  expect_identical(objects_open(), 1L)
+  rm(x)
+  gc()
+  expect_identical(objects_open(), 1L)
+  expect_identical(map_shared(name), y)
+  expect_identical(shared_info(y)$processes, 2L)
+})
+
+test_that("an object that nobody has open any more is gone, also where it is still mapped", {
+  skip_if_not_installed("parallel")
+  x <- share(as.numeric(1:1e5))
+  name <- shared_name(x)
+  close_objects()
+  expect_error(map_shared(name), if (processes_are_hidden()) "could not be looked for" else "is gone.*closed its descriptor")
+  expect_identical(sum(x), 5000050000)
+})
+
 test_that("a killed worker breaks nobody and leaves nothing", {
   before <- list.files("/dev/shm")
   cl <- local_workers(2)

@@ -547,6 +547,28 @@ def test_a_daemon_that_closed_its_descriptors_sends_the_data():
     assert out.stdout == "True True\n"
 
 
+def test_what_another_thread_drops_meanwhile_stays_mapped_until_it_is_told_of():
+    out = run_python(
+        """
+        import numpy as np, pagewise
+        from pagewise import _share
+        def is_mapped():
+            with open("/proc/self/maps", encoding="utf-8") as maps:
+                return "pagewise-shared" in maps.read()
+        arrays = {"x": pagewise.share(np.ones(100_000))}
+        find, seen = _share._view_at, []
+        def find_and_drop(*where):
+            found = find(*where)
+            arrays.clear()  # as another thread may do at any time
+            seen.append(is_mapped())
+            return found
+        _share._view_at = find_and_drop
+        print(pagewise.shared_info(arrays).parts, seen, is_mapped())
+        """
+    ).stdout
+    assert out == "1 [True] False\n"
+
+
 def test_arrays_that_live_until_the_end_are_no_crash():
     out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
     assert out.stdout == "20\n" and out.stderr == ""

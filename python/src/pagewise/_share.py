@@ -182,6 +182,7 @@ class _View:
         if start is None:
             _check(LIMIT)
         self.object, self.index, self.part, self.start = of, index, part, start
+        self.exporter: Callable[[], Any] = lambda: None  # while there is one, the memory is mapped
 
     @property
     def end(self) -> int:
@@ -194,6 +195,7 @@ class _View:
     def memory(self, readonly: bool = False) -> memoryview:
         """Return the part's bytes. The view lives as long as anything that was made of them."""
         exporter = (ctypes.c_char * self.part.size).from_address(self.start)
+        self.exporter = weakref.ref(exporter)
         with _lock:
             _views[self.start] = self
             _forget_order()
@@ -223,8 +225,11 @@ def _drop(start: int) -> None:
     _core().pw_shared_unmap(start, ctypes.byref(view.part))
 
 
-def _view_at(start: int, end: int) -> _View | None:
-    """Find the view in which these bytes are."""
+def _view_at(start: int, end: int) -> tuple[_View, Any] | None:
+    """Find the view in which these bytes are, and its exporter.
+
+    Any thread may drop the last array at any time: whoever reads the view keeps the exporter until then.
+    """
     global _order
     with _lock:
         order = _order
@@ -232,7 +237,8 @@ def _view_at(start: int, end: int) -> _View | None:
             order = _order = sorted(_views)
         at = bisect.bisect_right(order, start)
         view = _views.get(order[at - 1]) if at else None
-    return view if view is not None and end <= view.end else None
+    exporter = view.exporter() if view is not None and end <= view.end else None
+    return (view, exporter) if view is not None and exporter is not None else None
 
 
 def _after_fork() -> None:
@@ -427,8 +433,11 @@ def _handle_of(array: Any) -> tuple[Any, ...] | None:
     if _asked is False or not _views or array.dtype.hasobject or array.nbytes < SMALLEST:
         return None
     start, end = _range(array)
-    view = _view_at(start, end)
-    if view is None or (not _asked and (_is_worker() or view.object.process != os.getpid())) or view.is_changed():
+    found = _view_at(start, end)
+    if found is None:
+        return None
+    view, _exporter = found
+    if (not _asked and (_is_worker() or view.object.process != os.getpid())) or view.is_changed():
         return None
     handle = ctypes.create_string_buffer(HANDLE_SIZE)
     _core().pw_shared_handle(ctypes.byref(view.object.shared), view.index, handle)
@@ -600,12 +609,13 @@ def shared_name(array: Any) -> str:
             f"R has no numbers of type {array.dtype.name}, and so they have no name: share x.astype('float64') or "
             "x.astype('int32') in its place"
         )
-    view = _view_at(*_range(array)) if array.size else None
-    if view is None:
+    found = _view_at(*_range(array)) if array.size else None
+    if found is None:
         raise ShareError(
             "the array is not shared: call pagewise.share(x) first, and keep its result. Arrays under "
             f"{SMALLEST} bytes never are"
         )
+    view, _exporter = found
     is_whole = array.nbytes == view.part.size and array.strides[0] == array.itemsize
     if not is_whole or KINDS.get(view.part.kind) != array.dtype.name:
         raise ShareError(
@@ -724,8 +734,9 @@ def shared_info(obj: Any) -> SharedInfo:
     -------
     SharedInfo
     """
+    # With their exporters until the end: other threads may drop the arrays.
     found = [_view_at(start, end) for start, end in _merged(_range(array) for array in _arrays(obj))]
-    views = list({view.start: view for view in found if view is not None}.values())
+    views = list({pair[0].start: pair[0] for pair in found if pair is not None}.values())
     own = [int(_core().pw_shared_private(ctypes.byref(view.part), view.start)) for view in views]
     processes = {pid for view in {view.object.token: view for view in views}.values() for pid in _holders(view.object)}
     return SharedInfo(

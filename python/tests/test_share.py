@@ -569,6 +569,61 @@ def test_what_another_thread_drops_meanwhile_stays_mapped_until_it_is_told_of():
     assert out == "1 [True] False\n"
 
 
+# Shared memory that becomes garbage within a cycle. Python calls what reads it at its end, and then breaks the cycle.
+IN_A_CYCLE = """
+import gc, os, pickle, numpy as np, pagewise
+class Model:
+    def __init__(self, data): self.data = data
+    def __reduce_ex__(self, protocol): return type(self), (pickle.PickleBuffer(self.data),)
+class Read(Model):
+    def __del__(self): print(bytes(self.data[:4]), flush=True)
+class Kept(Model):
+    def __del__(self): kept.append(self.data)
+kept = []
+def reader(data):
+    try: yield
+    finally: print(bytes(data[:4]), flush=True)
+def is_mapped():
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return "pagewise-shared" in maps.read()
+def shared_in_a_cycle(kind):
+    model = pagewise.share(Model(bytearray(b"abcd" * 100_000)))
+    model.itself, model.__class__ = model, kind
+    return model
+"""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "model = shared_in_a_cycle(Read)",
+        "model = shared_in_a_cycle(Model); model.reader = reader(model.data); next(model.reader)",
+    ],
+    ids=["__del__", "finally"],
+)
+def test_what_is_collected_can_be_read_to_its_end_and_is_then_given_back(make):
+    program = IN_A_CYCLE + make + "\nprint(is_mapped()); del model; gc.collect(); print(is_mapped())"
+    assert run_python(program).stdout == "True\nb'abcd'\nFalse\n"
+
+
+def test_so_it_is_in_a_forked_child():
+    program = IN_A_CYCLE + "model = shared_in_a_cycle(Read)\nif os.fork(): os.wait()\ndel model; gc.collect(); print(is_mapped())"
+    assert run_python(program).stdout == "b'abcd'\nFalse\n" * 2
+
+
+def test_what_was_rescued_from_a_collection_lives_on():
+    program = IN_A_CYCLE + "model = shared_in_a_cycle(Kept)\ndel model; gc.collect(); print(is_mapped(), bytes(kept[0][:4]))"
+    assert run_python(program + "\nkept.clear(); print(is_mapped())").stdout == "True b'abcd'\nFalse\n"
+
+
+def test_below_a_shared_array_is_nothing_that_reads_its_memory_and_does_not_keep_it():
+    found = [pagewise.share(np.ones(10_000))]
+    while hasattr(found[-1], "base") or hasattr(found[-1], "obj"):
+        found.append(found[-1].base if hasattr(found[-1], "base") else found[-1].obj)
+    assert type(found[-2]) is np.ndarray and found[-2].nbytes == 80_000
+    assert np.asarray(found[-1]).dtype == object
+
+
 def test_arrays_that_live_until_the_end_are_no_crash():
     out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
     assert out.stdout == "20\n" and out.stderr == ""

@@ -12,6 +12,7 @@ import copyreg
 import ctypes
 import dataclasses
 import functools
+import gc
 import importlib
 import io
 import os
@@ -194,15 +195,36 @@ class _View:
 
     def memory(self, readonly: bool = False) -> memoryview:
         """Return the part's bytes. The view lives as long as anything that was made of them."""
-        exporter = (ctypes.c_char * self.part.size).from_address(self.start)
+        exporter = _exporter(self.start, self.part.size)
         self.exporter = weakref.ref(exporter)
         with _lock:
             _views[self.start] = self
             _forget_order()
-        # At the interpreter's end arrays may outlive this module: then the kernel does it.
-        weakref.finalize(exporter, _drop, self.start).atexit = False
-        whole = memoryview(exporter).cast("B")
+        # Of what the collector knows, weak references end before the finalizers of a cycle, which may read the memory.
+        # It knows no array of NumPy's. Should it ever, the memory stays.
+        if not gc.is_tracked(exporter):
+            # At the interpreter's end arrays may outlive this module: then the kernel does it.
+            weakref.finalize(exporter, _drop, self.start).atexit = False
+        whole = memoryview(exporter)
         return whole.toreadonly() if readonly else whole
+
+
+class _Address:
+    """Memory, as NumPy takes it over."""
+
+    __array_interface__: dict[str, Any]
+
+
+def _exporter(start: int, length: int) -> Any:
+    """Make the one array through which all others have this memory. It is deallocated behind the last of them."""
+    import numpy
+
+    address = _Address()
+    address.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (length,), "data": (start, False)}
+    exporter = numpy.asarray(address)
+    # It stays as the array's base. Who goes down to that must not make another array of it.
+    del address.__array_interface__
+    return exporter
 
 
 # A finalizer may run in the middle of anything, in the thread that holds the lock as well.

@@ -624,6 +624,32 @@ def test_below_a_shared_array_is_nothing_that_reads_its_memory_and_does_not_keep
     assert np.asarray(found[-1]).dtype == object
 
 
+@pytest.mark.parametrize("close", ["os.close(number)", "os.dup2(other.fileno(), number)"], ids=["closed", "another file's"])
+def test_what_the_program_has_closed_is_opened_again_from_who_has_it(close, owner):
+    process, text = owner
+    out = run_python(
+        f"""
+        import os, pickle, pagewise
+        def descriptors():
+            links = {{int(name): os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")}}
+            return [number for number, link in links.items() if "pagewise-shared" in link]
+        text, other = {text!r}, open(os.devnull)
+        x = pickle.loads(text)
+        number, = descriptors()
+        {close}
+        y = pickle.loads(text)
+        print(x[5], y[5], len(descriptors()), pagewise.shared_info([x, y]).changed)
+        del x
+        z = pickle.loads(text)
+        print(y[6], z[6], len(descriptors()), set(pagewise.shared_info([y, z]).processes) == {{{process.pid}, os.getpid()}})
+        del y, z
+        print(len(descriptors()), os.path.realpath("/proc/self/fd/%d" % number).replace("/proc/%d/fd/%d" % (os.getpid(), number), "closed"))
+        """
+    ).stdout
+    left = "closed" if "close" in close else os.devnull
+    assert out == f"5.0 5.0 1 0\n6.0 6.0 1 True\n0 {left}\n"
+
+
 def test_arrays_that_live_until_the_end_are_no_crash():
     out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
     assert out.stdout == "20\n" and out.stderr == ""

@@ -171,6 +171,14 @@ class _Object:
     def token(self) -> bytes:
         return bytes(self.shared.token)
 
+    def is_open(self) -> bool:
+        """Tell whether its descriptor is still its own: the program may have closed it, and another may have it."""
+        try:
+            status = os.fstat(self.shared.fd)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == (self.shared.device, self.shared.inode)
+
 
 class _View:
     """Memory of a part, as this process sees it: what it writes there is its own."""
@@ -508,10 +516,14 @@ def _view_of(handle: bytes) -> _View:
 def _object_of(handle: bytes, name: _Name) -> _Object:
     with _lock:
         known = _objects.get(bytes(name.token))
-        if known is not None:
+        if known is not None and known.is_open():
             return known
         shared = _Shared()
         _check(_core().pw_shared_open(handle, len(handle), name.runtime, ctypes.byref(shared)), name)
+        if known is not None and (known.shared.device, known.shared.inode) == (shared.device, shared.inode):
+            # It takes the new descriptor: of two owners, which may well have the same number, one would close it.
+            known.shared.fd = shared.fd
+            return known
         opened = _objects[bytes(name.token)] = _Object(shared)
         return opened
 

@@ -156,6 +156,33 @@ static void views_without_page_tables(void **state) {
     pw_shared_close(&shared);
 }
 
+// Each part is there, wherever the table of parts ends: that of 128 ends with a page.
+static void objects_of_many_parts(void **state) {
+    (void)state;
+    enum { MOST = 257 };
+    for (uint32_t count = 127; count <= MOST; count++) {
+        struct pw_shared shared, other;
+        struct pw_shared_part parts[MOST] = {{.size = 0}}, part;
+        char handle[PW_SHARED_HANDLE_SIZE];
+        CHECK(pw_shared_begin(&shared, RUNTIME) == PW_SHARED_OK);
+        for (uint32_t i = 0; i < count; i++) {
+            parts[i].offset = pw_shared_next_page(&shared);
+            parts[i].size = sizeof i;
+            CHECK(pw_shared_write(&shared, &i, sizeof i) == PW_SHARED_OK);
+        }
+        CHECK(pw_shared_finish(&shared, parts, count) == PW_SHARED_OK);
+        pw_shared_handle(&shared, count - 1, handle);
+        assert_int_equal(pw_shared_open(handle, sizeof handle, RUNTIME, &other), PW_SHARED_OK);
+        for (uint32_t i = 0, read; i < count; i++) {
+            assert_true(pw_shared_describe(&other, i, &part));
+            assert_true(pw_shared_read(&other, &part, &read) && read == i);
+        }
+        assert_false(pw_shared_describe(&other, count, &part));
+        pw_shared_close(&other);
+        pw_shared_close(&shared);
+    }
+}
+
 static void nobody_can_change_it(void **state) {
     (void)state;
     struct pw_shared shared = make();
@@ -629,6 +656,7 @@ int main(void) {
         cmocka_unit_test(views_are_private),
         cmocka_unit_test(without_its_file_a_view_counts_as_changed),
         cmocka_unit_test(views_without_page_tables),
+        cmocka_unit_test(objects_of_many_parts),
         cmocka_unit_test(nobody_can_change_it),
         cmocka_unit_test(damaged_handles_are_refused),
         cmocka_unit_test(forged_handles_are_refused),

@@ -61,6 +61,14 @@ def test_every_kind_of_array_comes_back(array):
         np.testing.assert_array_equal(got, array)
 
 
+@pytest.mark.parametrize("count", [127, 128, 129, 256])
+def test_any_number_of_arrays_comes_back(count):
+    arrays = [np.full(600, float(i)) for i in range(count)]
+    shared = pagewise.share(arrays)
+    assert pagewise.shared_info(shared).parts == count
+    np.testing.assert_array_equal(pickle.loads(handle_pickle(shared)), arrays)
+
+
 def test_what_may_not_be_written_stays_so():
     x = np.arange(5000)
     x.flags.writeable = False

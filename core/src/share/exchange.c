@@ -111,8 +111,10 @@ static enum pw_shared_result write_table(struct pw_shared *shared, struct pw_sha
     }
     shared->table = pw_shared_next_page(shared);
     enum pw_shared_result result = pw_shared_write(shared, parts, size);
-    if (result == PW_SHARED_OK) {
-        result = write_at(shared, &last, 1, pw_shared_next_page(shared) - 1);
+    uint64_t written = shared->size, end = pw_shared_next_page(shared);
+    // A table that ends where a page does has the last byte itself.
+    if (result == PW_SHARED_OK && end > written) {
+        result = write_at(shared, &last, 1, end - 1);
     }
     return result;
 }

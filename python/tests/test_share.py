@@ -69,6 +69,12 @@ def test_any_number_of_arrays_comes_back(count):
     np.testing.assert_array_equal(pickle.loads(handle_pickle(shared)), arrays)
 
 
+def test_arrays_that_fill_their_pages_and_lie_side_by_side_are_told_apart():
+    shared = pagewise.share([np.ones(512) for _ in range(50)])
+    info = pagewise.shared_info([*shared, shared[0][5:9], shared[1][:0]])
+    assert (info.parts, info.bytes) == (50, 50 * 4096)
+
+
 def test_what_may_not_be_written_stays_so():
     x = np.arange(5000)
     x.flags.writeable = False

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _native
-from ._cost import _arrays, _merged, _range
+from ._cost import _arrays, _range
 from ._errors import PagewiseError
 from ._text import html_table, size
 
@@ -769,7 +769,7 @@ def shared_info(obj: Any) -> SharedInfo:
     SharedInfo
     """
     # With their exporters until the end: other threads may drop the arrays.
-    found = [_view_at(start, end) for start, end in _merged(_range(array) for array in _arrays(obj))]
+    found = [_view_at(start, end) for start, end in {_range(array) for array in _arrays(obj)} if start < end]
     views = list({pair[0].start: pair[0] for pair in found if pair is not None}.values())
     own = [int(_core().pw_shared_private(ctypes.byref(view.part), view.start)) for view in views]
     processes = {pid for view in {view.object.token: view for view in views}.values() for pid in _holders(view.object)}

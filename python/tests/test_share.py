@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -662,6 +663,65 @@ def test_what_the_program_has_closed_is_opened_again_from_who_has_it(close, owne
     ).stdout
     left = "closed" if "close" in close else os.devnull
     assert out == f"5.0 5.0 1 0\n6.0 6.0 1 True\n0 {left}\n"
+
+
+def test_nothing_of_the_original_is_kept():
+    x = np.ones(10_000)
+    original = weakref.ref(x)
+    kept = pagewise.share({"x": x})
+    del x
+    assert original() is None and kept["x"].sum() == 10_000
+
+
+def test_many_small_arrays_leave_mappings_to_the_rest_of_the_program():
+    out = run_python(
+        """
+        import pickle, numpy as np, pagewise
+        with open("/proc/sys/vm/max_map_count") as file:
+            most = min(16_000, int(file.read()) // 4)
+        def mappings():
+            with open("/proc/self/maps") as maps:
+                return sum("pagewise-shared" in line for line in maps)
+        def sound(arrays):
+            return all((x == i).all() and x.flags.writeable for i, x in enumerate(arrays))
+        shared = pagewise.share([np.full(512, float(i)) for i in range(most + 500)])
+        print(mappings() == most, pagewise.shared_info(shared).parts == most, sound(shared))
+        # What comes now is right, and is a copy: by share(), by handle, by name.
+        name = pagewise.shared_name(shared[7])
+        with pagewise.handles():
+            text = pickle.dumps(shared[:20])
+        copies = [pagewise.share(shared[:20]), pickle.loads(text)]
+        named = pagewise.map_shared(name)
+        print(len(text) < 20 * 4096, all(map(sound, copies)), (named == 7).all() and named.flags.writeable)
+        copies[1][3][:] = named[:] = -1
+        print(mappings() == most, pagewise.shared_info(copies + [named]).parts, sound(shared))
+        del shared[:100]
+        again = pagewise.share([np.full(512, float(i)) for i in range(20)])
+        print(pagewise.shared_info(again).parts, sound(again))
+        """
+    ).stdout
+    assert out == "True True True\nTrue True True\nTrue 0 True\n20 True\n"
+
+
+def test_what_may_not_be_written_stays_so_in_copies(monkeypatch):
+    x = np.arange(5000)
+    x.flags.writeable = False
+    text = handle_pickle(pagewise.share(x))
+    kept = pagewise.share(x)
+    monkeypatch.setattr(_share, "_most_views", lambda: 0)
+    for copy in (pagewise.share(x), pickle.loads(handle_pickle(kept))):
+        assert not copy.flags.writeable and (copy == x).all() and pagewise.shared_info(copy).parts == 0
+    with pytest.raises(pagewise.ShareError, match="is gone"):
+        pickle.loads(text)
+
+
+@pytest.mark.parametrize(("told", "most"), [("65530\n", 16_000), ("4000\n", 1000), ("2000000", 16_000), ("?", 16_000), (None, 16_000)])
+def test_where_fewer_mappings_are_to_be_had_views_take_a_quarter(told, most, tmp_path, monkeypatch):
+    file = tmp_path / "max_map_count"
+    if told is not None:
+        file.write_text(told)
+    monkeypatch.setattr(_share, "MAPPINGS", str(file))
+    assert _share._most_views.__wrapped__() == most
 
 
 def test_arrays_that_live_until_the_end_are_no_crash():

@@ -40,6 +40,10 @@ R_RUNTIME = ord("R") << 24 | 1 << 16
 KINDS = {13: "int32", 14: "float64", 15: "complex128", 24: "uint8", 10: "int32"}
 BYTES = ord("B")
 NAME_PREFIX = "pagewise:"
+# Of the mappings that Linux gives a process (65,530 by default), everything else keeps three quarters: further arrays
+# are copies.
+MOST_VIEWS = 16_000
+MAPPINGS = "/proc/sys/vm/max_map_count"
 
 
 class _Shared(ctypes.Structure):
@@ -100,6 +104,7 @@ def _core() -> ctypes.CDLL:
         ("describe", ctypes.c_bool, [shared, ctypes.c_uint32, part]),
         ("map", ctypes.c_void_p, [shared, part]),
         ("unmap", None, [ctypes.c_void_p, part]),
+        ("read", ctypes.c_bool, [shared, part, ctypes.c_void_p]),
         ("changed", ctypes.c_bool, [shared, part, ctypes.c_void_p]),
         ("private", ctypes.c_uint64, [part, ctypes.c_void_p]),
         ("holders", ctypes.c_size_t, [shared, ctypes.POINTER(ctypes.c_uint32), ctypes.c_size_t]),
@@ -180,29 +185,54 @@ class _Object:
         return (status.st_dev, status.st_ino) == (self.shared.device, self.shared.inode)
 
 
+@functools.cache
+def _most_views() -> int:
+    """Tell how many views a process may have."""
+    try:
+        with open(MAPPINGS, encoding="ascii") as file:
+            return min(MOST_VIEWS, int(file.read()) // 4)
+    except (OSError, ValueError):
+        return MOST_VIEWS
+
+
 class _View:
     """Memory of a part, as this process sees it: what it writes there is its own."""
 
+    start: int  # once it is mapped
+
     def __init__(self, of: _Object, index: int) -> None:
-        core, part = _core(), _Part()
-        if not core.pw_shared_describe(ctypes.byref(of.shared), index, ctypes.byref(part)):
+        self.object, self.index, self.part = of, index, _Part()
+        if not _core().pw_shared_describe(ctypes.byref(of.shared), index, ctypes.byref(self.part)):
             _check(FORGED)
-        start = core.pw_shared_map(ctypes.byref(of.shared), ctypes.byref(part))
-        if start is None:
-            _check(LIMIT)
-        self.object, self.index, self.part, self.start = of, index, part, start
         self.exporter: Callable[[], Any] = lambda: None  # while there is one, the memory is mapped
 
     @property
     def end(self) -> int:
-        return int(self.start + self.part.size)
+        return self.start + int(self.part.size)
 
     def is_changed(self) -> bool:
         """Tell whether it reads otherwise than what was shared."""
         return bool(_core().pw_shared_changed(ctypes.byref(self.object.shared), ctypes.byref(self.part), self.start))
 
     def memory(self, readonly: bool = False) -> memoryview:
-        """Return the part's bytes. The view lives as long as anything that was made of them."""
+        """Return the part's bytes: those of the view, as long as anything lives that was made of them, or a copy."""
+        whole = memoryview(self._map() if len(_views) < _most_views() else self._copy())
+        return whole.toreadonly() if readonly else whole
+
+    def _copy(self) -> Any:
+        import numpy
+
+        copy = numpy.empty(self.part.size, numpy.uint8)
+        at = copy.__array_interface__["data"][0]
+        if not _core().pw_shared_read(ctypes.byref(self.object.shared), ctypes.byref(self.part), at):
+            _check(FORGED)
+        return copy
+
+    def _map(self) -> Any:
+        start = _core().pw_shared_map(ctypes.byref(self.object.shared), ctypes.byref(self.part))
+        if start is None:
+            _check(LIMIT)
+        self.start = int(start)
         exporter = _exporter(self.start, self.part.size)
         self.exporter = weakref.ref(exporter)
         with _lock:
@@ -213,8 +243,7 @@ class _View:
         if not gc.is_tracked(exporter):
             # At the interpreter's end arrays may outlive this module: then the kernel does it.
             weakref.finalize(exporter, _drop, self.start).atexit = False
-        whole = memoryview(exporter)
-        return whole.toreadonly() if readonly else whole
+        return exporter
 
 
 class _Address:
@@ -308,19 +337,28 @@ def _kind_of(dtype: Any) -> int:
 
 def _pickled(obj: Any) -> tuple[bytes, list[memoryview], list[int]]:
     """Pickle an object; buffers that are worth sharing stay outside, and kinds of what is in them."""
-    text, buffers = io.BytesIO(), []
+    text = io.BytesIO()
+    buffers: list[memoryview] = []
+    kinds: list[int] = []
+    dtypes: dict[int, Any] = {}
 
+    # It does not know the writer: in a cycle with it, the buffers would stay until the next collection.
     def take(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        is_large = raw.nbytes >= SMALLEST
-        if is_large:
-            buffers.append(raw)
-        return not is_large
+        if raw.nbytes < SMALLEST:
+            return True
+        # Now: one that stays inside may be gone when the next is made at its address.
+        kind = _kind_of(dtypes.pop(_address(raw), None))
+        if len(_views) + len(buffers) >= _most_views():
+            return True
+        buffers.append(raw)
+        kinds.append(kind)
+        return False
 
     writer = _Writer(text, protocol=5, buffer_callback=take)
-    writer.dtypes = {}
+    writer.dtypes = dtypes
     writer.dump(obj)
-    return text.getvalue(), buffers, [_kind_of(writer.dtypes.get(_address(buffer))) for buffer in buffers]
+    return text.getvalue(), buffers, kinds
 
 
 def _write(buffers: list[memoryview], kinds: list[int]) -> _Object:
@@ -366,7 +404,8 @@ def share(obj: Any) -> Any:
     ----------
     obj : array, DataFrame, Series, or a dict, list or tuple of these
         Or any object that can be pickled and has arrays in it: a fitted estimator. Arrays of Python objects, strings
-        among them, travel by value, and so do arrays under 4 KB.
+        among them, travel by value, and so do arrays under 4 KB. A process has at most 16,000 shared arrays (a quarter
+        of ``vm.max_map_count``, if that is less): further ones are ordinary copies.
 
     Returns
     -------
@@ -508,7 +547,6 @@ def _view_of(handle: bytes) -> _View:
     _check(result, name)
     view = _View(_object_of(handle, name), name.part)
     if is_of_r and view.part.kind not in KINDS:
-        _core().pw_shared_unmap(view.start, ctypes.byref(view.part))
         _check(FORGED)
     return view
 
@@ -697,7 +735,6 @@ def map_shared(name: str) -> Any:
     view = _view_of(handle)
     part = view.part
     if part.kind not in KINDS or part.length * _size_of(part.kind) != part.size:
-        _core().pw_shared_unmap(view.start, ctypes.byref(part))
         _check(FORGED)
     _send_handles()
     return numpy.frombuffer(view.memory(), dtype=KINDS[part.kind])

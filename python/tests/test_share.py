@@ -334,6 +334,22 @@ def test_a_small_shm_is_not_asked():
     assert done.stdout == "4000000.0\n", done.stderr
 
 
+def test_garbage_gives_its_descriptors_back_before_there_is_none():
+    out = run_python(
+        """
+        import gc, pickle, resource, numpy as np, pagewise
+        gc.disable()
+        kept = pagewise.share(np.ones(10_000))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        for i in range(200):
+            cycle = [pagewise.share(np.full(10_000, i))]
+            cycle.append(cycle)
+        print(cycle[0].sum())
+        """
+    )
+    assert out == "1990000\n"
+
+
 def test_no_memory_and_no_descriptor_are_errors_that_leave_everything_as_it_was():
     out = run_python(
         """

@@ -364,7 +364,11 @@ def _pickled(obj: Any) -> tuple[bytes, list[memoryview], list[int]]:
 def _write(buffers: list[memoryview], kinds: list[int]) -> _Object:
     """Write an object with these parts."""
     core, shared = _core(), _Shared()
-    _check(core.pw_shared_begin(ctypes.byref(shared), RUNTIME))
+    begun = core.pw_shared_begin(ctypes.byref(shared), RUNTIME)
+    if begun == LIMIT:
+        gc.collect()  # garbage may hold what is missing
+        begun = core.pw_shared_begin(ctypes.byref(shared), RUNTIME)
+    _check(begun)
     made = _Object(shared)
     parts = (_Part * len(buffers))()
     for part, buffer, kind in zip(parts, buffers, kinds):
@@ -552,18 +556,30 @@ def _view_of(handle: bytes) -> _View:
 
 
 def _object_of(handle: bytes, name: _Name) -> _Object:
+    result, found = _opened(handle, name)
+    if result == LIMIT:
+        gc.collect()  # garbage may hold what is missing
+        result, found = _opened(handle, name)
+    _check(result, name)
+    assert found is not None
+    return found
+
+
+def _opened(handle: bytes, name: _Name) -> tuple[int, _Object | None]:
     with _lock:
         known = _objects.get(bytes(name.token))
         if known is not None and known.is_open():
-            return known
+            return 0, known
         shared = _Shared()
-        _check(_core().pw_shared_open(handle, len(handle), name.runtime, ctypes.byref(shared)), name)
+        result = _core().pw_shared_open(handle, len(handle), name.runtime, ctypes.byref(shared))
+        if result != 0:
+            return result, None
         if known is not None and (known.shared.device, known.shared.inode) == (shared.device, shared.inode):
             # It takes the new descriptor: of two owners, which may well have the same number, one would close it.
             known.shared.fd = shared.fd
-            return known
+            return 0, known
         opened = _objects[bytes(name.token)] = _Object(shared)
-        return opened
+        return 0, opened
 
 
 _sends = False

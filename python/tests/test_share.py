@@ -347,7 +347,7 @@ def test_garbage_gives_its_descriptors_back_before_there_is_none():
         print(cycle[0].sum())
         """
     )
-    assert out == "1990000\n"
+    assert out.stdout == "1990000\n", out.stderr
 
 
 def test_no_memory_and_no_descriptor_are_errors_that_leave_everything_as_it_was():

@@ -269,6 +269,95 @@ print(said.count(b'INT'), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), b'pa
     );
 }
 
+/// Of `docker run -it` and `ssh -t`: the kernel stops nothing that no shell could continue.
+#[test]
+fn ctrl_z_where_there_is_no_shell_stops_nothing() {
+    let script = "import os,pty,sys,time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], ['pagewise','run','--quiet','--','sh','-c','echo ready; sleep 0.5; exit 6'])
+said = b''
+while b'ready' not in said: said += os.read(terminal, 1000)
+os.write(terminal, b'\\x1a')
+for _ in range(200):
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended: break
+    time.sleep(0.05)
+else: os.kill(pid, 9)
+print(os.waitstatus_to_exitcode(status) if ended else 'stopped for ever')";
+    let Some(output) = python(script, &[]) else {
+        return;
+    };
+    assert_eq!(common::text(&output), "6\n", "{}", common::errors(&output));
+}
+
+/// What a shell sees when Ctrl-Z is typed and the job continued at once where it has stopped.
+const SHELL: &str = "import os,pty,signal,sys,time
+pid, terminal = pty.fork()
+if pid == 0:
+    job = os.fork()
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try: os.setpgid(job, job)
+    except PermissionError: pass # It has done so itself, and gone on.
+    os.tcsetpgrp(0, job or os.getpid())
+    if job == 0:
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execv(sys.argv[1], ['pagewise','run','--quiet','--'] + sys.argv[2:])
+    seen, status = [], os.waitpid(job, os.WUNTRACED)[1]
+    while os.WIFSTOPPED(status):
+        seen.append('stopped')
+        os.killpg(job, signal.SIGCONT)
+        status = os.waitpid(job, os.WUNTRACED)[1]
+    print('[', *seen, os.waitstatus_to_exitcode(status), ']', flush=True)
+    sys.exit()
+said = b''
+while b'ready' not in said: said += os.read(terminal, 1000)
+os.write(terminal, b'\\x1a')
+os.set_blocking(terminal, False)
+for _ in range(200):
+    time.sleep(0.05)
+    try: said += os.read(terminal, 1000)
+    except BlockingIOError: pass
+    except OSError: break
+    if b']' in said: break
+os.kill(pid, 9)
+print(said[said.find(b'['):said.find(b']') + 1].decode())";
+
+#[test]
+fn ctrl_z_stops_pagewise_just_where_it_stops_the_command() {
+    let program = |handler: &str| {
+        format!(
+            "import os,signal,sys,time
+signal.signal(signal.SIGTSTP, {handler})
+print('ready', flush=True); time.sleep(0.5); sys.exit(6)"
+        )
+    };
+    // The last as programs do that draw on the whole terminal.
+    for (handler, seen) in [
+        ("signal.SIG_DFL", "[ stopped 6 ]\n"),
+        ("signal.SIG_IGN", "[ 6 ]\n"),
+        (
+            "lambda *_: os.kill(os.getpid(), signal.SIGSTOP)",
+            "[ stopped 6 ]\n",
+        ),
+    ] {
+        let Some(output) = python(SHELL, &["python3", "-c", &program(handler)]) else {
+            return;
+        };
+        let errors = common::errors(&output);
+        assert_eq!(common::text(&output), seen, "{handler}: {errors}");
+    }
+}
+
+/// None where there is no Python.
+fn python(script: &str, arguments: &[&str]) -> Option<std::process::Output> {
+    let mut command = Command::new("python3");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_pagewise")]);
+    command.args(arguments);
+    let output = command.env("PAGEWISE_LIBRARY", common::stand_in()).output();
+    output.ok()
+}
+
 #[test]
 fn an_interrupted_comparison_ends_with_no_figures() {
     hear_signals();

@@ -141,6 +141,21 @@ impl Gate {
         Some(Arrival { signal, sender })
     }
 
+    /// Stops this process as Ctrl-Z would, by the default action: the kernel lets one run on that no shell could continue.
+    pub fn stop_if(&self, is_to_stop: impl FnOnce() -> bool) -> io::Result<()> {
+        let only: SigSet = std::iter::once(Signal::SIGTSTP).collect();
+        // It waits while it is blocked, and a SIGCONT takes it back. So none is lost between the question and the stop.
+        nix::sys::signal::raise(Signal::SIGTSTP)?;
+        if is_to_stop() {
+            let mut before = SigSet::empty();
+            sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), Some(&mut before))?;
+            sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+        } else if self.watched.contains(Signal::SIGTSTP) {
+            Self::fetch(&only, Duration::ZERO);
+        }
+        Ok(())
+    }
+
     /// To be asked right before a command is started: the terminal's Ctrl-C has not reached it, and would be lost. Other signals wait
     /// for it.
     pub fn check_before_start(&self) -> Result<(), Interrupted> {

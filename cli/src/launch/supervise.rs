@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{self, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use procfs_core::FromRead;
 use procfs_core::process::Status;
@@ -114,6 +115,8 @@ pub struct Running<'a> {
     deadline: Option<Instant>,
     usage: Usage,
     interrupted: Option<Signal>,
+    /// SIGTSTP has come and SIGCONT has not since.
+    is_asked_to_stop: bool,
     timed_out: bool,
 }
 
@@ -157,6 +160,7 @@ impl<'a> Running<'a> {
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             usage: Usage::default(),
             interrupted: None,
+            is_asked_to_stop: false,
             timed_out: false,
         })
     }
@@ -248,8 +252,11 @@ impl<'a> Running<'a> {
     }
 
     fn handle(&mut self, arrival: Arrival) {
-        if arrival.signal == Signal::SIGCHLD {
-            return;
+        match arrival.signal {
+            Signal::SIGCHLD => return self.stop_with_command(),
+            Signal::SIGTSTP => self.is_asked_to_stop = true,
+            Signal::SIGCONT => self.is_asked_to_stop = false,
+            _ => {}
         }
         let is_of_the_command = arrival
             .sender
@@ -262,8 +269,28 @@ impl<'a> Running<'a> {
             send(self.process.as_raw(), arrival.signal);
         }
         if arrival.signal == Signal::SIGTSTP {
-            // The shell must see this process stop as well; SIGCONT continues both.
-            let _ = signal::raise(Signal::SIGSTOP);
+            // The command may have stopped before this was fetched.
+            self.stop_with_command();
+        }
+    }
+
+    /// The shell must see this process stop where the command has; SIGCONT continues both.
+    fn stop_with_command(&self) {
+        if self.has_stopped_for_shell(WaitPidFlag::WNOWAIT) {
+            // The stop is taken here, so that it is followed once.
+            let is_stopped = || self.has_stopped_for_shell(WaitPidFlag::empty());
+            let _ = self.gate.stop_if(is_stopped);
+        }
+    }
+
+    /// Programs that put the terminal right before they stop often do it by SIGSTOP. Without a SIGTSTP before, that is
+    /// somebody else's, who will continue the command alone. The terminal's other stops reach this process as well.
+    fn has_stopped_for_shell(&self, flag: WaitPidFlag) -> bool {
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | flag;
+        match waitid(Id::Pid(self.process), flags) {
+            Ok(WaitStatus::Stopped(_, Signal::SIGTSTP)) => true,
+            Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => self.is_asked_to_stop,
+            _ => false,
         }
     }
 

@@ -70,9 +70,9 @@ fn saved((series, configuration): (&Series, &Configuration)) -> Vec<Saving> {
 fn faults(series: &Series) -> String {
     let each = series.trials.iter().map(|trial| {
         let usage = &trial.ended.usage;
-        usage.minor_faults + usage.major_faults
+        usage.minor_faults.saturating_add(usage.major_faults)
     });
-    units::count(each.sum::<u64>() / series.trials.len().max(1) as u64)
+    units::count(each.fold(0, u64::saturating_add) / series.trials.len().max(1) as u64)
 }
 
 /// None are seen without the library.
@@ -84,6 +84,6 @@ fn collections(series: &Series) -> String {
     let seen: Vec<u64> = seen.collect();
     match seen.len() {
         0 => "not seen".into(),
-        runs => units::count(seen.iter().sum::<u64>() / runs as u64),
+        runs => units::count(seen.into_iter().fold(0, u64::saturating_add) / runs as u64),
     }
 }

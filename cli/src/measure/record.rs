@@ -115,12 +115,13 @@ impl Record {
         self.is_estimated |= reading.is_estimated;
         self.maps_twice |= reading.maps_twice;
         self.swap_bytes = self.swap_bytes.max(reading.swap_bytes);
+        // What is saved is as a statistics block says, in which the command may write anything.
+        let unshared = reading.bytes.saturating_add(reading.saved_bytes);
         if self.curve.is_some() {
             let seconds = at.saturating_duration_since(self.started);
-            self.unshared_curve
-                .add(seconds, reading.bytes + reading.saved_bytes);
+            self.unshared_curve.add(seconds, unshared);
         }
-        self.unshared_peak = self.unshared_peak.max(reading.bytes + reading.saved_bytes);
+        self.unshared_peak = self.unshared_peak.max(unshared);
         if reading.bytes > self.peak.bytes {
             self.peak = reading;
             self.meet_largest(&reading);
@@ -212,6 +213,20 @@ mod tests {
         assert_eq!(measurement.peak.bytes, 300);
         assert!((measurement.average_bytes - 250.0).abs() < 1e-6);
         assert_eq!(measurement.samples, 3);
+    }
+
+    #[test]
+    fn an_absurd_estimate_ends_no_run() {
+        let start = Instant::now();
+        let mut record = Record::new(SamplerKind::Counters, start);
+        let absurd = Reading {
+            saved_bytes: u64::MAX,
+            ..reading(100)
+        };
+        record.add(start, absurd);
+        let measurement = record.close(start);
+        assert_eq!(measurement.peak.bytes, 100);
+        assert_eq!(measurement.unshared_peak_bytes, u64::MAX);
     }
 
     #[test]

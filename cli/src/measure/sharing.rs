@@ -89,7 +89,8 @@ impl Sharing {
             self.walk(processes, shared.mapped);
         }
         let written = (shared.mapped as f64 * self.written_share) as u64;
-        shared.mapped.saturating_sub(written + shared.snapshots)
+        let kept = written.saturating_add(shared.snapshots);
+        shared.mapped.saturating_sub(kept)
     }
 
     /// A process that executes another program has a new block: the one with the highest name.
@@ -199,6 +200,18 @@ mod tests {
         assert!(sharing.may_walk(200 << 20));
         sharing.walk(&[], 200 << 20);
         assert!(!sharing.may_walk(800 << 20), "without a rest");
+    }
+
+    #[test]
+    fn absurd_figures_of_a_block_save_nothing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let most = [("shared_bytes", u64::MAX), ("snapshot_bytes", u64::MAX)];
+        let block = folder.path().join("pagewise-900000001.stats");
+        fs::write(block, bytes(&most)).expect("block");
+        let mut sharing = Sharing::new(folder.path(), Instant::now());
+        sharing.walked = Some(Instant::now());
+        sharing.written_share = 1.0;
+        assert_eq!(sharing.saved(&[900_000_001]), 0);
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Configuration {
             killed_for_memory: trials
                 .iter()
                 .filter_map(|trial| Some(trial.ran_out?.processes))
-                .sum(),
+                .fold(0, u64::saturating_add),
             cgroup_peak_bytes: trials
                 .iter()
                 .all(|trial| trial.cgroup_peak.is_some())
@@ -253,7 +253,8 @@ impl Configuration {
 }
 
 fn mean(trials: &[&Trial], of: impl Fn(&Trial) -> u64) -> u64 {
-    trials.iter().map(|trial| of(trial)).sum::<u64>() / trials.len().max(1) as u64
+    let figures = trials.iter().map(|trial| of(trial));
+    figures.fold(0, u64::saturating_add) / trials.len().max(1) as u64
 }
 
 fn sampler_name(trials: &[Trial], source: Source) -> &'static str {
@@ -435,6 +436,17 @@ pub mod tests {
         let without = configuration("auto", &[trial(0, 0, Some(700)), trial(0, 0, None)]);
         assert_eq!(without.sampler, "frames");
         assert!(without.measurements.iter().all(|one| !one.has_memory));
+    }
+
+    #[test]
+    fn absurd_estimates_have_a_mean() {
+        let absurd = || {
+            let mut trial = trial(5, 100, None);
+            trial.memory.unshared_peak_bytes = u64::MAX;
+            trial
+        };
+        let found = configuration("auto", &[absurd(), absurd()]);
+        assert_eq!(found.unshared_peak_bytes, Some(u64::MAX / 2));
     }
 
     #[test]

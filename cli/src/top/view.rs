@@ -132,8 +132,10 @@ impl View {
     }
 
     fn total(&self) -> String {
-        let physical: u64 = self.rows.iter().map(|row| row.physical_bytes).sum();
-        let saved: u64 = self.rows.iter().filter_map(|row| row.saved_bytes).sum();
+        let physical = self.rows.iter().map(|row| row.physical_bytes);
+        let physical = physical.fold(0, u64::saturating_add);
+        let saved = self.rows.iter().filter_map(|row| row.saved_bytes);
+        let saved = saved.fold(0, u64::saturating_add);
         format!(
             "{} under Pagewise, {} of physical memory, {} saved",
             units::counted(self.rows.len() as u64, "process").replace("processs", "processes"),
@@ -223,5 +225,12 @@ mod tests {
         view.take(vec![row(1, 1, 1)]);
         assert!(screen(&mut view).contains("Rscript 1.R"));
         assert!(!view.press(KeyCode::Char('q')));
+    }
+
+    #[test]
+    fn absurd_figures_of_a_block_end_no_view() {
+        let mut view = View::default();
+        view.take(vec![row(1, u64::MAX, u64::MAX), row(2, u64::MAX, 1)]);
+        assert!(screen(&mut view).contains("2 processes under Pagewise"));
     }
 }

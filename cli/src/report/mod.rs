@@ -2,6 +2,7 @@
 
 pub mod csv;
 pub mod json;
+mod link;
 pub mod page;
 pub mod plain;
 pub mod savings;

@@ -10,6 +10,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, access, linkat};
 use tempfile::NamedTempFile;
 
+use super::link;
+pub use super::link::folder_of;
+
 /// As any new file's: less what the umask takes.
 const MODE: u32 = 0o666;
 
@@ -41,22 +44,25 @@ impl Target {
         if is_standard(path) {
             return Ok(Self::Standard(io::stdout()));
         }
-        let existing = fs::metadata(path).ok();
-        if existing.is_some() {
-            access(path, AccessFlags::W_OK)?;
-        }
-        if existing.as_ref().is_some_and(|file| !file.is_file()) {
-            let stream = OpenOptions::new().write(true).open(path)?;
+        let Some(existing) = link::open(path)? else {
+            let data = Data::beside(path)?;
+            let place = path.to_owned();
+            return Ok(Self::Whole(Whole { data, place }));
+        };
+        // By this name it is the file that was looked at, whatever has become of its own since.
+        let name = own_name(&existing);
+        access(&name, AccessFlags::W_OK)?;
+        let metadata = existing.metadata()?;
+        if !metadata.is_file() {
+            let stream = OpenOptions::new().write(true).open(&name)?;
             return Ok(Self::Stream(stream));
         }
         // A link stays a link: what it points to is replaced.
-        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let place = place_of(&existing)?;
         let data = Data::beside(&place)?;
-        if let Some(existing) = existing {
-            let mode = Permissions::from_mode(existing.mode() & 0o777);
-            // Some file systems have one mode for all files.
-            let _ = data.file().set_permissions(mode);
-        }
+        let mode = Permissions::from_mode(metadata.mode() & 0o777);
+        // Some file systems have one mode for all files.
+        let _ = data.file().set_permissions(mode);
         Ok(Self::Whole(Whole { data, place }))
     }
 
@@ -151,17 +157,20 @@ fn own_name(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
+/// Where a file lies now.
+fn place_of(file: &File) -> io::Result<PathBuf> {
+    let place = fs::read_link(own_name(file))?;
+    let (found, meant) = (fs::symlink_metadata(&place)?, file.metadata()?);
+    match (found.dev(), found.ino()) == (meant.dev(), meant.ino()) {
+        true => Ok(place),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
 /// ".NAME-", for those that must have a name for a while.
 fn prefix(place: &Path) -> io::Result<String> {
     let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     Ok(format!(".{}-", name.to_string_lossy()))
-}
-
-pub fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
 }
 
 pub fn is_standard(path: &Path) -> bool {
@@ -261,6 +270,46 @@ mod tests {
         }
         assert!(to_device.is_symlink());
         assert!(write(Path::new("/dev/full"), "new").is_err());
+    }
+
+    #[test]
+    fn a_link_to_nothing_becomes_the_file() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&target, &link).expect("link");
+        write(&link, "new").expect("written");
+        assert!(link.is_file() && !link.is_symlink() && !target.exists());
+    }
+
+    /// Only root can give a link to another user.
+    #[test]
+    fn a_link_of_another_user_where_all_may_write_is_not_followed() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("folder");
+        let shared = folder.path().join("shared");
+        fs::create_dir(&shared).expect("shared");
+        fs::set_permissions(&shared, Permissions::from_mode(0o1777)).expect("mode");
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "precious").expect("victim");
+        let (theirs, ours) = (shared.join("theirs"), folder.path().join("ours"));
+        std::os::unix::fs::symlink(&victim, &theirs).expect("link");
+        std::os::unix::fs::lchown(&theirs, Some(65534), Some(65534)).expect("owner");
+        std::os::unix::fs::symlink(&theirs, &ours).expect("link");
+        for path in [&theirs, &ours] {
+            let refused = write(path, "new").expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert!(theirs.is_symlink());
+            assert_eq!(fs::read_to_string(&victim).expect("text"), "precious");
+        }
+        fs::remove_file(&victim).expect("removed");
+        assert!(write(&theirs, "new").is_err() && !victim.exists());
+        // Whoever owns the folder may put links into it.
+        fs::write(&victim, "old").expect("victim");
+        std::os::unix::fs::chown(&shared, Some(65534), Some(65534)).expect("owner");
+        write(&theirs, "new").expect("written");
+        assert_eq!(fs::read_to_string(&victim).expect("text"), "new");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn cells(row: &Row) -> [String; 9] {
     let of_block = |text: String| if has_block { text } else { "-".into() };
     [
         row.process.to_string(),
-        row.policy.clone().unwrap_or_else(|| "not told".into()),
+        row.policy.as_deref().map_or("not told".into(), plain),
         bytes(row.physical_bytes),
         row.saved_bytes.map_or("-".into(), bytes),
         of_block(bytes(row.shared_bytes)),
@@ -51,7 +51,7 @@ pub fn details(row: &Row) -> Vec<(&'static str, String)> {
             "none: started without the option statistics=FOLDER, as LD_PRELOAD alone does".into(),
         )),
         Some(policy) => lines.extend([
-            ("policy", policy.clone()),
+            ("policy", plain(policy)),
             (
                 "saved",
                 row.saved_bytes.map_or(
@@ -92,5 +92,22 @@ mod tests {
         assert_eq!([process, physical, command], ["7", "5.00 MB", "R"]);
         assert_eq!([policy, saved, shared], ["not told", "-", "-"]);
         assert!(details(&row).iter().any(|(name, _)| *name == "statistics"));
+    }
+
+    /// Root looks at everybody's processes, and each of them writes its own block.
+    #[test]
+    fn no_text_of_a_process_is_a_command_to_the_terminal() {
+        let hostile = || "\u{1b}[2J".to_owned();
+        let row = Row {
+            name: hostile(),
+            command: hostile(),
+            policy: Some(hostile()),
+            ..Row::default()
+        };
+        let details = details(&row).into_iter().map(|(_, value)| value);
+        for text in cells(&row).into_iter().chain(details) {
+            assert!(!text.contains('\u{1b}'), "{text:?}");
+        }
+        assert_eq!(cells(&row)[1], "\u{fffd}[2J");
     }
 }

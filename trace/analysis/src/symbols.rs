@@ -1,6 +1,7 @@
 //! Names for return addresses: function, file and line, from the ELF files that are still in their places.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
@@ -55,10 +56,10 @@ impl Names {
             symbols.extend(symbols_of(debug).unwrap_or_default());
         }
         symbols.sort_by(|a, b| (a.0, b.1).cmp(&(b.0, a.1)));
-        Self {
-            symbols,
-            lines: addr2line::Loader::new(debug.as_deref().unwrap_or(path)).ok(),
-        }
+        let lines = debug.as_deref().unwrap_or(path);
+        // The loader opens it anew, and would wait for a pipe.
+        let lines = open_plain(lines).and_then(|_| addr2line::Loader::new(lines).ok());
+        Self { symbols, lines }
     }
 
     fn find(&self, address: u64) -> Found {
@@ -113,8 +114,18 @@ fn found_of(frame: addr2line::Frame<impl addr2line::gimli::Reader>) -> Found {
     }
 }
 
+/// A regular file alone: by now a pipe may be there, for whose writer an open waits, or a device.
+fn open_plain(path: &Path) -> Option<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC)
+        .open(path)
+        .ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
 fn own_build_id(path: &Path) -> Option<String> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(open_plain(path)?);
     let file = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
     let id = file.build_id().ok()??;
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -128,7 +139,7 @@ fn debug_file(build_id: &str) -> Option<PathBuf> {
 }
 
 fn symbols_of(path: &Path) -> Option<Vec<(u64, u64, String)>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(open_plain(path)?);
     let file = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
     let functions = file
         .symbols()
@@ -175,5 +186,22 @@ mod tests {
         ] {
             assert_eq!(symbols.find(path, "", 0x1000), Found::default());
         }
+    }
+
+    /// A program may remove its library and put anything in its place.
+    #[test]
+    fn a_pipe_in_place_of_a_module_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("folder");
+        let pipe = folder.path().join("module.so");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let (sender, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let path = pipe.to_str().expect("text");
+            let found = Symbols::default().find(path, "", 0x1000);
+            sender.send(found)
+        });
+        let found = answer.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(found, Ok(Found::default()));
     }
 }

@@ -325,13 +325,6 @@ print(said[said.find(b'['):said.find(b']') + 1].decode())";
 
 #[test]
 fn ctrl_z_stops_pagewise_just_where_it_stops_the_command() {
-    let program = |handler: &str| {
-        format!(
-            "import os,signal,sys,time
-signal.signal(signal.SIGTSTP, {handler})
-print('ready', flush=True); time.sleep(0.5); sys.exit(6)"
-        )
-    };
     // The last as programs do that draw on the whole terminal.
     for (handler, seen) in [
         ("signal.SIG_DFL", "[ stopped 6 ]\n"),
@@ -341,12 +334,34 @@ print('ready', flush=True); time.sleep(0.5); sys.exit(6)"
             "[ stopped 6 ]\n",
         ),
     ] {
-        let Some(output) = python(SHELL, &["python3", "-c", &program(handler)]) else {
+        let Some(output) = python(SHELL, &["python3", "-c", &program_with(handler)]) else {
             return;
         };
         let errors = common::errors(&output);
         assert_eq!(common::text(&output), seen, "{handler}: {errors}");
     }
+}
+
+fn program_with(handler_of_ctrl_z: &str) -> String {
+    format!(
+        "import os,signal,sys,time
+signal.signal(signal.SIGTSTP, {handler_of_ctrl_z})
+print('ready', flush=True); time.sleep(0.5); sys.exit(6)"
+    )
+}
+
+/// As between two runs of a comparison.
+#[test]
+fn ctrl_z_before_the_command_begins_is_not_lost() {
+    let waiting = "        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+        os.kill(os.getpid(), signal.SIGTSTP)
+        os.execv";
+    let shell = SHELL.replace("        os.execv", waiting);
+    let Some(output) = python(&shell, &["python3", "-c", &program_with("signal.SIG_IGN")]) else {
+        return;
+    };
+    let errors = common::errors(&output);
+    assert_eq!(common::text(&output), "[ stopped 6 ]\n", "{errors}");
 }
 
 /// None where there is no Python.

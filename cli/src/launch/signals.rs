@@ -156,9 +156,13 @@ impl Gate {
         Ok(())
     }
 
-    /// To be asked right before a command is started: the terminal's Ctrl-C has not reached it, and would be lost. Other signals wait
-    /// for it.
+    /// To be asked right before a command is started: the terminal's Ctrl-C and Ctrl-Z have not reached it, and would be
+    /// lost. Other signals wait for it.
     pub fn check_before_start(&self) -> Result<(), Interrupted> {
+        let stopping: SigSet = std::iter::once(Signal::SIGTSTP).collect();
+        if Self::fetch(&stopping, Duration::ZERO).is_some() {
+            let _ = self.stop_if(|| true);
+        }
         let ending: SigSet = ENDING.iter().copied().collect();
         match Self::fetch(&ending, Duration::ZERO) {
             Some(arrival) => Err(Interrupted(arrival.signal)),

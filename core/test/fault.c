@@ -14,9 +14,8 @@ const char *const pw_os_point_names[PW_POINT_COUNT] = {
     "file_write",  "file_punch", "statistics",   "pagemap_open", "pagemap_scan", "pagemap_read",
     "fork_marker", "witness",    "threads",      "resident",     "pressure",     "keeper",
     "peek",        "room",       "spool_create", "spool_stat",   "spool_room",   "spool_map",
-    "spool_keep",  "protect",    "hugetlb",      "collapse",     "lock",         "file_seal",
-    "file_open",   "file_read",  "mmapcopy",     "witness_ask",  "maps",         "written",
-    "page_size",
+    "protect",     "hugetlb",    "collapse",     "lock",         "file_seal",    "file_open",
+    "file_read",   "mmapcopy",   "witness_ask",  "maps",         "written",      "page_size",
 };
 
 static struct {

@@ -86,13 +86,6 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
                   : pw_call_mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     }
     *error = got == MAP_FAILED ? errno : 0;
-    // A child has files of its own, and must not write into this one.
-    int fault = got == MAP_FAILED ? 0 : PW_OS_FAULT(PW_POINT_SPOOL_KEEP);
-    if (got != MAP_FAILED && (fault || pw_call_madvise(got, size, MADV_DONTFORK) != 0)) {
-        *error = fault ? fault : errno;
-        pw_call_munmap(got, size);
-        got = MAP_FAILED;
-    }
     if (fd >= 0 && !ours) {
         close(fd);
     }
@@ -100,9 +93,10 @@ void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t 
     return got == MAP_FAILED ? NULL : got;
 }
 
-void pw_os_inherit(void *part, size_t size) {
+void pw_os_part_from(void *part, size_t size) {
     int saved = errno;
-    pw_call_madvise(part, size, MADV_DOFORK);
+    pw_call_mmap(part, size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     errno = saved;
 }
 

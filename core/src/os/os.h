@@ -237,14 +237,14 @@ enum pw_os_seen pw_os_witness_ask(const struct pw_os_witness *witness);
 // A new file that only its owner may read, out of the program's way. On failure fd is -1.
 struct pw_os_file pw_os_create(const char *path);
 
-// Map a part of the file for writing, after making sure of room on the disk. Not inherited by
-// children. The file is found again by `path` (NULL: it must not be opened) where the program has
-// closed our descriptor. NULL: *error says why.
+// Map a part of the file for writing, after making sure of room on the disk. Children inherit it.
+// The file is found again by `path` (NULL: it must not be opened) where the program has closed our
+// descriptor. NULL: *error says why.
 void *pw_os_map_spool(const struct pw_os_file *file, const char *path, uint64_t offset, size_t size,
                       int *error);
 
-// Such a part for children, after all.
-void pw_os_inherit(void *part, size_t size);
+// Such a part becomes memory of the process's own, which no file keeps.
+void pw_os_part_from(void *part, size_t size);
 
 // Both return the length, 0 on failure; the link's target ends in NUL.
 size_t pw_os_read_link(const char *path, char *target, size_t size);

@@ -157,7 +157,7 @@ static void fill_header(void) {
     header->magic = PW_SPOOL_MAGIC;
 }
 
-// Files are made anew in a child: it has neither our mappings nor our place in the file.
+// Files are made anew in a child: its parent's mappings have gone, and it has no place in the file.
 static bool begin_process(void) {
     int error = 0;
     pw_log.header = NULL;
@@ -180,7 +180,6 @@ static bool begin_process(void) {
     if (!pw_log.header) {
         return false;
     }
-    pw_os_inherit(pw_log.header, PW_PAGE);
     fill_header();
     return true;
 }
@@ -233,6 +232,7 @@ static void begin_child(void) {
     struct pw_spool_header *parents = pw_log.header;
     pw_log.header = NULL;
     pw_hold_begin_child();
+    pw_log_leave_parents(own_lane);
     pw_log.is_on = pw_log.has_children && begin_process();
     if (pw_log.has_children && !pw_log.is_on && parents) {
         __atomic_fetch_add(&parents->lost_children, 1, __ATOMIC_RELAXED);
@@ -247,8 +247,7 @@ static bool enter_process(void) {
     uint32_t none = 0;
     if (__atomic_compare_exchange_n(pw_log.epoch, &none, IN_THE_MAKING, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
-        // The lanes in the list were those of the parent's other threads: their chunks are not
-        // mapped here.
+        // The lanes in the list were those of the parent's other threads.
         pw_log.spare = NULL;
         begin_child();
         pw_log.last_epoch++;
@@ -310,7 +309,7 @@ static struct pw_lane *take_spare(void) {
     return lane;
 }
 
-static struct pw_lane *new_lane(void) {
+static struct pw_lane *room_for_lane(void) {
     struct pw_log_reserve *reserve = pw_log.reserve;
     if (LIKELY(!pw_log.is_frozen)) {
         return pw_os_map_table((sizeof(struct pw_lane) + PW_PAGE - 1) & ~(PW_PAGE - 1));
@@ -319,9 +318,19 @@ static struct pw_lane *new_lane(void) {
     return number < PW_LOG_LANES_FROZEN ? &reserve->lanes[number] : NULL;
 }
 
+static struct pw_lane *new_lane(void) {
+    struct pw_lane *lane = room_for_lane();
+    if (lane) {
+        lane->older = __atomic_load_n(&pw_log.newest, __ATOMIC_ACQUIRE);
+        while (!__atomic_compare_exchange_n(&pw_log.newest, &lane->older, lane, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
+    }
+    return lane;
+}
+
 static void begin_lane(struct pw_lane *lane) {
     lane->next = lane->end = NULL;
-    lane->chunk = NULL;
+    lane->mapped = 0;
     lane->chunks = 0;
     lane->stamp = pw_log.header->start_stamp;
     lane->number = __atomic_fetch_add(&pw_log.lanes, 1, __ATOMIC_RELAXED);
@@ -387,10 +396,19 @@ static struct pw_lane *begin_thread(void) {
     return lane;
 }
 
-// This thread's first event, or the process's.
+// This thread's first event, or the process's. A signal's handler that forks would leave its child
+// in the middle of it.
 static struct pw_lane *enter(void) {
     int cancel = pw_os_cancel_hold();
+    struct pw_os_signals signals;
+    bool hold = !pw_log.is_frozen;
+    if (LIKELY(hold)) {
+        pw_os_signals_block(&signals);
+    }
     struct pw_lane *lane = begin_thread();
+    if (LIKELY(hold)) {
+        pw_os_signals_restore(&signals);
+    }
     pw_os_cancel_restore(cancel);
     return lane;
 }
@@ -477,6 +495,9 @@ static inline void write_allocation(struct pw_lane *lane, const void *block, siz
         return;
     }
     uint64_t step = advance(lane, stamp, ALLOCATION_BITS);
+    if (UNLIKELY(!pw_log_is_own(lane))) {
+        return;
+    }
     uint64_t *words = lane->next;
     bool is_long = size >= UINT32_MAX;
     words[1] = (uint64_t)(uintptr_t)block | (uint64_t)slot << ADDRESS_BITS |
@@ -497,6 +518,9 @@ static inline void write_free(struct pw_lane *lane, const void *block, uint64_t 
     }
     uint64_t step = advance(lane, stamp, FREE_BITS);
     uint64_t address = (uintptr_t)block | (lives_on ? 1 : 0);
+    if (UNLIKELY(!pw_log_is_own(lane))) {
+        return;
+    }
     pw_log_commit(lane, PW_WORD_FREE | step << 2 | address << 16, 1);
 }
 

@@ -26,8 +26,12 @@ struct pw_lane {
     uint32_t epoch;       // of the process that the lane belongs to, see pw_log.epoch
     uint32_t number, chunks;
     uint32_t generation; // pw_log.generation when the slots were last filled
-    struct pw_spool_chunk *chunk;
-    int64_t until_sample; // bytes to the next sample
+    // The chunk's address, and in its lowest bits its size in steps. One word: another thread may
+    // fork at any time. 0: none.
+    uintptr_t mapped;
+    uintptr_t left;        // likewise the parent's, in whose place a child has memory of its own
+    struct pw_lane *older; // next in the list of all
+    int64_t until_sample;  // bytes to the next sample
     uint64_t random;
     uintptr_t stack_base;            // where the thread's stack begins (its highest address)
     uintptr_t stack_low, stack_high; // what may be read when walking the stack; 0: nothing
@@ -80,7 +84,8 @@ struct pw_log {
     uint32_t lanes; // given out
     uint32_t lock;  // of `spare`
     struct pw_lane *spare;
-    uint64_t *sampled; // addresses of the blocks in the sample, see record_sample.c
+    struct pw_lane *newest; // of all lanes
+    uint64_t *sampled;      // addresses of the blocks in the sample, see record_sample.c
     // Grows when an address may mean another module than before: lanes then forget their slots.
     uint32_t generation;
     uint32_t loads;   // given out

@@ -85,7 +85,6 @@ static int first_denied_of_chunk(const struct sock_fprog *program) {
         ASK(fallocate, AT_FD, 0, SIZE, SIZE),
         ASK(mmap, 0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, AT_FD, SIZE),
         ASK(mmap, 0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0),
-        ASK(madvise, somewhere, SIZE, MADV_DONTFORK),
         ASK(munmap, somewhere, SIZE),
         ASK(clock_gettime, 1, somewhere),
         ASK(getpid, 0),
@@ -113,6 +112,8 @@ static bool may_rest(const struct sock_fprog *program) {
 static bool may_begin(const struct sock_fprog *program) {
     const uint64_t somewhere = (uintptr_t)&pw_log;
     const struct seccomp_data calls[] = {
+        ASK(mmap, somewhere, SIZE, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0),
         ASK(openat, HERE, somewhere, O_RDONLY | O_CLOEXEC, 0),
         ASK(openat, HERE, somewhere, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0),
         ASK(openat, HERE, somewhere, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600),

@@ -12,6 +12,20 @@ void pw_log_stop(enum pw_spool_stop reason, int error);
 // The header says how long recording has gone on.
 void pw_log_note_time(void);
 
+// False: this is a child of a fork, and the lane is still its parent's. A signal's handler may have
+// forked while a record was being written. The child goes on with it, and shall write nothing.
+// Where the fork comes after the question, it writes the same words in the same place as its parent
+// does.
+static inline bool pw_log_is_own(const struct pw_lane *lane) {
+    bool is_own = __atomic_load_n(pw_log.epoch, __ATOMIC_RELAXED) == lane->epoch;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return __builtin_expect(is_own, 1);
+}
+
+// In a child, before it begins: its parent's chunks go. The thread may be about to write into its
+// own, which therefore stays as memory that nobody reads.
+void pw_log_leave_parents(struct pw_lane *own);
+
 // The lane goes on in another chunk. False: recording has ended.
 bool pw_log_new_chunk(struct pw_lane *lane);
 

@@ -282,6 +282,22 @@ def no_children(bench):
         raise Failure(f"{len(recordings)} recordings: {recordings[0].allocations}")
 
 
+def forks_in_handlers(bench):
+    """A signal's handler forks in the middle of a record: the child goes on as plain, and spoils no recording."""
+    for options in ("", "stacks=1", "stacks=2"):
+        bench.clear()
+        _, (own, *children) = bench.check("forks-in-handlers", options=options)
+        for child in children:
+            if (child.allocations[902], child.frees[902]) != (100, 100) or child.stop:
+                raise Failure(f"{options}: a child: {child.allocations}, stopped for {child.stop}")
+        if len(children) != 60 or own.lost_children:
+            raise Failure(f"{options}: {len(children)} children, {own.lost_children} lost")
+    bench.clear()
+    _, recordings = bench.check("forks-in-handlers", options=f"children=0,parent={os.getpid()}")
+    if len(recordings) != 1:
+        raise Failure(f"{len(recordings)} recordings")
+
+
 def execute(bench):
     _, recordings = bench.run("exec")
     if len(recordings) != 2 or recordings[0].process != recordings[1].process:
@@ -547,7 +563,6 @@ FAULTS = {
     "spool_room": [(errno.ENOSPC, STOPPED_NO_ROOM), (errno.EDQUOT, STOPPED_NO_ROOM), (errno.EIO, STOPPED_NO_FILE),
                    (errno.EOPNOTSUPP, 0)],
     "spool_map": [(errno.ENOMEM, STOPPED_NO_MEMORY), (errno.EACCES, STOPPED_NO_FILE)],
-    "spool_keep": [(errno.ENOMEM, STOPPED_NO_MEMORY)],
     "map_table": [(errno.ENOMEM, STOPPED_NO_MEMORY)],
     "fork_marker": [(errno.ENOMEM, None)],
 }
@@ -746,6 +761,7 @@ CASES = {
     "other-allocators": on_other_allocators,
     "fork": fork,
     "no-children": no_children,
+    "forks-in-handlers": forks_in_handlers,
     "exec": execute,
     "crash": crash,
     "kill": kill,

@@ -288,6 +288,69 @@ static void threads_and_forks(void) {
     printf("children 20 15002 100 100\n");
 }
 
+// A child of a fork in a signal's handler returns from it, and goes on with what its parent was
+// doing. It is made without the C library, as by a language that has none.
+enum { FORKS_IN_HANDLERS = 60 };
+static pid_t children[FORKS_IN_HANDLERS];
+static volatile int forked, is_child;
+
+static void *allocate_and_wait(void *unused) {
+    churn(1000, 903);
+    while (!is_over) {
+        usleep(1000);
+    }
+    return unused;
+}
+
+static void fork_here(int signal) {
+    (void)signal;
+    if (is_child || forked == FORKS_IN_HANDLERS) {
+        return;
+    }
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        is_child = 1;
+        usleep(2000); // its parent has written the record, and others behind it
+        return;
+    }
+    CHECK(child > 0);
+    children[forked++] = child;
+}
+
+static void forks_in_handlers(void) {
+    pthread_t others[2];
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    CHECK(pthread_sigmask(SIG_BLOCK, &alarms, NULL) == 0); // the others' for good
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&others[i], NULL, allocate_and_wait, NULL) == 0);
+    }
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &alarms, NULL) == 0);
+    struct sigaction action = {.sa_handler = fork_here, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 700}, {0, 700}}, never = {{0, 0}, {0, 0}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    int count = 0;
+    while (forked < FORKS_IN_HANDLERS && !is_child) {
+        free(malloc(901));
+        count++;
+    }
+    if (is_child) {
+        churn(100, 902);
+        _exit(0);
+    }
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    for (int i = 0; i < FORKS_IN_HANDLERS; i++) {
+        wait_for(children[i], 0);
+    }
+    is_over = 1;
+    for (int i = 0; i < 2; i++) {
+        pthread_join(others[i], NULL);
+    }
+    expect(901, count, count);
+    expect(903, 2000, 2000);
+}
+
 // --- descriptors and limits ------------------------------------------------------
 
 static void closes_all(void) {
@@ -1031,6 +1094,8 @@ int main(int count, char **words) {
         every_function(false); // jemalloc has no pvalloc, and cannot free the C library's
     } else if (strcmp(mode, "fork") == 0) {
         forks();
+    } else if (strcmp(mode, "forks-in-handlers") == 0) {
+        forks_in_handlers();
     } else if (strcmp(mode, "exec") == 0) {
         execs(words[0]);
     } else if (strcmp(mode, "crash") == 0) {

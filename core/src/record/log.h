@@ -97,6 +97,7 @@ struct pw_log {
     bool is_closed;    // none that opens a file or asks who we are
     bool is_blind;     // none that copies memory which may not be there
     bool is_restless;  // none that lets others run
+    bool is_unaware;   // none that tells of the thread's stack for signals
     bool has_no_clock; // reading it would end the thread: stamps are counted
     enum pw_spool_stop frozen_for;
     int frozen_error;

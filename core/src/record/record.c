@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,16 +121,28 @@ __attribute__((destructor)) static void end_recorder(void) {
 
 // --- what counts ---------------------------------------------------------------
 
+// Where it may not be asked, it is taken to be on one.
+static bool is_on_signal_stack(void) {
+    if (pw_log.is_frozen || pw_log.is_unaware) {
+        return true;
+    }
+    int saved = errno;
+    stack_t now = {0};
+    bool is_on = sigaltstack(NULL, &now) == 0 && now.ss_flags & SS_ONSTACK;
+    errno = saved;
+    return is_on;
+}
+
 // An allocator may be built of its own malloc and free, and so may ours be called from within: only
 // what the program called counts. A signal's handler may have left one of our functions by a jump,
-// which then seems to be at work for ever: but a call from within is further down the stack, and
-// there are never many.
+// which then seems to be at work for ever: but a call from within is further down the stack, unless
+// a handler with a stack of its own makes it, and there are never many.
 static inline bool is_nested(void) {
     if (LIKELY(inside == 0)) {
         return false;
     }
     uintptr_t here = (uintptr_t)FRAME;
-    bool is_above = here >= inside && here - inside < SAME_STACK;
+    bool is_above = here >= inside && here - inside < SAME_STACK && !is_on_signal_stack();
     if (is_above || ++nested_calls > MOST_NESTED) {
         nested_calls = 0;
         return false;

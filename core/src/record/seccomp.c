@@ -108,6 +108,11 @@ static bool may_rest(const struct sock_fprog *program) {
     return is_allowed(program, (struct seccomp_data)ASK(sched_yield, 0));
 }
 
+static bool may_ask_for_stack(const struct sock_fprog *program) {
+    const uint64_t somewhere = (uintptr_t)&pw_log;
+    return is_allowed(program, (struct seccomp_data)ASK(sigaltstack, 0, somewhere));
+}
+
 // What a new process takes, a new thread's number, and a file that is opened once more.
 static bool may_begin(const struct sock_fprog *program) {
     const uint64_t somewhere = (uintptr_t)&pw_log;
@@ -161,6 +166,7 @@ static long add_filter(make_call *call, const unsigned long words[7],
     if (in_force && before.is_here) {
         pw_log.is_blind |= !may_look(program);
         pw_log.is_restless |= !may_rest(program);
+        pw_log.is_unaware |= !may_ask_for_stack(program);
     }
     int denied = in_force && before.is_here ? first_denied_of_chunk(program) : -1;
     if (denied >= 0) {

@@ -380,6 +380,12 @@ def jump_out(bench):
     bench.check("jump-out", behind=bench.behind)
 
 
+def handlers_above(bench):
+    """A handler's stack lies above the thread's: what it allocates in the middle of a record spoils none."""
+    for options in ("", "stacks=1"):
+        bench.check("handlers-above", options=options)
+
+
 def load(bench):
     bench.check("dlopen")
 
@@ -762,6 +768,7 @@ CASES = {
     "fork": fork,
     "no-children": no_children,
     "forks-in-handlers": forks_in_handlers,
+    "handlers-above": handlers_above,
     "exec": execute,
     "crash": crash,
     "kill": kill,

@@ -415,6 +415,48 @@ static void fills_disk_and_forks(void) {
 
 // --- signals -------------------------------------------------------------------
 
+// A thread whose stack for signals lies above its own: what the handler allocates in the middle of
+// a record is no call that comes after it. Blocks of its own size, which malloc has at hand.
+enum { CALLS_BELOW = 400000 };
+static volatile int interruptions;
+
+static void allocate_above(int signal) {
+    (void)signal;
+    churn(1, 904);
+    interruptions++;
+}
+
+static void *allocate_below(void *above) {
+    stack_t stack = {.ss_sp = above, .ss_size = 256 << 10};
+    struct sigaction action = {.sa_handler = allocate_above, .sa_flags = SA_ONSTACK | SA_RESTART};
+    struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    churn(1, 904);
+    CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &alarms, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    churn(CALLS_BELOW, 905);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    return NULL;
+}
+
+static void handlers_above(void) {
+    size_t half = 1 << 20;
+    char *stacks = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    CHECK(stacks != MAP_FAILED && pthread_sigmask(SIG_BLOCK, &alarms, NULL) == 0);
+    pthread_attr_t below;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&below) == 0 && pthread_attr_setstack(&below, stacks, half) == 0);
+    CHECK(pthread_create(&thread, &below, allocate_below, stacks + half) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && interruptions > 100);
+    expect(905, CALLS_BELOW, CALLS_BELOW);
+}
+
 static sigjmp_buf back;
 
 static void jump_out(int signal) {
@@ -1096,6 +1138,8 @@ int main(int count, char **words) {
         forks();
     } else if (strcmp(mode, "forks-in-handlers") == 0) {
         forks_in_handlers();
+    } else if (strcmp(mode, "handlers-above") == 0) {
+        handlers_above();
     } else if (strcmp(mode, "exec") == 0) {
         execs(words[0]);
     } else if (strcmp(mode, "crash") == 0) {

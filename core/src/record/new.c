@@ -9,8 +9,14 @@
 // the C++ library in a scope of their own. Then nobody is next in the program's scope, and the
 // operators are looked for where the caller would have found them. (One that jumped here, as its
 // last act, is taken for its own caller; if nobody is found for that one, malloc and free serve.)
+//
+// To look for somebody takes the loader's lock, which a thread in dlopen holds while it runs a
+// library's constructor. That may wait for a thread which calls an operator. So the program's own
+// scope is looked through when the recorder starts. Of callers in other scopes the loader is asked
+// only where somebody defines operators who is neither the caller itself nor the C++ library.
 
 #include "os/os.h"
+#include "record/definers.h"
 #include "record/record.h"
 
 #include <dlfcn.h>
@@ -35,15 +41,26 @@ enum { UNDECIDED, OURS, OTHERS, BY_CALLER };
     DO(_ZnamSt11align_val_t)                                                                       \
     DO(_ZnwmSt11align_val_tRKSt9nothrow_t)                                                         \
     DO(_ZnamSt11align_val_tRKSt9nothrow_t)
+#define EACH_DELETE(DO)                                                                            \
+    DO(_ZdlPv)                                                                                     \
+    DO(_ZdaPv)                                                                                     \
+    DO(_ZdlPvm)                                                                                    \
+    DO(_ZdaPvm)                                                                                    \
+    DO(_ZdlPvRKSt9nothrow_t)                                                                       \
+    DO(_ZdaPvRKSt9nothrow_t)                                                                       \
+    DO(_ZdlPvSt11align_val_t)                                                                      \
+    DO(_ZdaPvSt11align_val_t)                                                                      \
+    DO(_ZdlPvmSt11align_val_t)                                                                     \
+    DO(_ZdaPvmSt11align_val_t)                                                                     \
+    DO(_ZdlPvSt11align_val_tRKSt9nothrow_t)                                                        \
+    DO(_ZdaPvSt11align_val_tRKSt9nothrow_t)
 #define DECLARE(name) void *name;
 
 static struct {
     int whose;
+    bool is_searched; // the program's scope has been
     EACH_NEW(DECLARE)
-    void *_ZdlPv, *_ZdaPv, *_ZdlPvm, *_ZdaPvm, *_ZdlPvRKSt9nothrow_t, *_ZdaPvRKSt9nothrow_t;
-    void *_ZdlPvSt11align_val_t, *_ZdaPvSt11align_val_t;
-    void *_ZdlPvmSt11align_val_t, *_ZdaPvmSt11align_val_t;
-    void *_ZdlPvSt11align_val_tRKSt9nothrow_t, *_ZdaPvSt11align_val_tRKSt9nothrow_t;
+    EACH_DELETE(DECLARE)
 } behind;
 
 // --- who defines them ------------------------------------------------------------
@@ -54,15 +71,14 @@ static bool is_in_one_module(const void *one, const void *other) {
 }
 
 // The module that an address is in, open once more. NULL: it is the program, or being unloaded.
-static void *open_module(const void *address, int more_flags) {
+static void *open_module(const void *address) {
     Dl_info info;
-    return dladdr(address, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | more_flags)
-                                  : NULL;
+    return dladdr(address, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
 // Nobody next in the program's scope: from the caller on. NULL: nobody there, or we ourselves.
 static void *find_for(const void *site, const char *name) {
-    void *caller = open_module(site, 0);
+    void *caller = open_module(site);
     void *found = caller ? dlsym(caller, name) : NULL;
     if (caller) {
         pw_record_close(caller);
@@ -76,16 +92,26 @@ static void end_search(uintptr_t before) {
     pw_record_resume(before);
 }
 
-// What was found once in the program's scope stays; that nobody was there does not.
-static void *find(void **function, const char *name, const void *site) {
+// Without the loader, where there is no doubt.
+static void *find_by_tables(const struct pw_definers *definers) {
+    return definers->own || definers->has_others ? definers->own : definers->usual;
+}
+
+static void *find_by_loader(const char *name, const void *site) {
+    void *next = behind.whose == BY_CALLER ? NULL : dlsym(RTLD_NEXT, name);
+    return next ? next : find_for(site, name);
+}
+
+static void *find(void *const *function, const char *name, const void *site) {
     if (*function) {
         return *function;
     }
     uintptr_t before = pw_record_pause(FRAME);
-    void *next = behind.whose == BY_CALLER ? NULL : dlsym(RTLD_NEXT, name);
-    void *found = next ? next : find_for(site, name);
-    if (next) {
-        *function = next;
+    struct pw_definers definers = pw_definers_of(name, site);
+    bool is_to_throw = behind.whose == OURS && definers.usual;
+    void *found = is_to_throw ? definers.usual : find_by_tables(&definers);
+    if (!found && definers.has_others) {
+        found = find_by_loader(name, site);
     }
     end_search(before);
     return found;
@@ -98,42 +124,58 @@ static bool is_usual(const void *function) {
            pw_record_is_behind(function);
 }
 
-// The C++ library of a scope of its own: it stays loaded, to throw when there is no memory, which
-// is no time to look for it.
-static void keep_library_of(const void *function) {
-    void *library = open_module(function, RTLD_NODELETE);
-#define TAKE(name) behind.name = library ? dlsym(library, #name) : NULL;
-    EACH_NEW(TAKE)
-}
-
 static int decide_for(const void *site) {
-    void *function = find_for(site, "_Znwm");
-    if (function && !is_usual(function)) {
+    struct pw_definers definers = pw_definers_of("_Znwm", site);
+    void *function = find_by_tables(&definers);
+    if (!function && definers.has_others) {
+        function = find_by_loader("_Znwm", site);
+        definers.own = function && !is_usual(function) ? function : NULL;
+    }
+    if (definers.own) {
         behind.whose = BY_CALLER;
         return OTHERS;
     }
     if (function && behind.whose == UNDECIDED) {
-        keep_library_of(function);
         behind.whose = OURS;
     }
     return OURS; // also where nobody is found, which may be another one's answer next time
 }
 
+// Also whom to call when there is no memory, or for whom they are. Leaves it undecided where nobody
+// is in the program's scope.
+static void decide_for_program(void) {
+    behind.is_searched = true;
+    const void *function = dlsym(RTLD_NEXT, "_Znwm");
+    if (!function) {
+        return;
+    }
+#define FIND_NEXT(name) behind.name = dlsym(RTLD_NEXT, #name);
+    EACH_NEW(FIND_NEXT)
+    EACH_DELETE(FIND_NEXT)
+    __atomic_store_n(&behind.whose, is_usual(function) ? OURS : OTHERS, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void start_operators(void) {
+    uintptr_t before = pw_record_pause(FRAME);
+    if (behind.whose == UNDECIDED) {
+        decide_for_program();
+    }
+    end_search(before);
+}
+
 static int decide(const void *site) {
     uintptr_t before = pw_record_pause(FRAME);
-    const void *function = behind.whose == UNDECIDED ? dlsym(RTLD_NEXT, "_Znwm") : NULL;
-    int whose;
-    if (function) {
-        whose = behind.whose = is_usual(function) ? OURS : OTHERS;
-    } else {
-        whose = decide_for(site);
+    if (!behind.is_searched) {
+        decide_for_program();
     }
+    bool is_decided = behind.whose == OURS || behind.whose == OTHERS;
+    int whose = is_decided ? behind.whose : decide_for(site);
     end_search(before);
     return whose;
 }
 
 static inline bool is_ours(const void *site) {
-    int whose = behind.whose;
+    int whose = __atomic_load_n(&behind.whose, __ATOMIC_ACQUIRE);
     return (whose == OURS || whose == OTHERS ? whose : decide(site)) == OURS;
 }
 

@@ -409,6 +409,22 @@ def cplusplus(bench):
     bench.check("", command=[bench.program, "own-operators", own_operators, usual])
 
 
+def waiting_constructor(bench):
+    """A thread calls operator new for the first time while another one is in dlopen, and waits for it."""
+    program = os.path.join(bench.folder_of_program, "environment_recorded_cplusplus")
+    if not os.path.exists(program):
+        raise Skip("needs a C++ compiler")
+    usual, own_operators = (os.path.join(bench.folder_of_program, f"librecorded_{name}.so")
+                            for name in ("waiting_new", "own_waiting_new"))
+    bench.check("", command=[program, usual])
+    # Nobody else in the program has the operators.
+    for library, size in ((usual, 23005), (own_operators, 23037)):
+        bench.clear()
+        _, (own,) = bench.check("", command=[bench.program, "waiting-constructor", library])
+        if (own.allocations[size], own.frees[size]) != (100, 100):
+            raise Failure(f"{library}: {own.allocations[size]} blocks of {size} bytes")
+
+
 def stacks(bench):
     _, (own,) = bench.check("stacks", options="stacks=1")
     deepest = max(len(place) for place in own.places[21001])
@@ -787,6 +803,7 @@ CASES = {
     "fork-after-unloading": fork_after_unloading,
     "late-frees": late_frees,
     "cplusplus": cplusplus,
+    "waiting-constructor": waiting_constructor,
     "close-all": close_all,
     "file-size": file_size,
     "disk-full": disk_full,

@@ -650,6 +650,14 @@ static void loads_cplusplus(const char *path) {
     expect(23040, 1, 1);
 }
 
+// The constructor waits for a thread, which is the first that calls operator new.
+static void loads_waiting(const char *path) {
+    alarm(30); // else it would wait for ever
+    load_alone(path);
+    churn(10, 23006);
+    expect(23006, 10, 10);
+}
+
 // One that has operators of its own: they are called for it, and for nobody else.
 static void loads_own_operators(const char *path, const char *other) {
     void *library = load_alone(path);
@@ -1162,6 +1170,8 @@ int main(int count, char **words) {
         loads_libraries();
     } else if (strcmp(mode, "cplusplus") == 0 && count > 2) {
         loads_cplusplus(words[2]);
+    } else if (strcmp(mode, "waiting-constructor") == 0 && count > 2) {
+        loads_waiting(words[2]);
     } else if (strcmp(mode, "own-operators") == 0 && count > 3) {
         loads_own_operators(words[2], words[3]);
     } else if (strcmp(mode, "reuses-addresses") == 0 && count > 5) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// A C++ library for a C program to load in a scope of its own; with OWN_OPERATORS one that defines
-// its own operators new and delete.
+// A C++ library for a program to load in a scope of its own; with OWN_OPERATORS one that defines
+// its own operators new and delete, and with WAITS_FOR_THREAD one whose constructor waits for a
+// thread that calls them.
 
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <pthread.h>
 
 static int own_operators; // calls of them
 
@@ -66,3 +68,20 @@ int own_calls(void) {
     return own_operators;
 }
 }
+
+#ifdef WAITS_FOR_THREAD
+static void *work(void *unused) {
+    for (int i = 0; i < 100; i++) {
+        delete_block(new_block(23005));
+    }
+    return unused;
+}
+
+__attribute__((constructor)) static void wait_for_thread() {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, work, nullptr) != 0 ||
+        pthread_join(thread, nullptr) != 0) {
+        std::abort();
+    }
+}
+#endif

@@ -13,6 +13,8 @@ pub struct Losses {
     pub children: u64,
     /// Sites whose modules are not known.
     pub modules: u64,
+    /// Parts of the recording that make no sense from somewhere on.
+    pub chunks: u64,
 }
 
 impl Losses {
@@ -22,6 +24,7 @@ impl Losses {
             events: number("dropped-allocations").saturating_add(number("dropped-frees")),
             children: number("lost-children"),
             modules: number("lost-modules"),
+            chunks: number("damaged-chunks"),
         }
     }
 
@@ -29,6 +32,7 @@ impl Losses {
         self.events = self.events.saturating_add(other.events);
         self.children = self.children.saturating_add(other.children);
         self.modules = self.modules.saturating_add(other.modules);
+        self.chunks = self.chunks.saturating_add(other.chunks);
     }
 
     /// Empty where nothing was lost.
@@ -55,6 +59,12 @@ impl Losses {
                 units::counted(self.modules, "place")
             ));
         }
+        if self.chunks > 0 {
+            said.push(match self.chunks {
+                1 => "damaged: 1 chunk ends early".to_owned(),
+                more => format!("damaged: {} chunks end early", units::count(more)),
+            });
+        }
         said
     }
 }
@@ -65,6 +75,7 @@ impl From<&Assembled> for Losses {
             events: trace.dropped,
             children: trace.lost_children,
             modules: trace.lost_modules,
+            chunks: trace.damaged_chunks,
         }
     }
 }
@@ -79,12 +90,14 @@ mod tests {
         let properties = Properties::new()
             .with("dropped-allocations", "2")
             .with("dropped-frees", "1")
-            .with("lost-children", "1");
+            .with("lost-children", "1")
+            .with("damaged-chunks", "2");
         assert_eq!(
             Losses::of(&properties).in_words(),
             [
                 "3 events were dropped",
-                "1 forked process could not be recorded"
+                "1 forked process could not be recorded",
+                "damaged: 2 chunks end early"
             ]
         );
     }

@@ -104,6 +104,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
         ),
         ("children", dropped("lost-children")),
         ("unnamed", dropped("lost-modules")),
+        ("damaged", dropped("damaged-chunks")),
         ("foreign", dropped("foreign-frees")),
         ("twice", found.double_frees),
     ] {
@@ -111,6 +112,7 @@ fn head(found: &Analysis, properties: &Properties) -> String {
             "dropped" => "events that the recorder could not keep",
             "children" => "forked processes that could not be recorded",
             "unnamed" => "times a place could not be named, as too many libraries had been loaded",
+            "damaged" => "chunks of the recording that end early: what comes after is missing",
             "foreign" => "frees of blocks that are not in the trace",
             _ => "frees of what had been freed before",
         };

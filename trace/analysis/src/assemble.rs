@@ -52,6 +52,7 @@ pub struct Assembled {
     pub dropped: u64,
     pub lost_modules: u64,
     pub lost_children: u64,
+    pub damaged_chunks: u64,
     pub stop: Option<Stop>,
 }
 
@@ -120,6 +121,7 @@ impl<W: Write> Assembly<W> {
         for (name, number) in [
             ("lost-modules", header.lost_modules),
             ("lost-children", header.lost_children),
+            ("damaged-chunks", spool.damaged_chunks()),
         ] {
             if number > 0 {
                 self.writer.set_property(name, number.to_string());
@@ -139,6 +141,7 @@ impl<W: Write> Assembly<W> {
             dropped,
             lost_modules: header.lost_modules,
             lost_children: header.lost_children,
+            damaged_chunks: spool.damaged_chunks(),
             stop: header.stop,
         };
         Ok((self.writer.finish()?, assembled))

@@ -220,6 +220,9 @@ struct Lane {
     thread: u32,
     slots: Vec<PlaceId>,
     next: Option<Record>,
+    /// Chunks that ended at something that is no record, and the last of them.
+    damaged: u64,
+    last_damaged: Option<usize>,
 }
 
 /// One process's records, in order.
@@ -387,6 +390,11 @@ impl Spool {
         Ok(record)
     }
 
+    /// Chunks of which the rest could not be read, so far.
+    pub fn damaged_chunks(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.damaged).sum()
+    }
+
     fn wait(&mut self, lane: usize) {
         if let Some(next) = &self.lanes[lane].next {
             self.waiting.push(Reverse((next.stamp, lane)));
@@ -493,6 +501,8 @@ impl Lane {
             thread: 0,
             slots: vec![0; SLOTS],
             next: None,
+            damaged: 0,
+            last_damaged: None,
         }
     }
 
@@ -562,6 +572,14 @@ impl Lane {
         Ok(self.words.len() >= count)
     }
 
+    /// The chunk goes on with what is no record. It may be looked at more than once.
+    fn end_early(&mut self) {
+        if self.last_damaged != Some(self.chunk) {
+            self.damaged += 1;
+            self.last_damaged = Some(self.chunk);
+        }
+    }
+
     /// The next record of this chunk; none at its end, or where it makes no sense any more.
     fn record(&mut self, file: &File, tables: &mut Tables) -> io::Result<Option<Record>> {
         loop {
@@ -577,6 +595,7 @@ impl Lane {
                     let is_long = word >> 32 == u64::from(u32::MAX);
                     let length = if is_long { 3 } else { 2 };
                     if !self.ensure(length, file)? {
+                        self.end_early();
                         return Ok(None);
                     }
                     let second = self.words[self.at + 1];
@@ -605,6 +624,7 @@ impl Lane {
                 3 => {
                     let length = (word >> 8 & 0xff_ffff) as usize;
                     if length > STEP as usize || !self.ensure(length + 1, file)? {
+                        self.end_early();
                         return Ok(None);
                     }
                     let start = self.at + 1;
@@ -613,7 +633,12 @@ impl Lane {
                     self.other(word >> 2 & 63, operand, start..start + length, tables);
                     continue;
                 }
-                _ => return Ok(None),
+                _ => {
+                    if word != 0 {
+                        self.end_early();
+                    }
+                    return Ok(None);
+                }
             };
             return Ok(Some(Record {
                 stamp: self.stamp,
@@ -961,6 +986,24 @@ pub mod tests {
                 .collect();
             assert_eq!(found, ["/a", "/b"], "version {version}");
         }
+    }
+
+    /// As where the program has written into the recorder's mapping: what is before is read, and the next chunk.
+    #[test]
+    fn a_chunk_that_ends_at_no_record_is_counted() {
+        let mut bytes = header();
+        let no_record = vec![0x1234 << 2];
+        let lost = allocate(1, ADDRESS_A, 24, 3);
+        bytes.extend(chunk(0, 0, 100, &[free(5, 0x1000), no_record, lost]));
+        bytes.extend(chunk(0, 1, 200, &[free(5, 0x1000)]));
+        let mut spool = open(&bytes).expect("a spool");
+        assert_eq!(all(&mut spool).len(), 2);
+        assert_eq!(spool.damaged_chunks(), 1);
+        spool.look_again().expect("readable");
+        assert_eq!(spool.damaged_chunks(), 1);
+        let mut whole = open(&sample()).expect("a spool");
+        all(&mut whole);
+        assert_eq!(whole.damaged_chunks(), 0);
     }
 
     #[test]

@@ -57,7 +57,7 @@ def hold_this(x, file, go):
     """Keep an array until a file appears, and say then what is in it."""
     # By its handle, since what R cannot read has no name.
     handle = _share.ctypes.create_string_buffer(_share.HANDLE_SIZE)
-    view = _share._view_at(*_share._range(x))
+    view, _exporter = _share._view_at(*_share._range(x))
     _share._core().pw_shared_handle(_share.ctypes.byref(view.object.shared), view.index, handle)
     name = _share.NAME_PREFIX + handle.raw.hex()
     assert _share._kind_of(x.dtype) == _share.BYTES or pagewise.shared_name(x)[:9] == name[:9]

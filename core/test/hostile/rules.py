@@ -520,9 +520,26 @@ MUTANTS = [
     Mutant("keeper-comes-again", "no keeper comes before a filter of system calls", "entry/sandbox.c",
            "    pw_keeper_end_for_ever(&pw_process);", "    pw_keeper_end(&pw_process);", ["environment-filtered-beside"]),
     Mutant("frozen-at-an-interrupt", "a look for interrupts is no moment for R code", "runtime/r/gc_time.c",
-           "    *polled_events = earlier_handler;\n    if (!announced_to->getrusage_works) {\n"
-           "        enable_gc_time(announced_to);\n    }\n    if (!watches) {",
-           "    if (!announced_to->getrusage_works) {\n        enable_gc_time(announced_to);\n    }\n    {",
+           "    (void)object;\n"
+           "    freeze_if_due();\n"
+           "}\n"
+           "\n"
+           "// Once, and soon: while R starts, or before pagewise_on() has returned.\n"
+           "static void on_polled_events(void) {\n"
+           "    *polled_events = earlier_handler;\n"
+           "    if (!announced_to->getrusage_works) {\n"
+           "        enable_gc_time(announced_to);\n"
+           "    }\n"
+           "    if (!watches) {",
+           "    (void)object;\n"
+           "}\n"
+           "\n"
+           "// Once, and soon: while R starts, or before pagewise_on() has returned.\n"
+           "static void on_polled_events(void) {\n"
+           "    if (!announced_to->getrusage_works) {\n"
+           "        enable_gc_time(announced_to);\n"
+           "    }\n"
+           "    {",
            ["frozen-interrupts"]),
     Mutant("released-twice-in-a-row", "a block released twice in a row ends the program at once", "general/general.h",
            " || *top == block, 0)", ", 0)", ["general"]),

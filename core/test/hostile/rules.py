@@ -517,8 +517,6 @@ MUTANTS = [
     Mutant("hole-not-mended", "a refused mapping that left a hole leaves memory, or nothing for anybody",
            "extent/mappings.c", "    if (pw_arena_mend(arena, address, size)) {\n        return true;\n    }\n"
            "    arena->hole = address;\n", "", ["arena", "general-faults"]),
-    Mutant("keeper-comes-again", "no keeper comes before a filter of system calls", "entry/sandbox.c",
-           "    pw_keeper_end_for_ever(&pw_process);", "    pw_keeper_end(&pw_process);", ["environment-filtered-beside"]),
     Mutant("frozen-at-an-interrupt", "a look for interrupts is no moment for R code", "runtime/r/gc_time.c",
            "    (void)object;\n"
            "    freeze_if_due();\n"

@@ -1456,14 +1456,10 @@ static void resize_released_medium(void *unused) {
 
 static void misuse_ends_the_program(void **state) {
     (void)state;
-    void (*const misuses[])(void *) = {release_twice,
-                                       release_twice_with_another_between,
-                                       release_inside,
-                                       release_after_all_is_gone,
-                                       release_large_twice,
-                                       release_inside_medium,
-                                       resize_released_medium,
-                                       release_large_twice_beside_a_thread};
+    void (*const misuses[])(void *) = {release_twice,          release_twice_with_another_between,
+                                       release_inside,         release_after_all_is_gone,
+                                       release_large_twice,    release_inside_medium,
+                                       resize_released_medium, release_large_twice_beside_a_thread};
     size_t count = sizeof misuses / sizeof *misuses;
 #ifdef __SANITIZE_THREAD__
     count--; // a child of a process of several threads starts none under TSan

@@ -3,8 +3,8 @@
 // Switching Pagewise on and off in this process, and its statistics block.
 #include "calls.h"
 
-#include <R_ext/Utils.h>
 #include <pagewise.h>
+#include <R_ext/Utils.h>
 
 #include <string.h>
 

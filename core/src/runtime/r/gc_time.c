@@ -15,7 +15,8 @@ typedef void *r_value; // SEXP
 static struct pw_process *announced_to;
 static void (**polled_events)(void);
 static void (*earlier_handler)(void);
-static bool watches; // an object waits for the next collection
+static bool is_handler; // ours is among R's handlers, maybe behind a later one
+static bool watches;    // an object waits for the next collection
 
 static void *symbol(const char *name) {
     return dlsym(RTLD_DEFAULT, name);
@@ -80,7 +81,10 @@ static void on_collected(r_value object) {
 
 // Once, and soon: while R starts, or before pagewise_on() has returned.
 static void on_polled_events(void) {
-    *polled_events = earlier_handler;
+    if (*polled_events == on_polled_events) { // else a later one calls us
+        *polled_events = earlier_handler;
+        is_handler = false;
+    }
     if (!announced_to->getrusage_works) {
         enable_gc_time(announced_to);
     }
@@ -99,10 +103,10 @@ bool pw_r_find(struct pw_process *process) {
     bool of_use = process->options.zero != PW_ZERO_OFF || process->options.early ||
                   process->options.relieve != PW_RELIEVE_OFF ||
                   process->options.freeze != PW_FREEZE_OFF;
-    if (of_use && polled_events && *polled_events != on_polled_events &&
-        process->options.collect != PW_COLLECT_BURST) {
+    if (of_use && polled_events && !is_handler && process->options.collect != PW_COLLECT_BURST) {
         earlier_handler = *polled_events;
         *polled_events = on_polled_events;
+        is_handler = true;
     }
     process->serves_r = polled_events != NULL;
     return process->serves_r;

@@ -1,11 +1,9 @@
 """pyarrow and polars beside Pagewise: their memory is their own, and pyarrow keeps no array of NumPy's from sharing.
 
-pandas imports pyarrow where it is installed. A package that is not installed is skipped:
-`build/python/3.11/bin/pip install pyarrow polars` adds them.
+pandas imports pyarrow where it is installed, so the packages are where these tests alone see them (beside.py).
 """
 
-import importlib.util
-
+import beside
 import pytest
 from conftest import WAYS, run_python
 
@@ -20,8 +18,14 @@ def told(array):
 
 
 def needs(*packages):
-    lacking = [package for package in packages if not importlib.util.find_spec(package)]
+    lacking = [package for package in packages if not beside.has(package)]
     return pytest.mark.skipif(bool(lacking), reason=f"not installed: {', '.join(lacking)}")
+
+
+@pytest.fixture(autouse=True)
+def packages_are_seen(monkeypatch):
+    for name, value in beside.environment().items():
+        monkeypatch.setenv(name, value)
 
 
 @needs("pyarrow")

@@ -35,7 +35,9 @@ def test_a_shared_object_is_used_like_the_original():
     got["array"][3, 4] = 7
     got["frame"].loc[0, "a"] = -1.0
     assert given["array"][3, 4] == 1 and frame.loc[0, "a"] == 0
-    assert str(pagewise.shared_info(got)).startswith("1.04 MB shared in 3 parts") and pagewise.shared_info(got).processes == (os.getpid(),)
+    assert str(pagewise.shared_info(got)).startswith("1.04 MB shared in 3 parts") and pagewise.shared_info(
+        got
+    ).processes == (os.getpid(),)
     assert str(pagewise.shared_info(given)) == "nothing is shared"
 
 
@@ -326,7 +328,17 @@ def test_a_small_shm_is_not_asked():
         pytest.skip("no namespace for mounts can be had")
     program = "import numpy as np, pagewise, pickle; x = pagewise.share(np.ones(4_000_000)); print(x.sum())"
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh", sys.executable, "-c", program],
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"',
+            "sh",
+            sys.executable,
+            "-c",
+            program,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -465,7 +477,11 @@ print(errors, CHECK)
             "class ArrayMemmapForwardReducer:\n    def __call__(self, array): return None\n",
             "sys.modules[MODULE].ArrayMemmapForwardReducer()(x[0])[0].__name__",
         ),
-        ("loky.backend.reduction", "def register(*what): globals().update(got=what[1].func.__name__)\n", "sys.modules[MODULE].got"),
+        (
+            "loky.backend.reduction",
+            "def register(*what): globals().update(got=what[1].func.__name__)\n",
+            "sys.modules[MODULE].got",
+        ),
     ],
     ids=["joblib", "loky"],
 )
@@ -638,12 +654,17 @@ def test_what_is_collected_can_be_read_to_its_end_and_is_then_given_back(make):
 
 
 def test_so_it_is_in_a_forked_child():
-    program = IN_A_CYCLE + "model = shared_in_a_cycle(Read)\nif os.fork(): os.wait()\ndel model; gc.collect(); print(is_mapped())"
+    program = (
+        IN_A_CYCLE
+        + "model = shared_in_a_cycle(Read)\nif os.fork(): os.wait()\ndel model; gc.collect(); print(is_mapped())"
+    )
     assert run_python(program).stdout == "b'abcd'\nFalse\n" * 2
 
 
 def test_what_was_rescued_from_a_collection_lives_on():
-    program = IN_A_CYCLE + "model = shared_in_a_cycle(Kept)\ndel model; gc.collect(); print(is_mapped(), bytes(kept[0][:4]))"
+    program = (
+        IN_A_CYCLE + "model = shared_in_a_cycle(Kept)\ndel model; gc.collect(); print(is_mapped(), bytes(kept[0][:4]))"
+    )
     assert run_python(program + "\nkept.clear(); print(is_mapped())").stdout == "True b'abcd'\nFalse\n"
 
 
@@ -655,7 +676,9 @@ def test_below_a_shared_array_is_nothing_that_reads_its_memory_and_does_not_keep
     assert np.asarray(found[-1]).dtype == object
 
 
-@pytest.mark.parametrize("close", ["os.close(number)", "os.dup2(other.fileno(), number)"], ids=["closed", "another file's"])
+@pytest.mark.parametrize(
+    "close", ["os.close(number)", "os.dup2(other.fileno(), number)"], ids=["closed", "another file's"]
+)
 def test_what_the_program_has_closed_is_opened_again_from_who_has_it(close, owner):
     process, text = owner
     out = run_python(
@@ -731,7 +754,9 @@ def test_what_may_not_be_written_stays_so_in_copies(monkeypatch):
         pickle.loads(text)
 
 
-@pytest.mark.parametrize(("told", "most"), [("65530\n", 16_000), ("4000\n", 1000), ("2000000", 16_000), ("?", 16_000), (None, 16_000)])
+@pytest.mark.parametrize(
+    ("told", "most"), [("65530\n", 16_000), ("4000\n", 1000), ("2000000", 16_000), ("?", 16_000), (None, 16_000)]
+)
 def test_where_fewer_mappings_are_to_be_had_views_take_a_quarter(told, most, tmp_path, monkeypatch):
     file = tmp_path / "max_map_count"
     if told is not None:
@@ -741,7 +766,9 @@ def test_where_fewer_mappings_are_to_be_had_views_take_a_quarter(told, most, tmp
 
 
 def test_arrays_that_live_until_the_end_are_no_crash():
-    out = run_python("import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n")
+    out = run_python(
+        "import numpy as np, pagewise\nkept = [pagewise.share(np.ones(9000)) for _ in range(20)]\nprint(len(kept))\n"
+    )
     assert out.stdout == "20\n" and out.stderr == ""
 
 

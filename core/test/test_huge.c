@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { UNIT = PW_HUGE_PAGE / PW_PAGE, UNITS = 3, TAIL = 100 };
+enum { UNIT = PW_HUGE_PAGE / PW_PAGE, UNITS = 3, TAIL = UNIT / 5 };
 
 static struct pw_arena arena;
 static struct pw_stats stats;

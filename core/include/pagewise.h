@@ -164,15 +164,16 @@ PW_API bool pw_switch_on(const char *options, const char **reason);
 // free pages back and keeps none from then on (pw_is_on is false), and to switch on ends that.
 PW_API void pw_switch_off(void);
 
-// Take what R's packages have brought out of its collections (docs/design/frozen.md), so that those
-// of children that are forked from now on leave its pages shared. NULL, or in one line, which is
-// never freed, why nothing was. Again after more packages were loaded. To be called by the thread
-// that R code runs in, where it may run.
+// Freeze what R's packages have brought: R's collector no longer visits it (docs/design/frozen.md),
+// so that collections of children that are forked from now on leave its pages shared. Returns NULL
+// when that was done, else one line that says why not, which the caller does not free. Call it
+// again when more packages were loaded, by the thread that R code runs in, where R code may run.
 PW_API const char *pw_freeze_for_forks(void);
 
-// For tests of R's permanent generation, in the form of R's .C(): freeze now, told of written pages
-// by the kernel or not, for forks or not; one text comes back, empty when all is well. From then on
-// it is done by these alone. To be called where R code may run.
+// For tests of R's permanent generation, in the form of R's .C(): freeze now, and thaw. `*watch`:
+// the kernel tells of written pages; `*for_forks`: as pw_freeze_for_forks. `*problem` is set to one
+// line, empty when all is well. Nothing freezes by itself from then on. To be called where R code
+// may run.
 PW_API void pw_freeze_now(const int *watch, const int *for_forks, char **problem);
 PW_API void pw_thaw_now(void);
 
@@ -328,7 +329,8 @@ PW_API enum pw_shared_result pw_shared_write(struct pw_shared *shared, const voi
 PW_API enum pw_shared_result pw_shared_finish(struct pw_shared *shared,
                                               struct pw_shared_part *parts, uint32_t count);
 
-// This process no longer opens new views; those that exist stay valid.
+// Closes the descriptor: no new views can be made here. Those that exist stay valid, until they are
+// unmapped.
 PW_API void pw_shared_close(struct pw_shared *shared);
 
 // Write PW_SHARED_HANDLE_SIZE bytes that name a part.
@@ -338,7 +340,8 @@ PW_API void pw_shared_handle(const struct pw_shared *shared, uint32_t part, void
 PW_API enum pw_shared_result pw_shared_read_handle(const void *from, size_t size, uint32_t runtime,
                                                    struct pw_shared_name *name);
 
-// Open the object of a handle, from whichever process has it.
+// Open the object of a handle, from whichever process has it. PW_SHARED_OK: it takes a descriptor,
+// until pw_shared_close.
 PW_API enum pw_shared_result pw_shared_open(const void *from, size_t size, uint32_t runtime,
                                             struct pw_shared *shared);
 
@@ -346,13 +349,15 @@ PW_API enum pw_shared_result pw_shared_open(const void *from, size_t size, uint3
 PW_API bool pw_shared_describe(const struct pw_shared *shared, uint32_t index,
                                struct pw_shared_part *part);
 
-// A view of a part; one more, with what was written in `view`; and the end of one. NULL: no room.
+// pw_shared_map makes a view of a part, pw_shared_map_again one more that reads as `view` does,
+// with what was written there. Each is the caller's to end, by pw_shared_unmap. NULL: it could not
+// be mapped.
 PW_API void *pw_shared_map(const struct pw_shared *shared, const struct pw_shared_part *part);
 PW_API void *pw_shared_map_again(const struct pw_shared *shared, const struct pw_shared_part *part,
                                  const void *view);
 PW_API void pw_shared_unmap(void *view, const struct pw_shared_part *part);
 
-// Copy a part out.
+// Copy a part's bytes (part->size) to `to`. False: they could not be read.
 PW_API bool pw_shared_read(const struct pw_shared *shared, const struct pw_shared_part *part,
                            void *to);
 
@@ -362,18 +367,18 @@ PW_API bool pw_shared_changed(const struct pw_shared *shared, const struct pw_sh
                               const void *view);
 PW_API uint64_t pw_shared_private(const struct pw_shared_part *part, const void *view);
 
-// What a view costs, as pw_page_cost() says it of other memory, but that pages of the object count
-// as shared whoever has touched them: bytes of them in *published, and in cost->shared. False: the
+// What a view costs, as pw_page_cost() says it of other memory. But pages of the object count as
+// shared whoever has touched them: in cost->shared, and their bytes alone in *published. False: the
 // kernel does not tell.
 PW_API bool pw_shared_cost(const struct pw_shared_part *part, const void *view,
                            struct pw_page_cost *cost, uint64_t *published);
 
-// Write the processes that have it open, at most `room`; returns how many there are.
+// Write the numbers of the processes that have it open, at most `room`; returns how many there are.
 PW_API size_t pw_shared_holders(const struct pw_shared *shared, uint32_t *pids, size_t room);
 
-// To be called by a thread of the caller's own when it begins and before it ends, if it blocks all
-// signals and writes to no block of ours, and to none that malloc gives: copies are then shared and
-// zeros given back beside it, as beside no other thread.
+// For a thread that blocks all signals and writes neither to blocks of ours nor to any that malloc
+// returned: it calls these when it begins and before it ends. Copies are then shared and zeros
+// given back beside it, as if it were not there.
 PW_API void pw_quiet_thread_began(void);
 PW_API void pw_quiet_thread_ends(void);
 
@@ -401,15 +406,13 @@ PW_API size_t pw_statistics_text(char *text, size_t size, bool json);
 //   other.
 // - Fork: the child has a copy of the heap and of its blocks, its own to use or to delete.
 // - Signal handlers: none of these functions, unless the handler has a heap for itself.
-// - Errors: functions that return memory return NULL and set errno, ENOMEM where the heap's limit
-// or
-//   the machine is exhausted, EINVAL for an argument that can never work; the heap is as before.
+// - Errors: functions that return memory return NULL and set errno: ENOMEM where the heap's limit
+//   or the machine is exhausted, EINVAL for an argument that can never work. The heap is as before.
 //   All others cannot fail. errno is kept otherwise.
 // - Alignment: 16 bytes; of blocks of up to 8 bytes, 8.
-// - Memory comes from the kernel in chunks of 4 MB of address space, cut into segments
-// (section 3.2).
-//   A page takes physical memory from the first block that is put on it. Address space is what
-//   RLIMIT_AS counts: 4 MB for a heap that is used at all.
+// - Memory comes from the kernel in chunks of 4 MB of address space, cut into segments (section
+//   3.2). A page takes physical memory from the first block that is put on it. Address space is
+//   what RLIMIT_AS counts: 4 MB for a heap that is used at all.
 //
 // pagewise_heap.h has alloc and free as inline functions; pagewise_resource.hpp is the C++
 // interface.

@@ -53,8 +53,9 @@ struct pw_heap_class {
 };
 
 struct pw_heap {
-    uintptr_t
-        slow_below; // frees of addresses up to this one are not for the hot path: 0, NULL alone
+    // Frees of addresses up to this one take the slow path: of NULL alone where it is 0, of all
+    // blocks where it is UINTPTR_MAX (PW_HEAP_CHECKED).
+    uintptr_t slow_below;
     struct pw_heap_class classes[PW_HEAP_CLASSES];
 };
 

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Two things differ from a bump allocator. What dies during the request is used again at once: [`Vec`]s that grow,
-//! [`Box`]es that are dropped. And so a request needs no more memory than it has alive. Values put on the heap with
-//! [`Heap::alloc`] are never dropped, as in bumpalo: use a [`Box`] for those that must be.
+//! [`Box`]es that are dropped. So memory follows what is alive at once, not all that was allocated. Values put on the
+//! heap with [`Heap::alloc`] are never dropped, as in bumpalo: use a [`Box`] for those that must be.
 //!
 //! A [`Heap`] is one thread's at a time: it can be sent to another one, not shared. The borrow checker sees to the
 //! rest: nothing that lives on the heap outlives [`Heap::free_all`], which needs the heap for itself.

@@ -20,6 +20,10 @@ static struct pw_heap *new_heap(unsigned flags) {
     return heap;
 }
 
+static char *page_of(const char *address) {
+    return (char *)((uintptr_t)address & ~(uintptr_t)(PW_PAGE - 1));
+}
+
 static struct pw_heap_statistics statistics_of(struct pw_heap *heap) {
     struct pw_heap_statistics now;
     pw_heap_statistics_read(heap, &now);
@@ -137,7 +141,7 @@ static void a_class_touches_only_pages_of_its_blocks(void **state) {
     char *block = pw_heap_alloc(heap, 64);
     block[0] = 1;
     assert_true(in_memory(block));
-    assert_false(in_memory(block + 8 * KB));
+    assert_false(in_memory(block + 2 * PW_PAGE));
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     pw_heap_delete(heap);
 }
@@ -171,7 +175,8 @@ static void free_all_does_not_touch_blocks(void **state) {
         blocks[i] = pw_heap_alloc(heap, 4096);
         memset(blocks[i], 7, 4096);
     }
-    char *first = (char *)((uintptr_t)blocks[0] & ~(uintptr_t)(4 * MB - 1)) + 32 * KB;
+    char *chunk = (char *)((uintptr_t)blocks[0] & ~(uintptr_t)(4 * MB - 1));
+    char *first = page_of(chunk + 32 * KB + PW_PAGE - 1);
     // Pages that may not even be read: any access by free-all ends the test.
     assert_int_equal(mprotect(first, 1000 * KB, PROT_NONE), 0);
     pw_heap_free_all(heap);
@@ -313,7 +318,7 @@ static void what_grows_among_others_seldom_moves(void **state) {
             assert_int_equal((unsigned char)grown[i][at], (unsigned char)(i + at / KB + 1));
         }
     }
-    assert_in_range(statistics_of(heap).mapped_bytes, 0, 4 * MB + 64 * KB);
+    assert_in_range(statistics_of(heap).mapped_bytes, 0, 4 * MB + 16 * PW_PAGE);
     pw_heap_delete(heap);
 }
 
@@ -838,7 +843,7 @@ static void idle_giants_go_where_the_machine_refuses(void **state) {
         struct pw_heap *heap = new_heap(0);
         void *giant = pw_heap_alloc(heap, 30 * MB);
         pw_heap_free(heap, giant);
-        assert_true(pw_os_is_mapped(giant, PW_PAGE)); // kept for the next one of its size
+        assert_true(pw_os_is_mapped(page_of(giant), PW_PAGE)); // kept for the next one of its size
         pw_os_fault_plan(PW_POINT_MAP_TABLE, ENOMEM, 1, 0);
         assert_non_null(pw_heap_alloc(heap, sizes[i]));
         pw_os_fault_clear();
@@ -1002,7 +1007,7 @@ static void a_chunk_that_cannot_be_unmapped_keeps_no_other(void **state) {
     pw_os_fault_clear();
     unsigned left = 0;
     for (int i = 0; i < 5; i++) {
-        if (pw_os_is_mapped(blocks[i], PW_PAGE)) {
+        if (pw_os_is_mapped(page_of(blocks[i]), PW_PAGE)) {
             left++;
             assert_false(in_memory(blocks[i]));
             munmap(blocks[i] - 32 * KB, 4 * MB);
@@ -1013,6 +1018,8 @@ static void a_chunk_that_cannot_be_unmapped_keeps_no_other(void **state) {
 
 static void chunks_that_are_given_back_leave_those_that_cannot_be(void **state) {
     (void)state;
+    // Of two chunks that stay mapped: what shares a page with their heads.
+    const size_t beside_heads = PW_PAGE > 32 * KB ? 2 * (PW_PAGE - 32 * KB) : 0;
     struct pw_heap *heap = new_heap(PW_HEAP_RETURN_EMPTY);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 600; i++) { // five chunks
@@ -1024,7 +1031,7 @@ static void chunks_that_are_given_back_leave_those_that_cannot_be(void **state) 
         pw_os_fault_clear();
         struct pw_heap_statistics now = statistics_of(heap);
         assert_int_equal(now.mapped_bytes / (4 * MB), 2);
-        assert_true(now.returned_bytes - before >= 599 * 32 * KB);
+        assert_true(now.returned_bytes - before >= 599 * 32 * KB - beside_heads);
     }
     pw_heap_delete(heap);
 }

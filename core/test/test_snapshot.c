@@ -202,6 +202,8 @@ static void a_dirty_source_can_be_published_again(void **state) {
     model_delete(model);
 }
 
+#define WRITTEN_AT_ONCE ((uint32_t)((4 << 20) / PW_PAGE)) // pages
+
 static void zero_pages_of(struct model *model, struct block *block, uint32_t first, uint32_t end) {
     size_t at = (size_t)first * PW_PAGE, size = (size_t)(end - first) * PW_PAGE;
     memset(page_at(&model->arena, block->extent, first), 0, size);
@@ -219,14 +221,14 @@ static void a_publishing_that_stops_half_way_loses_no_store(void **state) {
     random_fill(&model->random, one->shadow, 1500 * PW_PAGE);
     memcpy(page_at(&model->arena, one->extent, 0), one->shadow, 1500 * PW_PAGE);
     pw_os_fault_plan(PW_POINT_FILE_WRITE, ENOSPC, 2, 1);
-    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), WRITTEN_AT_ONCE);
     pw_os_fault_clear();
     check(model, one);
     zero_pages_of(model, one, 1100, 1400);
     reclaim_zero(model, true);
     check(model, one);
     assert_true(pw_share_drop(&model->share, one->extent));
-    memset(one->shadow, 0, 1024 * PW_PAGE);
+    memset(one->shadow, 0, WRITTEN_AT_ONCE * PW_PAGE);
     reclaim_zero(model, true);
     check(model, one);
     check(model, &model->blocks[1]);
@@ -240,11 +242,11 @@ static void what_it_had_not_written_outlives_the_old_snapshot(void **state) {
     two_blocks(model, 1500);
     struct block *one = &model->blocks[0];
     assert_true(copy_pages(model, &model->blocks[1], 0, one, 0, 1500));
-    for (size_t page = 0; page < 1024; page++) {
+    for (size_t page = 0; page < WRITTEN_AT_ONCE; page++) {
         write_bytes(model, one, page * PW_PAGE, 8);
     }
     pw_os_fault_plan(PW_POINT_FILE_WRITE, ENOSPC, 2, 1);
-    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), 1024);
+    assert_int_equal(pw_share_publish(&model->share, one->extent, 0, 1500), WRITTEN_AT_ONCE);
     pw_os_fault_clear();
     uint64_t before = PW_READ(&model->stats, punched_bytes);
     block_delete(model, &model->blocks[1]);
@@ -389,7 +391,7 @@ static void zero_pages_are_given_back(void **state) {
         memset(page_at(&model->arena, block->extent, page), 0, PW_PAGE);
         memset(block->shadow + (size_t)page * PW_PAGE, 0, PW_PAGE);
     }
-    page_at(&model->arena, block->extent, 30)[4095] = 1; // all but the last byte
+    page_at(&model->arena, block->extent, 30)[PW_PAGE - 1] = 1; // all but the last byte
     block->shadow[31 * PW_PAGE - 1] = 1;
     assert_int_equal(reclaim_zero(model, true), 29 * PW_PAGE);
     check(model, block);

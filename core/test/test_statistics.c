@@ -156,7 +156,7 @@ static void a_running_program_can_be_read(void **state) {
     assert_int_equal(block->copies_shared, 1);
     assert_int_equal(block->blocks_allocated, 2);
     assert_true(block->live_bytes >= 2 << 20);
-    assert_true(block->snapshot_bytes >= (1 << 20) - 8192);
+    assert_true(block->snapshot_bytes >= (1 << 20) - 2 * PW_PAGE);
     tell(to_child[1]);
     int status;
     waitpid(child, &status, 0);

@@ -102,7 +102,7 @@ static size_t some_size(void) {
     unsigned shift = (unsigned)(fraction * fraction * fraction * fraction * fraction * 13);
     size_t base = run.smallest << shift;
     size_t size = base + random_below(&run.random, base);
-    if (random_chance(&run.random, 4)) {
+    if (random_chance(&run.random, 4) && size >= PAGE) {
         size &= ~(PAGE - 1);
     }
     return size < LARGEST ? size : LARGEST;

@@ -73,7 +73,7 @@ struct pw_extent {
     uint64_t born; // of a copy whose lifetime is counted: when it was made, ms
 };
 
-#define PW_ARENA_STEP_PAGES 4096u // grows by 16 MB
+#define PW_ARENA_STEP_PAGES ((uint32_t)((16 << 20) / PW_PAGE)) // grows by 16 MB
 // After so many fresh pages (8 MB) a look at what is there costs little against filling them.
 #define PW_ARENA_LOOK_PAGES ((uint32_t)pw_pages_for(8 << 20))
 #define PW_ARENA_STEPS      (1u << 16) // to 1 TB

@@ -1162,7 +1162,8 @@ def mmapcopy(bench):
 # --- policy general ---------------------------------------------------------------------------------------------------
 
 GENERAL = ("policy=general", "policy=general,threshold=8K,decay=1,slack=0")
-SEGMENTS = ["segments_taken"]
+# Where pages have not 4 KB the policy leaves all to the C library.
+SEGMENTS = ["segments_taken" if resource.getpagesize() == 4096 else "fallback_general"]
 
 
 def general_bench(bench):

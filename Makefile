@@ -284,7 +284,7 @@ bench-rails: ## Rails on puma under six allocators, into docs/results/rails.md (
 	@$(MAKE) --no-print-directory build
 	@bench/rails/run --runs $(RUNS) $(if $(REQUESTS),--requests $(REQUESTS))
 
-bench-rails-cluster: ## a preloaded cluster of Rails under eight allocators, into docs/results/rails-cluster.md (resumable)
+bench-rails-cluster: ## a preloaded cluster of Rails, seven configurations and a control, into docs/results/rails-cluster.md (resumable)
 	@$(ENSURE) build bench-rails
 	@$(MAKE) --no-print-directory build
 	@bench/rails/cluster --rounds $(ROUNDS) $(if $(REQUESTS),--requests $(REQUESTS))

@@ -43,8 +43,8 @@ Examples:
   sudo pagewise compare --with plain,ksm,auto --json figures.json -- ./program
 
 The command is run --runs times under each configuration, and does what it does each time.
-Ctrl-C ends it early and shows what the runs so far came to. Naming a configuration twice adds a control: what differs between the two is noise, and
-no difference as small as that is claimed. Ratios are to the first configuration.
+Ctrl-C ends it early and shows what the runs so far came to.
+Naming a configuration twice adds a control: what differs between the two is noise, and no difference as small as that is claimed. Ratios are to the first configuration.
 Standard input, if it is not a terminal, is read once and given to every run.";
 
 const METRICS_EXAMPLES: &str = "\

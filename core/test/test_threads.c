@@ -642,6 +642,58 @@ static void forks_of_an_orphan(void *options) {
     CHECK(!pw_process_enter());
 }
 
+// --- a fork that takes long -----------------------------------------------------
+
+#define PUT_OFF 1000
+
+static char *to_release[PUT_OFF];
+
+static void *release_all(void *unused) {
+    for (int i = 0; i < PUT_OFF; i++) {
+        pw_free(to_release[i]);
+    }
+    return unused;
+}
+
+static void wait_for_releases(void) {
+    pthread_t thread;
+    if (to_release[0]) {
+        CHECK(pthread_create(&thread, NULL, release_all, NULL) == 0);
+        join_all(&thread, 1);
+        to_release[0] = NULL;
+    }
+}
+
+// Another library's handler waits for a thread that releases blocks, while the fork has the lock.
+// All are given back afterwards.
+static void releases_during_a_fork(void *options) {
+    CHECK(pthread_atfork(wait_for_releases, NULL, NULL) == 0); // before ours, so that it runs after
+    CHECK(pw_start(options));
+    for (int i = 0; i < PUT_OFF; i++) {
+        CHECK(to_release[i] = pw_allocate(64 << 10));
+    }
+    alarm(60);
+    pid_t child = fork();
+    if (child == 0) {
+        pw_free(pw_allocate(64 << 10));
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(statistics().fallback_fork == PUT_OFF);
+    pw_free(pw_allocate(64 << 10));
+    CHECK(statistics().live_bytes == 0);
+}
+
+static void release_twice_during_a_fork(void *options) {
+    CHECK(pthread_atfork(wait_for_releases, NULL, NULL) == 0);
+    CHECK(pw_start(options));
+    for (int i = 0; i < PUT_OFF; i++) {
+        to_release[i] = i % 2 ? to_release[i - 1] : pw_allocate(64 << 10);
+    }
+    _exit(fork() == 0 ? 0 : 1);
+}
+
 // --- a lock that cannot be had ---------------------------------------------------
 
 static unsigned char *held_from, *held_to;
@@ -799,6 +851,16 @@ static void an_orphan_forks(void **state) {
     in_a_child(forks_of_an_orphan, standard);
 }
 
+static void what_is_released_during_a_fork_is_given_back(void **state) {
+    (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
+    in_a_child(releases_during_a_fork, standard);
+    int status = run_in_child(release_twice_during_a_fork, (void *)(uintptr_t)standard);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void a_handler_inside_does_without_us(void **state) {
     (void)state;
     in_a_child(handler_inside, always);
@@ -818,6 +880,7 @@ static void copies_work_in_a_raw_fork(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_released_during_a_fork_is_given_back),
         cmocka_unit_test(a_handler_inside_does_without_us),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(a_raw_child_does_not_wait_for_a_thread_it_has_not),

@@ -134,33 +134,46 @@ void pw_block_reject(const char *function) {
 // --- blocks to release later ---------------------------------------------------
 
 // In the middle of our own work, or while a fork waits for this thread, a block cannot be released.
-// The next one who can does it. Where there are too many: better a leak than a broken table.
-static void put_off(struct pw_process *process, void *block) {
+// The next one who can does it. A block in use is in no list of the pool, so that any number of
+// them make a list by the same field; it is read without the lock, as what is known of them stays.
+// False: the block is none of ours.
+static bool put_off(struct pw_process *process, void *block) {
+    struct pw_arena *arena = &process->arena;
     if (__atomic_load_n(&process->orphaned, __ATOMIC_RELAXED)) {
+        return true; // better a leak than a broken table
+    }
+    struct pw_extent *extent = block_at(process, block);
+    if (!extent && pw_arena_is_foreign(arena, block)) {
+        return false;
+    }
+    if (!extent || __atomic_exchange_n(&extent->put_off, true, __ATOMIC_RELAXED)) {
+        pw_block_reject("free");
+    }
+    uint32_t number = pw_extent_number(arena, extent);
+    extent->next = __atomic_load_n(&process->put_off, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&process->put_off, &extent->next, number, true,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+    PW_COUNT(&process->stats, fallback_fork, 1);
+    return true;
+}
+
+static void release_block(struct pw_process *process, struct pw_extent *extent);
+
+static void release_put_off(struct pw_process *process) {
+    if (!__atomic_load_n(&process->put_off, __ATOMIC_RELAXED)) {
         return;
     }
-    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
-        void *none = NULL;
-        if (__atomic_compare_exchange_n(&process->put_off[i], &none, block, false, __ATOMIC_RELEASE,
-                                        __ATOMIC_RELAXED)) {
-            PW_COUNT(&process->stats, fallback_fork, 1);
-            __atomic_store_n(&process->some_put_off, true, __ATOMIC_RELEASE);
-            return;
-        }
+    uint32_t number = __atomic_exchange_n(&process->put_off, 0, __ATOMIC_ACQUIRE);
+    while (number) {
+        struct pw_extent *extent = pw_extent_at(&process->arena, number);
+        number = extent->next;
+        __atomic_store_n(&extent->put_off, false, __ATOMIC_RELAXED);
+        release_block(process, extent);
     }
 }
 
-static void free_put_off(struct pw_process *process) {
-    if (!__atomic_load_n(&process->some_put_off, __ATOMIC_RELAXED) ||
-        !__atomic_exchange_n(&process->some_put_off, false, __ATOMIC_ACQUIRE)) {
-        return;
-    }
-    for (unsigned i = 0; i < PW_MOST_PUT_OFF; i++) {
-        void *block = __atomic_exchange_n(&process->put_off[i], NULL, __ATOMIC_ACQUIRE);
-        if (block && !pw_block_free(process, block, NULL)) {
-            pw_c_free(block);
-        }
-    }
+static bool is_put_off(const struct pw_extent *extent) {
+    return __atomic_load_n(&extent->put_off, __ATOMIC_RELAXED);
 }
 
 // --- allocation --------------------------------------------------------------
@@ -375,10 +388,10 @@ static size_t stale_bytes(const struct pw_extent *extent, size_t size) {
 static void *serve(struct pw_process *process, struct pw_request request, size_t alignment,
                    bool zeroed, bool *refused) {
     struct pw_caller caller = pw_collection_who_asks(process, request);
-    free_put_off(process);
     if (!pw_process_enter()) {
         return NULL;
     }
+    release_put_off(process);
     struct pw_resident resident = {0};
     *refused =
         !process->arena.sealed && !pw_collection_before_block(process, request, &caller, &resident);
@@ -508,20 +521,24 @@ static void release(struct pw_process *process, struct pw_extent *extent) {
     pw_arena_release(&process->arena, extent, state);
 }
 
+static void release_block(struct pw_process *process, struct pw_extent *extent) {
+    pw_block_repair(process, extent);
+    release(process, extent);
+    pw_collection_block_freed(process);
+}
+
 bool pw_block_free(struct pw_process *process, void *block, const void *site) {
-    free_put_off(process);
     if (!pw_process_enter()) {
-        put_off(process, block);
-        return true;
+        return put_off(process, block);
     }
+    release_put_off(process);
     struct pw_extent *extent = block_at(process, block);
-    if (extent) {
-        pw_block_repair(process, extent);
-    }
     bool foreign = !extent && pw_arena_is_foreign(&process->arena, block);
+    if (extent && is_put_off(extent)) { // by another thread meanwhile: released twice
+        extent = NULL;
+    }
     if (extent) {
-        release(process, extent);
-        pw_collection_block_freed(process);
+        release_block(process, extent);
     }
     bool keeper_is_due = pw_keeper_is_due(process, site);
     pw_process_leave();
@@ -537,7 +554,7 @@ bool pw_block_free(struct pw_process *process, void *block, const void *site) {
 static void recover(void *context, struct pw_arena *arena, struct pw_extent *extent) {
     struct pw_process *process = context;
     char *start = pw_extent_address(arena, extent);
-    if (pw_os_is_mapped(start, PW_PAGE)) {
+    if (is_put_off(extent) || pw_os_is_mapped(start, PW_PAGE)) {
         return;
     }
     extent->fixed = true; // not warm: blank, or what is left of a snapshot given up

@@ -44,6 +44,7 @@ struct pw_extent {
     bool copied;             // its shared pages came by a copy into it, not out of it
     bool watched;            // a plain copy that the predictor watches
     bool mmapcopied;         // mmapcopy(2) has copied pages of it, from it or to it
+    bool put_off;            // a block that was released, and waits for the lock
     bool lazy;               // zeros were asked for, and its pages are made when they are written
     bool sparse;          // pages in it may be absent: zeros that were never written, or given back
     uint32_t data_offset; // of the block's first byte in the extent, at most one page

@@ -28,6 +28,9 @@ static void notice_fork(void) {
     pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
     pw_process.keeper_thread = 0;
     pw_process.keepers_counted = pw_process.keepers; // one that was begun meanwhile is not here
+    // Others went on while the kernel copied page after page: the list may be torn. What is on it
+    // is lost to the child, as the caches of threads that it does not have.
+    pw_process.put_off = 0;
     pw_os_close(&pw_process.keeper_pressure);
     pw_quiet_after_fork();
     pw_stats_after_fork(&pw_process.stats);

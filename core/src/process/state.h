@@ -21,8 +21,6 @@
 
 #include <pthread.h>
 
-#define PW_MOST_PUT_OFF 256u
-
 struct pw_address_range {
     uintptr_t start, end;
 };
@@ -40,8 +38,7 @@ struct pw_process {
     int pid;                // used where the kernel has no such marker
     pthread_t first_thread; // of this process, where it is known
     bool knows_first_thread;
-    void *put_off[PW_MOST_PUT_OFF]; // blocks to release when the lock can be had
-    bool some_put_off;
+    uint32_t put_off; // first of the blocks to release when the lock can be had; 0: there is none
 
     struct pw_address_range c_library[2]; // the C library and the dynamic loader
     const char *loader_path;              // the latter's file, and which one that is: 0 where

@@ -374,9 +374,9 @@ MUTANTS = [
     # --- and more of these ---
     Mutant("asked-under-our-lock", "who calls is asked before our lock is taken", "block/block.c",
            "    struct pw_caller caller = pw_collection_who_asks(process, request);\n"
-           "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
+           "    if (!pw_process_enter()) {\n        return NULL;\n    }\n    release_put_off(process);\n"
            "    struct pw_resident resident = {0};",
-           "    free_put_off(process);\n    if (!pw_process_enter()) {\n        return NULL;\n    }\n"
+           "    if (!pw_process_enter()) {\n        return NULL;\n    }\n    release_put_off(process);\n"
            "    struct pw_caller caller = pw_collection_who_asks(process, request);\n    pw_quiet_look(&caller);\n"
            "    struct pw_resident resident = {0};",
            ["order-loader-lock"], missed="the C library tells without a lock since 2.35"),

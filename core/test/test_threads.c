@@ -685,6 +685,30 @@ static void releases_during_a_fork(void *options) {
     CHECK(statistics().live_bytes == 0);
 }
 
+static bool is_locked = true;
+
+static void start_keeper_and_wait(void) {
+    uint32_t before = pw_process.keepers;
+    fill_pool();
+    CHECK(pw_process.keepers == before + 1);
+    pause_ms(300); // for more than the keeper's patience
+    is_locked = pthread_mutex_trylock(&pw_process.lock) != 0;
+}
+
+// A keeper that begins while a fork takes long waits for its end, and leaves it its lock.
+static void keeper_begins_during_a_fork(void *options) {
+    CHECK(pthread_atfork(start_keeper_and_wait, NULL, NULL) == 0); // before ours
+    CHECK(pw_start(options));
+    alarm(60);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(is_locked);
+}
+
 static void release_twice_during_a_fork(void *options) {
     CHECK(pthread_atfork(wait_for_releases, NULL, NULL) == 0);
     CHECK(pw_start(options));
@@ -861,6 +885,14 @@ static void what_is_released_during_a_fork_is_given_back(void **state) {
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+static void a_keeper_waits_for_a_fork(void **state) {
+    (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
+    in_a_child(keeper_begins_during_a_fork, standard);
+}
+
 static void a_handler_inside_does_without_us(void **state) {
     (void)state;
     in_a_child(handler_inside, always);
@@ -881,6 +913,7 @@ static void copies_work_in_a_raw_fork(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_released_during_a_fork_is_given_back),
+        cmocka_unit_test(a_keeper_waits_for_a_fork),
         cmocka_unit_test(a_handler_inside_does_without_us),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(a_raw_child_does_not_wait_for_a_thread_it_has_not),

@@ -73,7 +73,7 @@ static void sleep_until_woken(struct pw_process *process, int milliseconds) {
     long nanoseconds = until.tv_nsec + milliseconds % 1000 * 1000000L;
     until.tv_sec += milliseconds / 1000 + nanoseconds / 1000000000L;
     until.tv_nsec = nanoseconds % 1000000000L;
-    pw_process_enter();
+    pw_process_wait(); // without it, to wait for the signal would give up the lock of a fork
     if (!process->keeper_stops) {
         pthread_cond_timedwait(&process->keeper_wake, &process->lock, &until);
     }
@@ -122,7 +122,7 @@ static void *keep(void *context) {
     struct pw_process *process = context;
     bool more = true, behind = false;
     count_once(process, process->keepers);
-    pw_process_enter();
+    pw_process_wait();
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
     struct pw_os_file *pressure = &process->keeper_pressure;

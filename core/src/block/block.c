@@ -565,6 +565,15 @@ static void recover(void *context, struct pw_arena *arena, struct pw_extent *ext
     release(process, extent);
 }
 
+void pw_block_give_up(struct pw_process *process, struct pw_extent *extent) {
+    pw_block_count_live(process, -(int64_t)extent->pages);
+    PW_COUNT(&process->stats, blocks_freed, 1);
+    pw_fate_ends(process, extent);
+    pw_huge_forget(&process->arena, extent);
+    pw_share_forget(&process->share, extent);
+    pw_arena_release(&process->arena, extent, PW_EXTENT_LOST);
+}
+
 void pw_block_recover(struct pw_process *process) {
     if (process->arena.base && !process->arena.sealed && pw_process_enter()) {
         pw_arena_each(&process->arena, recover, process);

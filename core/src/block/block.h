@@ -26,8 +26,11 @@ PW_API bool pw_block_free(struct pw_process *process, void *block, const void *s
 // Blocks that the C library has released without us (it unmaps them): make their pages ours again.
 void pw_block_recover(struct pw_process *process);
 
-// The block's size, where the C library has changed it without us. Under the lock.
+// Such a block's place is the program's from now on. Under the lock.
 struct pw_extent;
+void pw_block_give_up(struct pw_process *process, struct pw_extent *extent);
+
+// The block's size, where the C library has changed it without us. Under the lock.
 void pw_block_repair(struct pw_process *process, struct pw_extent *extent);
 
 // Would a block of `size` bytes more pass the program's limit? Then nobody serves it, and errno

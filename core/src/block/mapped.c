@@ -87,8 +87,20 @@ static bool empty(struct pw_process *process, struct pw_extent *extent, struct r
     return pw_share_empty(&process->share, range.start, range.end);
 }
 
+// Released by the C library where we do not see it: nothing is there, not even a header to read.
+static bool is_gone(struct pw_process *process, const struct pw_extent *extent) {
+    return extent->data_offset &&
+           !pw_os_is_mapped(pw_extent_address(&process->arena, extent), PW_PAGE);
+}
+
 // Returns whether the call may be made.
 static bool change_block(struct pw_process *process, struct pw_extent *extent, struct range range) {
+    if (is_gone(process, extent)) {
+        if (range.change >= REPLACES) { // what is mapped there from now on is the program's
+            pw_block_give_up(process, extent);
+        }
+        return true;
+    }
     pw_block_repair(process, extent);
     range = meet(process, range, extent);
     switch (range.change) {

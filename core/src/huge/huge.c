@@ -143,6 +143,9 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
     }
     size_t size = hugetlb_size(extent);
     char *start = units_start(arena, extent);
+    if (!pw_os_is_mapped(start, size)) {
+        return; // the C library has released the block where we do not see it
+    }
     char *pages = pw_os_map_table(size);
     if (!pages) {
         PW_COUNT(arena->stats, fallback_map, 1);

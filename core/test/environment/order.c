@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -201,6 +202,7 @@ static int case_loader_lock(char **arguments) {
 // --- blocks that others resize ---------------------------------------------------------
 
 extern void *__libc_realloc(void *block, size_t size);
+extern void __libc_free(void *block);
 
 // A module that we do not reach shrinks a block in place.
 static int case_usable_after_shrink(char **arguments) {
@@ -216,6 +218,38 @@ static int case_usable_after_shrink(char **arguments) {
         CHECK(shrunk[i] == (i < 300000 ? 1 : 2));
     }
     free(shrunk);
+    puts("well");
+    return 0;
+}
+
+static void map_over(unsigned char *block) {
+    unsigned char *page = (unsigned char *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095) + 40960;
+    CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1,
+               0) == page);
+    memset(page, 7, 4096);
+    malloc_trim(0);
+    unsigned char *next = calloc(1, MEGABYTE);
+    CHECK(next && page[0] == 7 && page[4095] == 7);
+    free(next);
+    CHECK(munmap(page, 4096) == 0);
+}
+
+// A module that we do not reach releases blocks, and the program changes how memory is mapped.
+static int case_change_after_release(char **arguments) {
+    (void)arguments;
+    unsigned char *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = malloc(MEGABYTE);
+        memset(blocks[i], i, MEGABYTE);
+    }
+    __libc_free(blocks[0]);
+    __libc_free(blocks[2]);
+    if (mlockall(MCL_CURRENT) == 0) { // the limit may be too low for it
+        CHECK(munlockall() == 0);
+    }
+    map_over(blocks[0]);
+    CHECK(blocks[1][MEGABYTE - 1] == 1);
+    free(blocks[1]);
     puts("well");
     return 0;
 }
@@ -516,6 +550,7 @@ static const struct {
     {"fork-handlers", case_fork_handlers},
     {"loader-lock", case_loader_lock},
     {"usable-after-shrink", case_usable_after_shrink},
+    {"change-after-release", case_change_after_release},
     {"other-malloc", case_other_malloc},
     {"deepbind", case_deepbind},
     {"search-path", case_search_path},

@@ -105,6 +105,10 @@ def usable_after_shrink(bench):
     bench.same([bench.program, "usable-after-shrink"], ["blocks_allocated"], every_options=DEFAULT)
 
 
+def change_after_release(bench):
+    bench.same([bench.program, "change-after-release"], ["blocks_allocated"], every_options=DEFAULT)
+
+
 def other_malloc(bench):
     """A program with a malloc of its own keeps it; policy general was asked to replace it."""
     sums = bench.same([bench.with_malloc, "other-malloc", "all"], ["fallback_allocator"], every_options=DEFAULT)
@@ -260,6 +264,7 @@ CASES = {
     "fork-handlers": fork_handlers,
     "loader-lock": loader_lock,
     "usable-after-shrink": usable_after_shrink,
+    "change-after-release": change_after_release,
     "other-malloc": other_malloc,
     "redis": redis,
     "deepbind": deepbind,

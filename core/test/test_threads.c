@@ -3,6 +3,7 @@
 // Threads: allocating, copying and freeing at once, frees by another thread, forks meanwhile, and
 // the concurrency contract: bytes next to a copied range, and the source itself, may be written at
 // any time, by a thread or by a system call, and no store is lost.
+#include "entry/sandbox.h"
 #include "entry/switch.h"
 #include "os/fault.h"
 #include "os/os.h"
@@ -709,6 +710,40 @@ static void keeper_begins_during_a_fork(void *options) {
     CHECK(is_locked);
 }
 
+static atomic_bool forks;
+
+static void fork_slowly(void) {
+    forks = true;
+    pause_ms(300);
+}
+
+static void *fork_once(void *unused) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return unused;
+}
+
+// What must be done before a filter comes into force is done when the fork has ended.
+static void sandbox_during_a_fork(void *options) {
+    pthread_t thread;
+    CHECK(pthread_atfork(fork_slowly, NULL, NULL) == 0); // before ours
+    CHECK(pw_start(options));
+    fill_pool();
+    CHECK(pw_process.keeper_runs);
+    CHECK(pthread_create(&thread, NULL, fork_once, NULL) == 0);
+    while (!forks) {
+        pause_ms(1);
+    }
+    pw_sandbox_enters();
+    CHECK(pw_process.arena.sealed && !pw_process.keeper_runs && pw_process.keeper_failed);
+    CHECK(pw_process.arena.warm_pages == 0);
+    join_all(&thread, 1);
+}
+
 static void release_twice_during_a_fork(void *options) {
     CHECK(pthread_atfork(wait_for_releases, NULL, NULL) == 0);
     CHECK(pw_start(options));
@@ -893,6 +928,14 @@ static void a_keeper_waits_for_a_fork(void **state) {
     in_a_child(keeper_begins_during_a_fork, standard);
 }
 
+static void a_sandbox_waits_for_a_fork(void **state) {
+    (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
+    in_a_child(sandbox_during_a_fork, standard);
+}
+
 static void a_handler_inside_does_without_us(void **state) {
     (void)state;
     in_a_child(handler_inside, always);
@@ -914,6 +957,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_released_during_a_fork_is_given_back),
         cmocka_unit_test(a_keeper_waits_for_a_fork),
+        cmocka_unit_test(a_sandbox_waits_for_a_fork),
         cmocka_unit_test(a_handler_inside_does_without_us),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(a_raw_child_does_not_wait_for_a_thread_it_has_not),

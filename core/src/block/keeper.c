@@ -266,7 +266,7 @@ void pw_keeper_start(struct pw_process *process) {
 static int tell_to_stop(struct pw_process *process, bool *begins) {
     int thread = 0;
     *begins = false;
-    if (pw_process_enter()) {
+    if (pw_process_wait()) {
         thread = process->keeper_thread;
         *begins = process->keeper_runs && thread == 0;
         __atomic_store_n(&process->keeper_stops, process->keeper_runs, __ATOMIC_RELAXED);
@@ -289,14 +289,14 @@ void pw_keeper_end(struct pw_process *process) {
             thread = tell_to_stop(process, &begins);
         }
     }
-    if (pw_process_enter()) {
+    if (pw_process_wait()) {
         __atomic_store_n(&process->keeper_stops, false, __ATOMIC_RELAXED);
         pw_process_leave();
     }
 }
 
 void pw_keeper_end_for_ever(struct pw_process *process) {
-    if (pw_process_enter()) {
+    if (pw_process_wait()) {
         process->keeper_failed = true;
         pw_process_leave();
     }

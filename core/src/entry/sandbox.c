@@ -67,7 +67,7 @@ void pw_sandbox_enters(void) {
     // calls still, and there is no more to do here than to begin nothing.
     struct pw_caller caller = {0};
     pw_process_look_at_hugetlb(&caller);
-    bool entered = pw_process_enter();
+    bool entered = pw_process_wait(); // for another thread's fork to end, however long it takes
     if (entered) {
         pw_process_leave_hugetlb(&caller);
     }

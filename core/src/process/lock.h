@@ -23,7 +23,8 @@ bool pw_process_enter_soon(void);
 struct pw_caller;
 bool pw_process_look_and_enter(struct pw_caller *caller);
 
-// The same for our own threads, for which nobody else waits: never for want of patience.
+// The same for those for whom nobody else waits, our own threads and one that enters a sandbox or
+// ends: never false for want of patience.
 bool pw_process_wait(void);
 
 // Have forks take the lock. Handlers that were registered earlier are called later before a fork,

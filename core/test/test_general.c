@@ -1454,6 +1454,36 @@ static void resize_released_medium(void *unused) {
     pw_general_realloc(&pw_process, &pw_gate, block, 90 * KB);
 }
 
+static void *trim_once(void *unused) {
+    pw_trim();
+    return unused;
+}
+
+// As another thread's fork that has had the lock for longer than anybody waits.
+static void what_is_idle_goes_though_a_fork_takes_long(void **state) {
+    (void)state;
+    static void *blocks[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        assert_non_null(blocks[i] = allocate(1000));
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        pw_general_free(&pw_process, &pw_gate, blocks[i]);
+    }
+    pw_cache_end(&pw_process.general); // no other thread empties this one's cache
+    pw_general_thread.ended = false;
+    assert_true(pw_process_enter());
+    pw_process.fork_epoch++;
+    pw_process.fork_stalled = pw_process.fork_epoch;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, trim_once, NULL), 0);
+    const struct timespec moment = {0, 200000000};
+    nanosleep(&moment, NULL);
+    pw_process.fork_epoch++;
+    pw_process_leave();
+    pthread_join(thread, NULL);
+    assert_int_equal(statistics().segments_taken, statistics().segments_returned);
+}
+
 static void misuse_ends_the_program(void **state) {
     (void)state;
     void (*const misuses[])(void *) = {release_twice,          release_twice_with_another_between,
@@ -1530,6 +1560,7 @@ int main(void) {
         TEST(forks_beside_busy_threads_work),
         TEST(a_child_without_handlers_goes_on_with_the_c_library),
         TEST(a_child_without_the_lock_resizes_large_blocks),
+        TEST(what_is_idle_goes_though_a_fork_takes_long),
         TEST(a_handler_in_the_middle_of_our_work_gets_other_blocks),
         TEST(misuse_ends_the_program),
     };

@@ -82,9 +82,11 @@ static enum pw_extent_state state_of(struct pw_process *process, struct pw_exten
     return blank ? PW_EXTENT_COLD : altered ? PW_EXTENT_LOST : PW_EXTENT_WARM;
 }
 
+// A fork has the bins' locks as well, for which everybody waits: so that it takes long is no reason
+// to lose a segment.
 static void release_pages(void *context, struct pw_extent *extent, uint32_t absent) {
     struct pw_process *process = context;
-    if (!pw_process_enter()) {
+    if (!pw_process_wait()) {
         return; // better a leak than a broken table
     }
     pw_block_count_live(process, -(int64_t)extent->pages);

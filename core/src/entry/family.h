@@ -352,9 +352,7 @@ FAMILY_API int FAMILY(clone)(int (*start)(void *), void *stack, int flags, void 
     void *storage = va_arg(rest, void *);
     void *child_id = va_arg(rest, void *);
     va_end(rest);
-    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {
-        pw_quiet_others_write();
-    }
+    pw_quiet_clones((unsigned)flags);
     return NEXT(clone)(start, stack, flags, argument, parent_id, storage, child_id);
 }
 

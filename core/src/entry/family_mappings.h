@@ -226,7 +226,8 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
      BIT(at, SYS_shmat) | BIT(at, SYS_ioctl) | BIT(at, SYS_mbind) | BIT(at, SYS_mseal) |           \
      BIT(at, SYS_set_mempolicy_home_node) | BIT(at, SYS_io_setup) | BIT(at, SYS_io_uring_setup) |  \
      BIT(at, SYS_io_uring_enter) | BIT(at, SYS_seccomp) | BIT(at, SYS_prctl) |                     \
-     BIT(at, SYS_unshare) | BIT(at, SYS_setns) | BIT(at, SYS_exit))
+     BIT(at, SYS_unshare) | BIT(at, SYS_setns) | BIT(at, SYS_exit) | BIT(at, SYS_clone) |          \
+     BIT(at, SYS_clone3))
 
 static const uint64_t seen_calls[SEEN_CALLS / 64] __asm__("pw_seen_calls") __attribute__((used)) = {
     WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7)};
@@ -256,6 +257,15 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     return result;
 }
 
+// A child may return on a stack of its own, so that these are looked at first, and then jumped to.
+// Where the flags of clone3 lie may not be readable: whatever they are, it may be such a child.
+static void seen_clone(long number, unsigned long flags) __asm__("pw_seen_clone")
+    __attribute__((used));
+
+static void seen_clone(long number, unsigned long flags) {
+    pw_quiet_clones(number == SYS_clone3 ? CLONE_VM : flags);
+}
+
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
 
@@ -265,11 +275,34 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     "    cmpq $512, %rdi\n"                                                                        \
     "    jae 1f\n"                                                                                 \
     "    btq %rdi, pw_seen_calls(%rip)\n"                                                          \
-    "    jc pw_seen_syscall\n"                                                                     \
+    "    jc 2f\n"                                                                                  \
     "1:  movq pw_next_syscall(%rip), %rax\n"                                                       \
     "    testq %rax, %rax\n"                                                                       \
     "    jz pw_seen_syscall\n"                                                                     \
-    "    jmp *%rax\n"
+    "    jmp *%rax\n"                                                                              \
+    "2:  cmpq $" NAME_OF(SYS_clone) ", %rdi\n"                                                     \
+                                    "    je 3f\n"                                                  \
+                                    "    cmpq $" NAME_OF(                                          \
+                                        SYS_clone3) ", %rdi\n"                                     \
+                                                    "    jne pw_seen_syscall\n"                    \
+                                                    "3:  pushq %rdi\n"                             \
+                                                    "    pushq %rsi\n"                             \
+                                                    "    pushq %rdx\n"                             \
+                                                    "    pushq %rcx\n"                             \
+                                                    "    pushq %r8\n"                              \
+                                                    "    pushq %r9\n"                              \
+                                                    "    subq $8, %rsp\n"                          \
+                                                    "    .cfi_adjust_cfa_offset 56\n"              \
+                                                    "    call pw_seen_clone\n"                     \
+                                                    "    addq $8, %rsp\n"                          \
+                                                    "    popq %r9\n"                               \
+                                                    "    popq %r8\n"                               \
+                                                    "    popq %rcx\n"                              \
+                                                    "    popq %rdx\n"                              \
+                                                    "    popq %rsi\n"                              \
+                                                    "    popq %rdi\n"                              \
+                                                    "    .cfi_adjust_cfa_offset -56\n"             \
+                                                    "    jmp 1b\n"
 #else
 #define JUMP                                                                                       \
     "    hint #34\n" /* bti c */                                                                   \
@@ -285,7 +318,26 @@ static long seen_syscall(long number, long a, long b, long c, long d, long e, lo
     "    ldr x16, [x16, :lo12:pw_next_syscall]\n"                                                  \
     "    cbz x16, 2f\n"                                                                            \
     "    br x16\n"                                                                                 \
-    "2:  b pw_seen_syscall\n"
+    "2:  cmp x0, #" NAME_OF(SYS_clone) "\n"                                                        \
+                                       "    b.eq 3f\n"                                             \
+                                       "    cmp x0, #" NAME_OF(                                    \
+                                           SYS_clone3) "\n"                                        \
+                                                       "    b.eq 3f\n"                             \
+                                                       "    b pw_seen_syscall\n"                   \
+                                                       "3:  stp x0, x1, [sp, #-64]!\n"             \
+                                                       "    stp x2, x3, [sp, #16]\n"               \
+                                                       "    stp x4, x5, [sp, #32]\n"               \
+                                                       "    stp x6, x30, [sp, #48]\n"              \
+                                                       "    .cfi_adjust_cfa_offset 64\n"           \
+                                                       "    .cfi_rel_offset x30, 56\n"             \
+                                                       "    bl pw_seen_clone\n"                    \
+                                                       "    ldp x6, x30, [sp, #48]\n"              \
+                                                       "    ldp x4, x5, [sp, #32]\n"               \
+                                                       "    ldp x2, x3, [sp, #16]\n"               \
+                                                       "    ldp x0, x1, [sp], #64\n"               \
+                                                       "    .cfi_adjust_cfa_offset -64\n"          \
+                                                       "    .cfi_restore x30\n"                    \
+                                                       "    b 1b\n"
 #endif
 
 __asm__("    .pushsection .text\n"

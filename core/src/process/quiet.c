@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 
@@ -49,6 +50,12 @@ void pw_quiet_after_fork(void) {
 
 void pw_quiet_others_write(void) {
     __atomic_store_n(&pw_process.quiet.others_write, true, __ATOMIC_RELAXED);
+}
+
+void pw_quiet_clones(unsigned long flags) {
+    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {
+        pw_quiet_others_write();
+    }
 }
 
 // --- asking ------------------------------------------------------------------

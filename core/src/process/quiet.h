@@ -74,6 +74,10 @@ bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *hel
 // Somebody who is no thread of this process may write to its memory from now on.
 PW_API void pw_quiet_others_write(void);
 
+// clone(2) is about to be called with these flags: a child that is none of our threads may share
+// our memory, and waits for nobody but after vfork.
+PW_API void pw_quiet_clones(unsigned long flags);
+
 // A thread of ours, or one of a pool, counts itself when it runs, and no longer when it is about to
 // end, so that it never stands for another one. `threads`: where; `change`: 1 or -1.
 void pw_quiet_count(unsigned *threads, int change);

@@ -683,7 +683,8 @@ def grown_unhooked(bench):
 
 def kernel_writes(bench):
     """Who may write without being a thread of the process: nothing is published from then on."""
-    bench.work("sharing-child", counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
+    for way in ("by-function", "by-number"):
+        bench.work("sharing-child", way, counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
     for what in ("aio", "ring"):
         sums = bench.work("kernel-writes", what, counters=["fallback_threads"], every_options=(ALWAYS, PAPERS))
         if sums["publishes"]:

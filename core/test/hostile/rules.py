@@ -211,9 +211,12 @@ MUTANTS = [
            "    if (number == SYS_io_setup || number == SYS_io_uring_setup || number == SYS_io_uring_enter) {\n"
            "        pw_quiet_others_write();\n    }\n", "",
            ["environment-kernel-writes"], missed="it makes no rings and no contexts"),
-    Mutant("writer-by-clone", "a process with a child that shares its memory publishes nothing", "entry/family.h",
+    Mutant("writer-by-clone", "a process with a child that shares its memory publishes nothing", "process/quiet.c",
            "    if ((flags & CLONE_VM) && !(flags & (CLONE_THREAD | CLONE_VFORK))) {\n"
            "        pw_quiet_others_write();\n    }\n", "    (void)flags;\n", ["environment-kernel-writes"], "share"),
+    Mutant("writer-by-number", "so does one with a child by the system call itself", "entry/family_mappings.h",
+           "    pw_quiet_clones(number == SYS_clone3 ? CLONE_VM : flags);\n", "    (void)number, (void)flags;\n",
+           ["environment-kernel-writes"], "share"),
     Mutant("lost-loader", "a child of a fork beside others does not wait for the loader's lock", "process/quiet.c",
            "    quiet->loader_is_lost |= !quiet->forks_quietly;\n", "",
            ["quiet"], "share",

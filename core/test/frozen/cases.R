@@ -334,6 +334,24 @@ cases$interrupts <- function() { # a package's C code looks for an interrupt, wh
     for (i in 1:10) { x <- lapply(1:50000, function(i) i); expect(native("sum_of_unprotected")) }
 }
 
+cases$interrupted <- function() { # while it freezes, by hand or for forks: R hears of it, and what was frozen is
+    in_package("cell", new.env()); cell$value <- 1
+    for (for_forks in c(0L, 1L, 0L, 1L)) {
+        heard <- tryCatch({ native("freeze_interrupted", watch, for_forks); for (i in 1:1e5) x <- list(i); FALSE }, interrupt = function(e) TRUE)
+        expect(heard); expect(native("why_not_frozen") == "")
+    }
+    value <- list(1, c(5, 6)); full(3); cell$value <- value; rm(value); full(2); overwrite()
+    expect(identical(cell$value, list(1, c(5, 6)))); freeze(); thaw(); freeze()
+}
+
+cases$exhausted <- function() { # R has no memory for what a first freeze takes; later it has
+    before <- mem.maxVSize(); more <- list(); on.exit(mem.maxVSize(before))
+    mem.maxVSize(ceiling(megabytes()) + 100)
+    tryCatch(repeat more[[length(more) + 1]] <- numeric(125000), error = function(e) NULL)
+    expect(grepl("memory", tryCatch(try_freeze(), error = conditionMessage)))
+    mem.maxVSize(before); rm(more); freeze(); full(2); overwrite()
+}
+
 cases$auto <- function() { # by itself, when full collections have taken twice what it costs
     value <- list(1, c(5, 6)); end <- proc.time()[[1]] + 6
     while (proc.time()[[1]] < end) { x <- lapply(1:3000, function(i) list(i, i + .5)); full(); for (i in 1:20000) y <- i * 2 }

@@ -2,6 +2,7 @@
 //
 // A module for R that stores into objects in place, as R's own C code and packages do, and that
 // keeps objects alive by R_PreserveObject. R's headers are not needed to build it.
+#include <signal.h>
 #include <string.h>
 
 typedef struct value *value; // SEXP
@@ -33,6 +34,8 @@ extern void SET_CLOENV(value closure, value to) __attribute__((weak)),
 
 // Ours, which is preloaded.
 extern void pw_freeze_now(const int *watch, const int *for_forks, char **problem);
+
+static const char *last_problem = "not tried";
 
 #define PAIRLIST 2
 #define INTEGERS 13
@@ -149,6 +152,19 @@ value store_right_after_freeze(value list, value watch) {
     Rf_unprotect(1);
     R_gc();
     return Rf_mkString(problem);
+}
+
+// An interrupt is pending when the freeze begins. Returns why nothing was frozen.
+value freeze_interrupted(value watch, value for_forks) {
+    char *problem = "";
+    raise(SIGINT);
+    pw_freeze_now(INTEGER(watch), INTEGER(for_forks), &problem);
+    last_problem = problem;
+    return R_NilValue;
+}
+
+value why_not_frozen(void) {
+    return Rf_mkString(last_problem);
 }
 
 value preserve(value of) {

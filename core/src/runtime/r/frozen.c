@@ -442,6 +442,10 @@ static const char *prepare(void) {
     if (state.api.is_collecting() || !may_call()) {
         return "not now: R is collecting, or no system calls may be made";
     }
+    return NULL;
+}
+
+static const char *have_collections_seen(void) {
     if (!pw_r_api_call(&state.api, "gc.time", 1)) {
         return "gc.time fails";
     }
@@ -493,13 +497,17 @@ static void collect_all(void) {
     state.api.collect();
 }
 
-static const char *freeze(struct pw_r_freeze_how how) {
+static const char *may_freeze_now(void) {
     const struct pw_options *options = &state.process->options;
     if (options->freeze == PW_FREEZE_AUTO &&
         (options->policy == PW_POLICY_GENERAL || !pw_r_rescan_can_watch())) {
         return "the kernel does not tell of written pages, or R's are blocks of ours";
     }
-    const char *problem = prepare();
+    return prepare();
+}
+
+static const char *freeze(struct pw_r_freeze_how how) {
+    const char *problem = have_collections_seen();
     if (!problem && how.for_forks) {
         collect_all(); // what was frozen before, and is dropped, among it
     }
@@ -516,13 +524,57 @@ static const char *freeze(struct pw_r_freeze_how how) {
         problem = begin(how);
     }
     if (!problem && !is_called()) { // and R's counters are right from here on
-        pw_r_thaw();
         problem = "R's collections are not seen";
     }
     if (!problem && how.for_forks) {
         collect_all();
     }
     return problem;
+}
+
+// --- from its beginning to its end, whatever ends it ---------------------------------------------
+
+struct attempt {
+    struct pw_r_freeze_how how;
+    const char *problem;
+    uint64_t start;
+    int suspended; // what R had there
+};
+
+static void note(const struct attempt *attempt) {
+    struct pw_process *process = state.process;
+    if (attempt->problem) {
+        pw_r_thaw();
+        PW_COUNT(&process->stats, fallback_freeze, 1);
+    } else {
+        PW_COUNT(&process->stats, freezes, 1);
+    }
+    state.calls_then = state.calls;
+    state.tried = true;
+    pw_freeze_tried(&process->freezing, attempt->start, pw_os_thread_cpu_ns());
+    state.busy = false;
+}
+
+static struct pw_r_node *make_attempt(void *context) {
+    struct attempt *attempt = context;
+    *state.api.suspended = 1;
+    attempt->problem = freeze(attempt->how);
+    return state.api.nil;
+}
+
+// R calls this as well where an error of its own, such as a limit on its memory, goes past us.
+static void end_attempt(void *context) {
+    struct attempt *attempt = context;
+    *state.api.suspended = attempt->suspended;
+    note(attempt);
+}
+
+// R looks for a pending interrupt at the end of each collection. One that came meanwhile would end
+// what we have R evaluate, and be lost with it, or go past us. It stays pending: R sees it next.
+static void attempt_suspended(struct attempt *attempt) {
+    attempt->problem = "R had an error";
+    attempt->suspended = *state.api.suspended;
+    state.api.run(make_attempt, attempt, end_attempt, attempt);
 }
 
 bool pw_r_freeze_is_due(const struct pw_process *process) {
@@ -539,20 +591,16 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) 
         return "not now: it is being done";
     }
     state.busy = true; // R code runs meanwhile
-    uint64_t start = pw_os_thread_cpu_ns();
+    struct attempt attempt = {.how = how, .start = pw_os_thread_cpu_ns()};
     state.by_hand |= how.by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
     pw_r_thaw();
-    const char *problem = freeze(how);
-    if (problem) {
-        PW_COUNT(&process->stats, fallback_freeze, 1);
+    attempt.problem = may_freeze_now();
+    if (attempt.problem) {
+        note(&attempt);
     } else {
-        PW_COUNT(&process->stats, freezes, 1);
+        attempt_suspended(&attempt);
     }
-    state.calls_then = state.calls;
-    state.tried = true;
-    pw_freeze_tried(&process->freezing, start, pw_os_thread_cpu_ns());
-    state.busy = false;
-    return problem;
+    return attempt.problem;
 }

@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-static const int *suspended; // R_interrupts_suspended: set while R collects
+static const int *suspended; // set while R collects
 
 static int may_be_collecting(void) {
     return *suspended;
@@ -20,7 +20,7 @@ bool pw_r_api_find(struct pw_r_api *api) {
     api->name = (result(*) arguments)dlsym(RTLD_DEFAULT, symbol);
     PW_R_FUNCTIONS_OF_SOME(FIND_FUNCTION)
 #undef FIND_FUNCTION
-    suspended = dlsym(RTLD_DEFAULT, "R_interrupts_suspended");
+    suspended = api->suspended = dlsym(RTLD_DEFAULT, "R_interrupts_suspended");
     if (!api->is_collecting && suspended) {
         api->is_collecting = may_be_collecting;
     }
@@ -33,7 +33,7 @@ bool pw_r_api_find(struct pw_r_api *api) {
     PW_R_VALUES(FIND_VALUE)
 #undef FIND_VALUE
     api->builtins = dlsym(RTLD_DEFAULT, "R_FunTab");
-    return all && api->is_collecting && api->builtins;
+    return all && api->is_collecting && api->builtins && api->suspended;
 }
 
 struct pw_r_node *pw_r_api_call(const struct pw_r_api *api, const char *function, int argument) {

@@ -16,6 +16,8 @@
     X(void, unprotect, "Rf_unprotect", (int count))                                                \
     X(void, preserve, "R_PreserveObject", (struct pw_r_node * value))                              \
     X(void, collect, "R_gc", (void))                                                               \
+    X(struct pw_r_node *, run, "R_ExecWithCleanup",                                                \
+      (struct pw_r_node * (*body)(void *), void *context, void (*cleanup)(void *), void *its))     \
     X(struct pw_r_node *, symbol, "Rf_install", (const char *name))                                \
     X(struct pw_r_node *, evaluate, "R_tryEvalSilent",                                             \
       (struct pw_r_node * call, struct pw_r_node * environment, int *failed))                      \
@@ -71,6 +73,7 @@ struct pw_r_api {
     PW_R_VALUES(PW_R_DECLARE_VALUE)
 #undef PW_R_DECLARE_VALUE
     void *builtins; // R_FunTab
+    int *suspended; // R_interrupts_suspended: an interrupt stays pending, and so does a time limit
 };
 
 // False: this R does not have all of them. Where R does not tell whether it is collecting,

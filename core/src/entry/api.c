@@ -215,5 +215,5 @@ void pw_freeze_now(const int *watch, const int *for_forks, char **problem) {
 }
 
 void pw_thaw_now(void) {
-    pw_r_thaw();
+    pw_r_thaw_by_hand();
 }

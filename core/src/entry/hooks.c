@@ -11,6 +11,7 @@
 #include "process/pools.h"
 #include "process/state.h"
 #include "runtime/python/python.h"
+#include "runtime/r/frozen.h"
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
@@ -305,6 +306,7 @@ bool pw_switch_on(const char *options, const char **reason) {
 }
 
 void pw_switch_off(void) {
+    pw_r_thaw_by_hand(); // R's finalizers may run, and switch on and off
     pthread_mutex_lock(&hooks.lock);
     pw_heap_switch_off();
     pw_block_recover(&pw_process);

@@ -319,6 +319,18 @@ cases$counts <- function() { # as many nodes after a thaw as before the freeze, 
     freeze(); for (i in 1:20) full(); thaw(); x <- lapply(1:1e6, function(i) list(i)); expect(length(x) == 1e6)
 }
 
+cases$most <- function() { # R refuses what is beyond its own limit, frozen or thawed
+    before <- mem.maxVSize(); more <- list(); on.exit(mem.maxVSize(before))
+    in_package("kept", lapply(1:3e5, function(i) c(i, 1:7))); full(3); freeze(); thaw(); expect(mem.maxVSize() == before)
+    most <- max(150, ceiling(gc()[2, 4]) + 50); mem.maxVSize(most)
+    fill <- function() tryCatch(repeat { more[[length(more) + 1]] <<- numeric(125000); if (length(more) > 2 * most) break }, error = conditionMessage)
+    refuses <- function(room = 10) { expect(grepl("memory", fill())); expect(length(more) < most - room) } # what is frozen counts
+    freeze(); refuses(); thaw(); refuses(); full(); refuses(); expect(mem.maxVSize() == most)
+    more <- list(); full(); freeze(); mem.maxVSize(most + 10); thaw(); expect(mem.maxVSize() == most + 10)
+    freeze(); mem.maxVSize(Inf); thaw(); expect(mem.maxVSize() == Inf); freeze(); thaw(); expect(mem.maxVSize() == Inf)
+    freeze(); mem.maxVSize(most); refuses(0); thaw(); refuses(0); full(); refuses(0) # here it does not
+}
+
 cases$refused <- function() { # a heap that looks otherwise is not believed
     in_package("cell", native("make_holders")[[1]]); full(3)
     with_flipped <- function(bit) { native("flip", cell, bit); why <- try_freeze(); native("flip", cell, bit); why }

@@ -10,6 +10,16 @@ test_that("what packages brought leaves collections, and comes back", {
   expect_identical(trimws(out), c("FALSE TRUE", "TRUE", "TRUE"))
 })
 
+test_that("finalizers that switch it on run while it is switched off", {
+  out <- fresh_r(c(
+    "library(pagewise); pagewise_on(); stopifnot(pagewise_freeze()); ran <- FALSE",
+    "run <- function(e) { loadNamespace('splines'); pagewise_on(); ran <<- TRUE }",
+    "invisible(reg.finalizer(new.env(), run)); invisible(pagewise_off()); invisible(gc())",
+    "cat(ran)"
+  ))
+  expect_identical(out, "TRUE")
+})
+
 test_that("workers of a frozen session compute as others, with a collection at every step", {
   work <- c(
     "cell <- new.env(); assign('kept', cell, envir = asNamespace('pagewise')$session)",

@@ -33,6 +33,7 @@ static struct {
     uint64_t frozen[PW_R_SMALL_CLASSES];
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
     uint64_t node_floor;        // of R's limit
+    uint64_t most_then;         // R_MaxVSize, less what is frozen
     uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
     uint64_t seen, ends;        // calls from inside R; those with nothing allocated before
 } state;
@@ -154,12 +155,32 @@ static void forget(void) {
     PW_GAUGE(&state.process->stats, frozen_nodes, 0);
 }
 
+static void lower_limits(void) {
+    uint64_t *most = state.layout.vector_most;
+    *state.layout.node_limit -= all_frozen();
+    *state.layout.vector_limit -= frozen_units();
+    *most -= *most == PW_R_NO_LIMIT ? 0 : frozen_units();
+    state.most_then = *most;
+}
+
+// R subtracts R_VSize from R_MaxVSize, and what is in use from R_VSize: if a difference were less
+// than nothing it would be huge, and R would refuse no vector any more.
+static void raise_limits(void) {
+    uint64_t *most = state.layout.vector_most;
+    *state.layout.node_limit += all_frozen();
+    *state.layout.vector_limit += frozen_units();
+    if (*most == state.most_then) {
+        *most += *most == PW_R_NO_LIMIT ? 0 : frozen_units();
+    } else if (*most < *state.layout.vector_limit) { // the program has set another
+        *most = *state.layout.vector_limit;
+    }
+}
+
 void pw_r_thaw(void) {
     if (!state.active) {
         return;
     }
-    *state.layout.node_limit += all_frozen();
-    *state.layout.vector_limit += frozen_units();
+    raise_limits();
     for (size_t i = 0; i < state.pages.count; i++) {
         struct pw_r_frozen_page *page = &state.pages.pages[i];
         struct pw_r_heap_class *class = &state.layout.classes[page->class];
@@ -266,8 +287,7 @@ static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         take_pages(c);
     }
-    *state.layout.node_limit -= all_frozen();
-    *state.layout.vector_limit -= frozen_units();
+    lower_limits();
     state.node_floor = *state.layout.node_limit;
     state.last_was_end = true; // the next call is taken for a start
     state.active = true;
@@ -276,7 +296,8 @@ static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
 
 // Each node that was reached counts in R's limits, which are at least what is in use.
 static bool fits_limits(const struct pw_r_reach *reach) {
-    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > reach->units;
+    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > reach->units &&
+           *state.layout.vector_most > reach->units;
 }
 
 static const char *begin(struct pw_r_freeze_how how) {
@@ -514,7 +535,7 @@ static const char *freeze(struct pw_r_freeze_how how) {
     if (!problem) {
         problem = state.found ? check() : find();
     }
-    if (!problem && !pw_r_guard_gc_time(&state.api, pw_r_thaw)) {
+    if (!problem && !pw_r_guard_gc_time(&state.api, pw_r_thaw_by_hand)) {
         problem = "gc.time is not found";
     }
     if (!problem && !pw_r_roots_make(&state.roots, &state.api)) {
@@ -530,6 +551,19 @@ static const char *freeze(struct pw_r_freeze_how how) {
         collect_all();
     }
     return problem;
+}
+
+// Only a collection counts the small vectors that were frozen. Until then as much would be taken
+// for free, and taken: more would be in use than R's limit, which it can then not tell.
+void pw_r_thaw_by_hand(void) {
+    if (!state.active) {
+        return;
+    }
+    int suspended = *state.api.suspended; // else an interrupt would end this collection alone
+    *state.api.suspended = 1;
+    pw_r_thaw();
+    pw_r_collect_young(&state.api);
+    *state.api.suspended = suspended;
 }
 
 // --- from its beginning to its end, whatever ends it ---------------------------------------------

@@ -29,8 +29,9 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how);
 // freeze=check: at once, and when ten collections have passed. freeze=auto: it pays.
 bool pw_r_freeze_is_due(const struct pw_process *process);
 
-// Give everything back to R. Where R code may run, or where a collection begins.
+// Give everything back to R, where a collection begins; where R code may run.
 void pw_r_thaw(void);
+void pw_r_thaw_by_hand(void);
 
 // getrusage was called from `site`: a collection of R's may begin or have ended there.
 void pw_r_before_collection(struct pw_process *process, const void *site);

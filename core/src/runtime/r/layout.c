@@ -523,6 +523,50 @@ static const char *try_collections(struct search *search) {
     return "collections do otherwise with nodes, or R's own limits are not found";
 }
 
+// --- the most that vectors may take ---------------------------------------------------
+
+#define WORDS_PER_MB 131072
+
+// mem.maxVSize(): what holds from then on, in MB. 0 asks, and changes nothing.
+static double set_most(const struct pw_r_api *api, double megabytes) {
+    int failed = 0;
+    struct pw_r_node *value = api->protect(api->allocate_vector(PW_R_REAL, 1));
+    api->reals(value)[0] = megabytes;
+    struct pw_r_node *call = api->protect(api->call2(api->symbol("mem.maxVSize"), value));
+    struct pw_r_node *most = api->evaluate(call, api->base, &failed);
+    api->unprotect(2);
+    bool known = !failed && most && api->type_of(most) == PW_R_REAL && api->length(most) == 1;
+    return known ? api->reals(most)[0] : 0;
+}
+
+static uint64_t words_of(double megabytes) {
+    return isinf(megabytes) ? PW_R_NO_LIMIT : (uint64_t)(megabytes * WORDS_PER_MB);
+}
+
+// It is the word that follows two values, more than there is in any machine.
+static const char *find_most(struct search *search) {
+    static const double one = 1e9 + 7, other = 1e9 + 9;
+    const struct pw_r_api *api = search->api;
+    struct places places;
+    size_t matches = 0;
+    double before = set_most(api, 0);
+    bool right = before > 0 && set_most(api, one) == one;
+    find_words(search, words_of(one), &places);
+    right = right && set_most(api, other) == other;
+    for (size_t i = 0; i < places.count; i++) {
+        if (*places.words[i] == words_of(other)) {
+            search->layout->vector_most = places.words[i];
+            matches++;
+        }
+    }
+    set_most(api, before); // R does not, where it is less than R counts on by now
+    right = right && matches == 1;
+    if (right) {
+        *search->layout->vector_most = words_of(before);
+    }
+    return right && set_most(api, 0) == before ? NULL : "R's own limit of vectors is not found";
+}
+
 // --- all of it -----------------------------------------------------------------------------
 
 static const char *take_steps(struct search *search, const char *(*const steps[])(struct search *),
@@ -536,8 +580,8 @@ static const char *take_steps(struct search *search, const char *(*const steps[]
 
 const char *pw_r_layout_find(struct pw_r_layout *layout, const struct pw_r_api *api) {
     static const char *(*const steps[])(struct search *) = {
-        try_version, try_state,       find_classes, try_sizes,
-        try_kinds,   try_collections, try_counts,   find_weak_references,
+        try_version,     try_state,  find_classes,         try_sizes, try_kinds,
+        try_collections, try_counts, find_weak_references, find_most,
     };
 #ifndef __x86_64__
     return "another processor"; // R's growth of limits computes otherwise there

@@ -24,10 +24,13 @@ struct pw_r_layout {
     struct pw_r_heap_class *classes;       // PW_R_CLASSES of them
     struct pw_r_node **weak_references;    // the first; each has its key, and the next
     uint64_t *node_limit, *vector_limit;   // R_NSize and R_VSize: they trigger collections
+    uint64_t *vector_most;                 // R_MaxVSize: beyond it R refuses
     uintptr_t code_start, code_end;        // of libR.so, or of the executable that R is
     unsigned per_page[PW_R_SMALL_CLASSES]; // nodes
     unsigned collections;                  // young ones, that finding it took
 };
+
+#define PW_R_NO_LIMIT UINT64_MAX // of R_MaxVSize
 
 #define PW_R_WEAK_KEY  0
 #define PW_R_WEAK_NEXT 3

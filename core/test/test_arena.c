@@ -490,7 +490,7 @@ static void foreign_mappings_are_stepped_over(void **state) {
     assert_ptr_equal(theirs, step);
     *theirs = 42;
     for (int i = 0; i < 3; i++) {
-        struct pw_extent *extent = use(model, 4000);
+        struct pw_extent *extent = use(model, PW_ARENA_STEP_PAGES - PW_ARENA_STEP_PAGES / 40);
         check_disjoint(model, extent);
         model->live[model->count++] = (struct live){extent, extent->page, extent->pages};
         check_registry(model, &model->live[model->count - 1]);

@@ -149,6 +149,7 @@ static void switch_heap(int module_type) {
         return;
     }
     pw_php_take_over_limit();
+    pw_php_take_over_ffi();
 }
 
 // --- what users see ------------------------------------------------------------------

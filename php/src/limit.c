@@ -106,16 +106,29 @@ void *pw_php_refused(size_t size) {
 
 // --- memory_limit --------------------------------------------------------------------
 
+// PHP's own heap has a chunk in use from the start, and refuses less than that.
+static size_t lowest_limit(void) {
+    return MAX(pw_php.mode->used(true), PW_PHP_CHUNK);
+}
+
+// PHP's own heap takes back pages of blocks above 3 KB as they are freed. With ours, segments
+// without a block are not to be the reason why a script's limit is refused.
+static bool is_possible(size_t limit, int stage) {
+    bool is_script = stage == ZEND_INI_STAGE_RUNTIME || stage == ZEND_INI_STAGE_HTACCESS;
+    if (is_script && limit >= PW_PHP_CHUNK && limit < lowest_limit() && pw_php.mode->reclaim) {
+        pw_php.mode->reclaim();
+    }
+    return limit >= lowest_limit();
+}
+
 static ZEND_INI_MH(change_memory_limit) {
     size_t value =
         new_value ? zend_ini_parse_uquantity_warn(new_value, entry->name) : (size_t)1 << 30;
-    // PHP's own heap has a chunk in use from the start, and refuses less than that.
-    size_t in_use = MAX(pw_php.mode->used(true), PW_PHP_CHUNK);
-    bool possible = value >= in_use;
+    bool possible = is_possible(value, stage);
     if (!possible && stage != ZEND_INI_STAGE_DEACTIVATE) {
         zend_error(E_WARNING,
                    "Failed to set memory limit to %zd bytes (Current memory usage is %zd bytes)",
-                   value, in_use);
+                   value, lowest_limit());
         return FAILURE;
     }
     PG(memory_limit) = (zend_long)value;

@@ -55,11 +55,13 @@ PHP_INI_END()
 
 // Null: "off".
 static bool choose_mode(const struct pw_php_mode **mode) {
-    const char *name = getenv("PAGEWISE_PHP_MODE");
-    name = name && *name ? name : pw_php.mode_name;
+    const char *variable = getenv("PAGEWISE_PHP_MODE");
+    bool is_set = variable && *variable;
+    const char *name = is_set ? variable : pw_php.mode_name;
+    const char *option = is_set ? "PAGEWISE_PHP_MODE, in the environment," : "pagewise.mode";
     *mode = NULL;
     if (!name || !strcmp(name, "off")) {
-        snprintf(pw_php.reason, sizeof pw_php.reason, "pagewise.mode is off");
+        snprintf(pw_php.reason, sizeof pw_php.reason, "%s is off", option);
         return true;
     }
     for (size_t i = 0; i < MODES; i++) {
@@ -68,9 +70,19 @@ static bool choose_mode(const struct pw_php_mode **mode) {
             return true;
         }
     }
-    pw_php_log("pagewise.mode is '%s', not transaction, region, pass-through, malloc or off. PHP "
-               "keeps its own allocator",
-               name);
+    pw_php_log("%s is '%s', not transaction, region, pass-through, malloc or off. PHP keeps its "
+               "own allocator",
+               option, name);
+    return false;
+}
+
+static bool options_are_for(const struct pw_php_mode *mode) {
+    if (mode == &pw_php_transaction || (!pw_php.segment_size && !pw_php.checked)) {
+        return true;
+    }
+    pw_php_log("pagewise.segment_size and pagewise.checked are not for mode %s, but for "
+               "transaction. PHP keeps its own allocator",
+               mode->name);
     return false;
 }
 
@@ -137,10 +149,8 @@ static bool may_switch(int module_type) {
 
 static void switch_heap(int module_type) {
     const struct pw_php_mode *mode;
-    if (!choose_mode(&mode) || !mode || !may_switch(module_type)) {
-        return;
-    }
-    if (!mode->start()) {
+    if (!choose_mode(&mode) || !mode || !may_switch(module_type) || !options_are_for(mode) ||
+        !mode->start()) {
         return;
     }
     pw_php.mode = mode;

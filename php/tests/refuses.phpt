@@ -18,8 +18,10 @@ function run($title, $environment, ...$options) {
 run('off', [], '-d', "extension=$library", '-d', 'pagewise.mode=off');
 run('mode', [], '-d', "extension=$library", '-d', 'pagewise.mode=fast');
 run('environment', ['PAGEWISE_PHP_MODE' => 'region'], '-d', "extension=$library");
+run('mode of the environment', ['PAGEWISE_PHP_MODE' => 'fast'], '-d', "extension=$library");
 run('segment', [], '-d', "extension=$library", '-d', 'pagewise.segment_size=20000');
 run('segment of a region', [], '-d', "extension=$library", '-d', 'pagewise.mode=region', '-d', 'pagewise.segment_size=32K');
+run('checked PHP heap', [], '-d', "extension=$library", '-d', 'pagewise.mode=pass-through', '-d', 'pagewise.checked=1');
 run('malloc', [], '-d', "extension=$library", '-d', 'pagewise.mode=malloc');
 run('no library', [], '-d', "extension=$library", '-d', 'pagewise.mode=malloc', '-d', 'pagewise.malloc=/nowhere.so');
 run('not Zend MM', ['USE_ZEND_ALLOC' => '0'], '-d', "extension=$library");
@@ -31,10 +33,14 @@ off: off 1000000
 mode: off 1000000
 pagewise: pagewise.mode is 'fast', not transaction, region, pass-through, malloc or off. PHP keeps its own allocator
 environment: region 1000000
+mode of the environment: off 1000000
+pagewise: PAGEWISE_PHP_MODE, in the environment, is 'fast', not transaction, region, pass-through, malloc or off. PHP keeps its own allocator
 segment: off 1000000
 pagewise: pagewise.segment_size=20000 is not possible: it must be a power of two from 16K to 256K. PHP keeps its own allocator
 segment of a region: off 1000000
-pagewise: pagewise.segment_size and pagewise.checked are not for regions. PHP keeps its own allocator
+pagewise: pagewise.segment_size and pagewise.checked are not for mode region, but for transaction. PHP keeps its own allocator
+checked PHP heap: off 1000000
+pagewise: pagewise.segment_size and pagewise.checked are not for mode pass-through, but for transaction. PHP keeps its own allocator
 malloc: off 1000000
 pagewise: pagewise.mode=malloc needs a library in pagewise.malloc: it is empty. PHP keeps its own allocator
 no library: off 1000000

@@ -21,6 +21,14 @@ class TestOutOfBand < Minitest::Test
     Pagewise::OutOfBand.new(app, every: every, at_latest: at_latest, collector: @collector)
   end
 
+  def test_says_what_is_no_number_of_seconds
+    error = assert_raises(ArgumentError) { Pagewise::OutOfBand.new(->(_) {}, every: nil) }
+    assert_equal 'every: nil is no number of seconds', error.message
+    assert_raises(ArgumentError) { Pagewise::OutOfBand.new(->(_) {}, at_last: 1) }
+    Pagewise::OutOfBand.new(->(_) {}, every: 5)
+    Pagewise::OutOfBand.new(->(_) {}, every: 5, at_latest: 6)
+  end
+
   def test_answers_are_unchanged
     status, headers, body = middleware.call({})
     assert_equal [200, { 'X' => 'y' }, %w[one two]], [status, headers, body.to_enum.to_a]

@@ -49,7 +49,7 @@ class TestSchedule < Minitest::Test
 
   def test_refuses_what_makes_no_sense
     [{ every: 0, at_latest: 1 }, { every: -1, at_latest: 1 }, { every: 'x', at_latest: 1 }, { every: 9, at_latest: 8 },
-     { every: 1, at_latest: nil }].each do |seconds|
+     { every: 1, at_latest: nil }, { every: nil }, { every: [1] }].each do |seconds|
       assert_raises(ArgumentError) { Pagewise::Schedule.new(**seconds) }
     end
   end

@@ -13,11 +13,11 @@ module Pagewise
     AFTER_REPLY = 'rack.after_reply' # Puma's and Unicorn's: the connection is served by then
 
     # `every`: seconds between two collections at least. `at_latest`: after so many, also while other
-    # requests are being answered; they wait for the collection then.
-    def initialize(app, every: 30, at_latest: every * 10, collector: Pagewise)
+    # requests are being answered; they wait for the collection then (ten times `every`).
+    def initialize(app, every: 30, collector: Pagewise, **at_latest)
       @app = app
       @collector = collector
-      @schedule = Schedule.new(every: every, at_latest: at_latest)
+      @schedule = Schedule.new(every: every, **at_latest)
     end
 
     def call(env)

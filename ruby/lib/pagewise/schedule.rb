@@ -5,7 +5,8 @@ module Pagewise
   # answered. A server that is never idle is made to wait once in a while, because garbage that is
   # never given back is what it was asked to prevent.
   class Schedule
-    def initialize(every:, at_latest:, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
+    def initialize(every:, at_latest: (every * 10 if positive?(every)),
+                   clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
       raise ArgumentError, "every: #{every.inspect} is no number of seconds" unless positive?(every)
       raise ArgumentError, "at_latest: must not be less than every: (#{at_latest.inspect})" unless
         positive?(at_latest) && at_latest >= every

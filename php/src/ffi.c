@@ -91,3 +91,28 @@ void pw_php_take_over_ffi(void) {
     replace_in(module, calls, calls_size, symbols, names);
     replace_in(module, others, others_size, symbols, names);
 }
+
+// A script may load ffi.so later.
+static ZEND_NAMED_FUNCTION(load) {
+    pw_php.load_module(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+    pw_php_take_over_ffi();
+}
+
+static zend_function *dl_function(void) {
+    return zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("dl"));
+}
+
+void pw_php_take_over_dl(void) {
+    zend_function *dl = dl_function();
+    if (dl && dl->type == ZEND_INTERNAL_FUNCTION) { // not there: disable_functions
+        pw_php.load_module = dl->internal_function.handler;
+        dl->internal_function.handler = load;
+    }
+}
+
+void pw_php_give_back_dl(void) {
+    zend_function *dl = dl_function();
+    if (dl && pw_php.load_module) {
+        dl->internal_function.handler = pw_php.load_module;
+    }
+}

@@ -234,6 +234,7 @@ static PHP_MINIT_FUNCTION(pagewise) {
 static PHP_MSHUTDOWN_FUNCTION(pagewise) {
     (void)type;
     if (pw_php.mode) {
+        pw_php_give_back_dl();
         pw_php_give_back_limit();
         pw_php_unhook();
     }

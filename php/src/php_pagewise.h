@@ -96,6 +96,7 @@ struct pw_php {
     int end_resource;                           // shutdown.c: the type of resource
     int (*sapi_deactivate)(void);               // request.c: the SAPI's own function
     ZEND_INI_MH((*change_memory_limit));        // limit.c: PHP's own function
+    zif_handler load_module;                    // ffi.c: the same of dl()
 
     // Options.
     char *mode_name, *malloc_library, *trusted_version;
@@ -144,5 +145,8 @@ void *pw_php_refused(size_t size);
 // --- ffi.c -----------------------------------------------------------------------
 
 void pw_php_take_over_ffi(void);
+// The same for an ffi.so that a script loads. dl() is there when all modules have started.
+void pw_php_take_over_dl(void);
+void pw_php_give_back_dl(void);
 
 #endif

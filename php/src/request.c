@@ -73,6 +73,7 @@ static void begin_request(void) {
         if (pw_php.mode != &pw_php_pass_through) {
             zend_mm_shutdown(pw_php.own_heap, false, true); // as PHP itself does after its start
         }
+        pw_php_take_over_dl();
         pw_php.starting = false;
     }
     end_transaction();

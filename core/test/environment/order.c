@@ -223,15 +223,15 @@ static int case_usable_after_shrink(char **arguments) {
 }
 
 static void map_over(unsigned char *block) {
-    unsigned char *page = (unsigned char *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095) + 40960;
-    CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1,
+    unsigned char *page = (unsigned char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1)) + 2 * PAGE;
+    CHECK(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1,
                0) == page);
-    memset(page, 7, 4096);
+    memset(page, 7, PAGE);
     malloc_trim(0);
     unsigned char *next = calloc(1, MEGABYTE);
-    CHECK(next && page[0] == 7 && page[4095] == 7);
+    CHECK(next && page[0] == 7 && page[PAGE - 1] == 7);
     free(next);
-    CHECK(munmap(page, 4096) == 0);
+    CHECK(munmap(page, PAGE) == 0);
 }
 
 // A module that we do not reach releases blocks, and the program changes how memory is mapped.

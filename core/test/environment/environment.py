@@ -151,7 +151,7 @@ def promise(bench):
 def shrink(bench):
     bench.work("shrink", counters=["fallback_arena"])
     general_bench(bench)
-    bench.work("shrink", counters=["blocks_allocated"], every_options=GENERAL)
+    bench.work("shrink", counters=["blocks_allocated", "fallback_general"], every_options=GENERAL)
 
 
 def full_statistics(bench):
@@ -709,7 +709,7 @@ def stopped(bench):
     """Another thread is stopped in the middle of malloc while memory is copied, filled and protected."""
     bench.work("stopped", counters=["blocks_allocated"])
     general_bench(bench)
-    bench.work("stopped", counters=["blocks_allocated"], every_options=GENERAL)
+    bench.work("stopped", counters=["blocks_allocated", "fallback_general"], every_options=GENERAL)
 
 
 def modules(bench):

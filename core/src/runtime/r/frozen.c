@@ -456,11 +456,12 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
 
 // --- when R code may run ----------------------------------------------------------------------
 
-static const char *prepare(void) {
+static const char *prepare(struct pw_r_freeze_how how) {
     if (!pw_r_api_find(&state.api)) {
         return "R's functions are not found";
     }
-    if (state.api.is_collecting() || !may_call()) {
+    bool collecting = !how.in_finalizer && state.api.is_collecting();
+    if (collecting || !may_call()) {
         return "not now: R is collecting, or no system calls may be made";
     }
     return NULL;
@@ -518,13 +519,13 @@ static void collect_all(void) {
     state.api.collect();
 }
 
-static const char *may_freeze_now(void) {
+static const char *may_freeze_now(struct pw_r_freeze_how how) {
     const struct pw_options *options = &state.process->options;
     if (options->freeze == PW_FREEZE_AUTO &&
         (options->policy == PW_POLICY_GENERAL || !pw_r_rescan_can_watch())) {
         return "the kernel does not tell of written pages, or R's are blocks of ours";
     }
-    return prepare();
+    return prepare(how);
 }
 
 static const char *freeze(struct pw_r_freeze_how how) {
@@ -630,7 +631,7 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) 
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
     pw_r_thaw();
-    attempt.problem = may_freeze_now();
+    attempt.problem = may_freeze_now(how);
     if (attempt.problem) {
         note(&attempt);
     } else {

@@ -16,6 +16,9 @@ struct pw_process;
 struct pw_r_freeze_how {
     bool watch;   // the kernel is asked to tell of written pages
     bool by_hand; // from then on it is never due
+    // R is running a finalizer, which it does not while it collects. Where R does not tell (from
+    // 4.5 on) it is taken to collect while interrupts are suspended, as they are then.
+    bool in_finalizer;
     // All is collected before and after, and free nodes of any page with a frozen one stay free:
     // were a child to take one, the page would be copied, and a collection of its writes to all
     // that are in R's list.

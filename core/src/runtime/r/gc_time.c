@@ -66,17 +66,18 @@ static bool watch_next_collection(void) {
     return true;
 }
 
-static void freeze_if_due(void) {
+static void freeze_if_due(bool in_finalizer) {
     bool wanted = announced_to->options.freeze != PW_FREEZE_OFF;
     watches = wanted && watch_next_collection();
     if (wanted && pw_r_freeze_is_due(announced_to)) {
-        pw_r_freeze(announced_to, (struct pw_r_freeze_how){.watch = true});
+        pw_r_freeze(announced_to,
+                    (struct pw_r_freeze_how){.watch = true, .in_finalizer = in_finalizer});
     }
 }
 
 static void on_collected(r_value object) {
     (void)object;
-    freeze_if_due();
+    freeze_if_due(true);
 }
 
 // Once, and soon: while R starts, or before pagewise_on() has returned.
@@ -89,7 +90,7 @@ static void on_polled_events(void) {
         enable_gc_time(announced_to);
     }
     if (!watches) {
-        freeze_if_due();
+        freeze_if_due(false);
     }
     if (earlier_handler) {
         earlier_handler();

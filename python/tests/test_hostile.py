@@ -52,7 +52,7 @@ def test_threads_that_write_while_copies_are_made_lose_nothing(same_output):
         running = [threading.Thread(target=write, args=(part,)) for part in range(threads)]
         kept = [source.copy()]
         for thread in running: thread.start()
-        while any(thread.is_alive() for thread in running):
+        while len(kept) == 1 or any(thread.is_alive() for thread in running):
             kept = kept[-3:] + [source.copy()]
         for thread in running: thread.join()
         print(source.min(), source.max(), len(kept) > 1)

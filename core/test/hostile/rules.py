@@ -531,7 +531,7 @@ MUTANTS = [
            "    arena->hole = address;\n", "", ["arena", "general-faults"]),
     Mutant("frozen-at-an-interrupt", "a look for interrupts is no moment for R code", "runtime/r/gc_time.c",
            "    (void)object;\n"
-           "    freeze_if_due();\n"
+           "    freeze_if_due(true);\n"
            "}\n"
            "\n"
            "// Once, and soon: while R starts, or before pagewise_on() has returned.\n"

@@ -149,6 +149,9 @@ static bool put_off(struct pw_process *process, void *block) {
     if (!extent || __atomic_exchange_n(&extent->put_off, true, __ATOMIC_RELAXED)) {
         pw_block_reject("free");
     }
+    if (process->gate->general) {
+        pw_shelf_forget(&process->general, pw_extent_address(arena, extent));
+    }
     uint32_t number = pw_extent_number(arena, extent);
     extent->next = __atomic_load_n(&process->put_off, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&process->put_off, &extent->next, number, true,
@@ -174,6 +177,12 @@ static void release_put_off(struct pw_process *process) {
 
 static bool is_put_off(const struct pw_extent *extent) {
     return __atomic_load_n(&extent->put_off, __ATOMIC_RELAXED);
+}
+
+// Under the lock: the block, unless it was released and waits.
+static struct pw_extent *live_at(struct pw_process *process, const void *block) {
+    struct pw_extent *extent = block_at(process, block);
+    return extent && !is_put_off(extent) ? extent : NULL;
 }
 
 // --- allocation --------------------------------------------------------------
@@ -532,11 +541,8 @@ bool pw_block_free(struct pw_process *process, void *block, const void *site) {
         return put_off(process, block);
     }
     release_put_off(process);
-    struct pw_extent *extent = block_at(process, block);
+    struct pw_extent *extent = live_at(process, block); // else it may be released twice
     bool foreign = !extent && pw_arena_is_foreign(&process->arena, block);
-    if (extent && is_put_off(extent)) { // by another thread meanwhile: released twice
-        extent = NULL;
-    }
     if (extent) {
         release_block(process, extent);
     }
@@ -576,6 +582,7 @@ void pw_block_give_up(struct pw_process *process, struct pw_extent *extent) {
 
 void pw_block_recover(struct pw_process *process) {
     if (process->arena.base && !process->arena.sealed && pw_process_enter()) {
+        release_put_off(process);
         pw_arena_each(&process->arena, recover, process);
         pw_process_leave();
     }
@@ -717,7 +724,7 @@ void *pw_block_resize(struct pw_process *process, void *block, size_t size, cons
     if (!pw_process_enter()) {
         return resize_without_lock(process, block, size, site);
     }
-    struct pw_extent *extent = block_at(process, block);
+    struct pw_extent *extent = live_at(process, block);
     if (extent) {
         pw_block_repair(process, extent);
     }
@@ -751,7 +758,7 @@ bool pw_block_extend(struct pw_process *process, void *block, size_t size) {
     if (!pw_process_enter()) {
         return false;
     }
-    struct pw_extent *extent = block_at(process, block);
+    struct pw_extent *extent = live_at(process, block);
     if (extent) {
         pw_block_repair(process, extent);
     }

@@ -88,9 +88,10 @@ static bool empty(struct pw_process *process, struct pw_extent *extent, struct r
 }
 
 // Released by the C library where we do not see it: nothing is there, not even a header to read.
+// In a sandbox it is not asked: the call could end the program.
 static bool is_gone(struct pw_process *process, const struct pw_extent *extent) {
-    return extent->data_offset &&
-           !pw_os_is_mapped(pw_extent_address(&process->arena, extent), PW_PAGE);
+    return extent->data_offset && !process->sealed &&
+           pw_os_has_hole(pw_extent_address(&process->arena, extent), PW_PAGE);
 }
 
 // Returns whether the call may be made.

@@ -263,6 +263,9 @@ static void seen_clone(long number, unsigned long flags) __asm__("pw_seen_clone"
     __attribute__((used));
 
 static void seen_clone(long number, unsigned long flags) {
+    if (!next_syscall) {
+        find_missing((void **)&next_syscall, "syscall"); // a constructor before ours calls it
+    }
     pw_quiet_clones(number == SYS_clone3 ? CLONE_VM : flags);
 }
 
@@ -316,14 +319,14 @@ static void seen_clone(long number, unsigned long flags) {
     "    tbnz x16, #0, 2f\n"                                                                       \
     "1:  adrp x16, pw_next_syscall\n"                                                              \
     "    ldr x16, [x16, :lo12:pw_next_syscall]\n"                                                  \
-    "    cbz x16, 2f\n"                                                                            \
+    "    cbz x16, 4f\n"                                                                            \
     "    br x16\n"                                                                                 \
     "2:  cmp x0, #" NAME_OF(SYS_clone) "\n"                                                        \
                                        "    b.eq 3f\n"                                             \
                                        "    cmp x0, #" NAME_OF(                                    \
                                            SYS_clone3) "\n"                                        \
                                                        "    b.eq 3f\n"                             \
-                                                       "    b pw_seen_syscall\n"                   \
+                                                       "4:  b pw_seen_syscall\n"                   \
                                                        "3:  stp x0, x1, [sp, #-64]!\n"             \
                                                        "    stp x2, x3, [sp, #16]\n"               \
                                                        "    stp x4, x5, [sp, #32]\n"               \

@@ -143,7 +143,7 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
     }
     size_t size = hugetlb_size(extent);
     char *start = units_start(arena, extent);
-    if (!pw_os_is_mapped(start, size)) {
+    if (pw_os_has_hole(start, size)) {
         return; // the C library has released the block where we do not see it
     }
     char *pages = pw_os_map_table(size);

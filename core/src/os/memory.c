@@ -340,12 +340,20 @@ bool pw_os_lock(void *address, size_t size) {
     return done;
 }
 
-bool pw_os_is_mapped(const void *address, size_t size) {
+// msync reports ENOMEM for any hole in the range and has no other effect on these pages.
+static int look_for_hole(const void *address, size_t size) {
     int saved = errno;
-    // msync reports ENOMEM for any hole in the range and has no other effect on these pages.
-    bool mapped = msync((void *)(uintptr_t)address, size, MS_ASYNC) == 0;
+    int result = msync((void *)(uintptr_t)address, size, MS_ASYNC) == 0 ? 0 : errno;
     errno = saved;
-    return mapped;
+    return result;
+}
+
+bool pw_os_is_mapped(const void *address, size_t size) {
+    return look_for_hole(address, size) == 0;
+}
+
+bool pw_os_has_hole(const void *address, size_t size) {
+    return look_for_hole(address, size) == ENOMEM;
 }
 
 typedef void *(*copy_function)(void *, const void *, size_t);

@@ -120,6 +120,8 @@ bool pw_os_would_promise(size_t size);
 
 // Is every page of the range mapped (whether or not in memory)?
 bool pw_os_is_mapped(const void *address, size_t size);
+// False as well where the kernel does not tell.
+bool pw_os_has_hole(const void *address, size_t size);
 
 // The C library's memmove and memset, not the ones that a preloaded library puts before them.
 // Looked for at the start, where that may allocate, or else at the first use.

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -184,9 +185,18 @@ static int case_under_filter(char **arguments) {
     return under_filter();
 }
 
+// What the program changes of a block is looked at, where that may be.
+static void change_mapping_but(long killed) {
+    uintptr_t page = ((uintptr_t)prepared[1] + PAGE - 1) & ~(PAGE - 1);
+    if (killed != SYS_mprotect) {
+        CHECK(mprotect((void *)page, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
+    }
+}
+
 static int case_killed_later(char **arguments) {
     prepare();
     kill_for(atol(arguments[0]), !strcmp(arguments[1], "syscall"));
+    change_mapping_but(atol(arguments[0]));
     under_filter();
     finish();
     return 0;

@@ -329,6 +329,9 @@ cases$most <- function() { # R refuses what is beyond its own limit, frozen or t
     more <- list(); full(); freeze(); mem.maxVSize(most + 10); thaw(); expect(mem.maxVSize() == most + 10)
     freeze(); mem.maxVSize(Inf); thaw(); expect(mem.maxVSize() == Inf); freeze(); thaw(); expect(mem.maxVSize() == Inf)
     freeze(); mem.maxVSize(most); refuses(0); thaw(); refuses(0); full(); refuses(0) # here it does not
+    # Little is in use: R goes back to what it began with, which is more than is left beside what is frozen.
+    more <- list(); full(3); mem.maxVSize(ceiling(gc()[2, 4]) + 5); freeze(); full(3)
+    fill(); expect(length(more) < 2 * most); thaw(); full(3); fill(); expect(length(more) < 2 * most)
 }
 
 cases$refused <- function() { # a heap that looks otherwise is not believed

@@ -164,13 +164,21 @@ static void lower_limits(void) {
 }
 
 // R subtracts R_VSize from R_MaxVSize, and what is in use from R_VSize: if a difference were less
-// than nothing it would be huge, and R would refuse no vector any more.
+// than nothing it would be huge, and R would refuse no vector any more. A full collection that
+// finds little in use sets R_VSize to what it was when R started, whatever R_MaxVSize is.
+static void keep_within_most(void) {
+    if (*state.layout.vector_limit > *state.layout.vector_most) {
+        *state.layout.vector_limit = *state.layout.vector_most;
+    }
+}
+
 static void raise_limits(void) {
     uint64_t *most = state.layout.vector_most;
     *state.layout.node_limit += all_frozen();
     *state.layout.vector_limit += frozen_units();
     if (*most == state.most_then) {
         *most += *most == PW_R_NO_LIMIT ? 0 : frozen_units();
+        keep_within_most();
     } else if (*most < *state.layout.vector_limit) { // the program has set another
         *most = *state.layout.vector_limit;
     }
@@ -408,6 +416,7 @@ static void after_collection(void) {
     if (*state.layout.node_limit < state.node_floor) {
         *state.layout.node_limit = state.node_floor;
     }
+    keep_within_most();
     if (pw_os_thread_cpu_ns() - state.looked > LOOKS * state.look_took) {
         pw_r_rescan_collected(&state.rescan, may_call());
     }
@@ -579,7 +588,6 @@ struct attempt {
 static void note(const struct attempt *attempt) {
     struct pw_process *process = state.process;
     if (attempt->problem) {
-        pw_r_thaw();
         PW_COUNT(&process->stats, fallback_freeze, 1);
     } else {
         PW_COUNT(&process->stats, freezes, 1);
@@ -593,7 +601,11 @@ static void note(const struct attempt *attempt) {
 static struct pw_r_node *make_attempt(void *context) {
     struct attempt *attempt = context;
     *state.api.suspended = 1;
+    pw_r_thaw_by_hand();
     attempt->problem = freeze(attempt->how);
+    if (attempt->problem) {
+        pw_r_thaw_by_hand();
+    }
     return state.api.nil;
 }
 
@@ -601,6 +613,9 @@ static struct pw_r_node *make_attempt(void *context) {
 static void end_attempt(void *context) {
     struct attempt *attempt = context;
     *state.api.suspended = attempt->suspended;
+    if (attempt->problem) {
+        pw_r_thaw(); // R may be going past us: no moment for a collection
+    }
     note(attempt);
 }
 
@@ -630,10 +645,9 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) 
     state.by_hand |= how.by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;
-    pw_r_thaw();
     attempt.problem = may_freeze_now(how);
     if (attempt.problem) {
-        note(&attempt);
+        note(&attempt); // what was frozen stays so
     } else {
         attempt_suspended(&attempt);
     }

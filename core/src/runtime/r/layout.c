@@ -559,10 +559,14 @@ static const char *find_most(struct search *search) {
             matches++;
         }
     }
-    set_most(api, before); // R does not, where it is less than R counts on by now
     right = right && matches == 1;
-    if (right) {
+    if (right) { // R itself would not, and warn, where it counts on more by now
         *search->layout->vector_most = words_of(before);
+        if (*search->layout->vector_limit > words_of(before)) {
+            *search->layout->vector_limit = words_of(before);
+        }
+    } else {
+        set_most(api, before);
     }
     return right && set_most(api, 0) == before ? NULL : "R's own limit of vectors is not found";
 }

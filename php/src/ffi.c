@@ -33,12 +33,41 @@ static bool is_of_request(const void *address) {
 #define IS_FUNCTION(type) false
 #endif
 
-// The table may be read-only by now (RELRO); it is again afterwards.
-static void replace(void **place) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)place & ~(page - 1);
-    if (mprotect((void *)start, page, PROT_READ | PROT_WRITE) == 0) {
+struct relocated {
+    uintptr_t base;       // of the module
+    uintptr_t start, end; // what the loader has made read-only (RELRO)
+};
+
+static int find_relocated(struct dl_phdr_info *info, size_t size, void *context) {
+    struct relocated *found = context;
+    (void)size;
+    if (info->dlpi_addr != found->base) {
+        return 0;
+    }
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_GNU_RELRO) {
+            found->start = found->base + info->dlpi_phdr[i].p_vaddr;
+            found->end = found->start + info->dlpi_phdr[i].p_memsz;
+        }
+    }
+    return 1;
+}
+
+// Whole pages, as the loader does it. Others hold what the module writes, and its table where
+// functions are bound as they are called.
+static bool is_read_only(const struct link_map *module, uintptr_t page, uintptr_t size) {
+    struct relocated found = {.base = module->l_addr};
+    dl_iterate_phdr(find_relocated, &found);
+    return page >= (found.start & ~(size - 1)) && page + size <= (found.end & ~(size - 1));
+}
+
+static void replace(const struct link_map *module, void **place) {
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE), page = (uintptr_t)place & ~(size - 1);
+    if (mprotect((void *)page, size, PROT_READ | PROT_WRITE) == 0) {
         *(bool (**)(const void *))place = is_of_request;
-        mprotect((void *)start, page, PROT_READ);
+        if (is_read_only(module, page, size)) {
+            mprotect((void *)page, size, PROT_READ);
+        }
     }
 }
 
@@ -48,7 +77,7 @@ static void replace_in(const struct link_map *module, const ElfW(Rela) * entries
         const ElfW(Sym) *symbol = &symbols[ELF64_R_SYM(entries[i].r_info)];
         if (IS_FUNCTION(ELF64_R_TYPE(entries[i].r_info)) &&
             !strcmp(names + symbol->st_name, "is_zend_ptr")) {
-            replace((void **)(module->l_addr + entries[i].r_offset));
+            replace(module, (void **)(module->l_addr + entries[i].r_offset));
         }
     }
 }

@@ -21,11 +21,12 @@
 enum change {
     NO_CHANGE,
     HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
-    EMPTIES,    // the pages read zero afterwards
-    ALTERS,     // what is mapped differs from other memory until it is mapped anew
-    NEEDS_OWN,  // the same, and works on no snapshot: not at all, or on the other pages alone
-    REPLACES,   // other pages, or none, take their place
-    MOVES,      // the same, and these go elsewhere
+    EMPTIES,    // the pages read zero afterwards, but for those that are locked
+    EMPTIES_LOCKED, // these as well
+    ALTERS,         // what is mapped differs from other memory until it is mapped anew
+    NEEDS_OWN,      // the same, and works on no snapshot: not at all, or on the other pages alone
+    REPLACES,       // other pages, or none, take their place
+    MOVES,          // the same, and these go elsewhere
 };
 
 struct range {
@@ -33,6 +34,10 @@ struct range {
     enum change change;
     const struct pw_caller *caller;
 };
+
+static bool is_emptied(struct range range) {
+    return range.change == EMPTIES || range.change == EMPTIES_LOCKED;
+}
 
 // --- blocks ----------------------------------------------------------------------
 
@@ -84,7 +89,7 @@ static bool empty(struct pw_process *process, struct pw_extent *extent, struct r
         return true;
     }
     mark(process, extent, range);
-    return pw_share_empty(&process->share, range.start, range.end);
+    return pw_share_empty(&process->share, range.start, range.end, range.change == EMPTIES_LOCKED);
 }
 
 // Released by the C library where we do not see it: nothing is there, not even a header to read.
@@ -109,6 +114,7 @@ static bool change_block(struct pw_process *process, struct pw_extent *extent, s
         process->arena.has_huge = true;
         return true;
     case EMPTIES:
+    case EMPTIES_LOCKED:
         return empty(process, extent, range);
     case MOVES: // their snapshot could end before they do
     case NEEDS_OWN:
@@ -211,11 +217,12 @@ static struct range whole_pages(long address, long size, enum change change,
 static bool change_without_lock(struct pw_process *process, struct pw_extent *extent,
                                 struct range range) {
     bool of_snapshot = extent->snapshot || extent->of_file;
-    if (range.change >= ALTERS || (range.change == EMPTIES && of_snapshot)) {
+    if (range.change >= ALTERS || (is_emptied(range) && of_snapshot)) {
         mark(process, extent, range);
     }
-    if (range.change == EMPTIES && of_snapshot) {
-        return pw_share_empty(&process->share, range.start, range.end);
+    if (is_emptied(range) && of_snapshot) {
+        return pw_share_empty(&process->share, range.start, range.end,
+                              range.change == EMPTIES_LOCKED);
     }
     return !of_snapshot || (range.change != MOVES && range.change != NEEDS_OWN);
 }
@@ -282,9 +289,10 @@ static enum change change_by_advice(long advice) {
     case MADV_GUARD_INSTALL:
         return NEEDS_OWN;
     case MADV_DONTNEED:
-    case MADV_DONTNEED_LOCKED:
     case MADV_FREE:
         return EMPTIES;
+    case MADV_DONTNEED_LOCKED:
+        return EMPTIES_LOCKED;
     default:
         return ALTERS;
     }
@@ -303,7 +311,7 @@ static enum change change_by_madvise(long address, long size, long advice) {
 // block keeps its bytes, and leaves its snapshot.
 static enum change change_by_process_madvise(long advice) {
     enum change how = change_by_advice(advice);
-    return how == EMPTIES ? MOVES : how;
+    return how == EMPTIES || how == EMPTIES_LOCKED ? MOVES : how;
 }
 
 static struct pw_mapping_call also(struct pw_mapping_call first, struct pw_mapping_call second) {

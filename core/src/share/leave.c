@@ -59,7 +59,19 @@ static bool is_snapshot(const struct pw_os_mapping *mapping) {
     return strstr(mapping->name, PW_SNAPSHOT_FILE_NAME) != NULL;
 }
 
-bool pw_share_empty(struct pw_share *share, char *start, char *end) {
+// The kernel refuses to empty what is locked, where that is not asked for: its bytes stay.
+static bool empty_mapping(struct pw_share *share, char *start, size_t size, int protection,
+                          bool locked_too) {
+    bool is_locked = pw_os_is_locked(start, size);
+    if (is_locked && !locked_too) {
+        return true;
+    }
+    bool done = pw_os_map_empty(start, size, protection) ||
+                (pw_mappings_relieve(share->arena) && pw_os_map_empty(start, size, protection));
+    return done && (!is_locked || pw_os_lock(start, size));
+}
+
+bool pw_share_empty(struct pw_share *share, char *start, char *end, bool locked_too) {
     struct pw_os_mapping mapping;
     while (start < end) {
         if (!pw_os_mapping_from(start, &mapping)) {
@@ -68,11 +80,8 @@ bool pw_share_empty(struct pw_share *share, char *start, char *end) {
         }
         char *from = (char *)mapping.start > start ? (char *)mapping.start : start;
         char *to = (char *)mapping.end < end ? (char *)mapping.end : end;
-        // The kernel refuses to empty what is locked: its bytes stay.
-        if (from < to && is_snapshot(&mapping) && !pw_os_is_locked(from, (size_t)(to - from)) &&
-            !pw_os_map_empty(from, (size_t)(to - from), mapping.protection) &&
-            !(pw_mappings_relieve(share->arena) &&
-              pw_os_map_empty(from, (size_t)(to - from), mapping.protection))) {
+        if (from < to && is_snapshot(&mapping) &&
+            !empty_mapping(share, from, (size_t)(to - from), mapping.protection, locked_too)) {
             PW_COUNT(share->stats, fallback_map, 1);
             return false;
         }

@@ -167,9 +167,10 @@ bool pw_share_drop_block(struct pw_share *share, struct pw_extent *extent);
 bool pw_share_leave(struct pw_share *share, struct pw_extent *extent);
 
 // Make those pages of the range blank that are mapped onto a snapshot, whoever wrote them, with the
-// protection that they have. The extent is not to be copied from any more. False: some are as
+// protection that they have; `locked_too`: those that are locked as well, which they stay. The
+// extent is not to be copied from any more. False: some are as
 // before.
-bool pw_share_empty(struct pw_share *share, char *start, char *end);
+bool pw_share_empty(struct pw_share *share, char *start, char *end, bool locked_too);
 
 // A collection ended: give back what blocks no longer need. All-zero pages, `zeros`, if nobody else
 // writes: of `all` blocks, else of those whose turn it is. Snapshot pages that nobody can read any

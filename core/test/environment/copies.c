@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -265,8 +266,44 @@ static int case_registered(char **arguments) {
     return 0;
 }
 
+static void *wait_for_ever(void *unused) {
+    (void)unused;
+    while (!writer.done) {
+        pause();
+    }
+    return NULL;
+}
+
+// Beside a thread that may write a block stays on its snapshot, also where all memory is locked.
+static int case_emptied_locked(char **arguments) {
+    (void)arguments;
+    unsigned char *blocks[4] = {block_of(COPIED, 5)};
+    for (int i = 1; i < 4; i++) {
+        blocks[i] = malloc(COPIED);
+        CHECK(blocks[i]);
+        memcpy(blocks[i], blocks[0], COPIED);
+    }
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+    CHECK(mlockall(MCL_CURRENT) == 0);
+    for (int i = 0; i < 4; i++) {
+        unsigned char *part = blocks[i] + PAGE - (uintptr_t)blocks[i] % PAGE;
+        int result = madvise(part, 16 * PAGE, MADV_DONTNEED_LOCKED);
+        printf("%d: %d, then", i, result);
+        for (size_t at = 0; at < 16 * PAGE; at += 5 * PAGE) {
+            printf(" %d", part[at]);
+        }
+        printf(" and %d\n", part[16 * PAGE]);
+    }
+    return 0;
+}
+
 const struct program_case copy_cases[] = {
-    {"part-again", case_part_again},       {"grown-unhooked", case_grown_unhooked},
-    {"sharing-child", case_sharing_child}, {"kernel-writes", case_kernel_writes},
-    {"registered", case_registered},       {NULL, NULL},
+    {"part-again", case_part_again},
+    {"grown-unhooked", case_grown_unhooked},
+    {"sharing-child", case_sharing_child},
+    {"kernel-writes", case_kernel_writes},
+    {"registered", case_registered},
+    {"emptied-locked", case_emptied_locked},
+    {NULL, NULL},
 };

@@ -295,6 +295,7 @@ def lock(bench):
         raise Skip("locking memory needs root")
     bench.work("lock-everything", counters=["blocks_allocated"])  # what is locked stays where it is
     bench.work("lock-limit", counters=["blocks_allocated"])
+    bench.work("emptied-locked", counters=["copies_shared"], every_options=(ALWAYS, PAPERS))
 
 
 def few_mappings_allowed():

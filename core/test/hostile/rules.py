@@ -322,9 +322,12 @@ MUTANTS = [
            "    if (extent) {\n        return true;\n    }\n    pw_fate_ends(process, extent);",
            ["environment-advice"], "share"),
     Mutant("emptied-on-a-snapshot", "what is emptied on a snapshot reads zero, also from a handler", "block/mapped.c",
-           "        return pw_share_empty(&process->share, range.start, range.end);\n    }\n    return !of_snapshot ||",
+           "        return pw_share_empty(&process->share, range.start, range.end,\n"
+           "                              range.change == EMPTIES_LOCKED);\n    }\n    return !of_snapshot ||",
            "        return true;\n    }\n    return !of_snapshot ||",
            ["environment-empty-in-handler"], "share"),
+    Mutant("emptied-locked", "so does what is locked, where that is asked for", "share/leave.c",
+           "    if (is_locked && !locked_too) {", "    if (is_locked) {", ["environment-lock"], "share"),
     Mutant("free-pages-altered", "free pages that a call covers are not for a block before they are mapped anew",
            "block/mapped.c",
            "    if (range.change < ALTERS) {\n        return;", "    if (range.change <= MOVES) {\n        return;",

@@ -437,6 +437,21 @@ static void plenty_of_room_is_not_looked_at_again_soon(void **state) {
                                               6001)); // little is looked at always
 }
 
+// A look opens files: the more there is, the longer others need to take it.
+static void the_more_room_the_rarer_the_looks(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t room, looked_at_after;
+    } machines[] = {{64 * MEGABYTE, 50}, {16384 * MEGABYTE, 512}, {UINT64_MAX, 1000}};
+    for (unsigned i = 0; i < sizeof machines / sizeof *machines; i++) {
+        struct pw_collector collector = {.after = 1000 * MEGABYTE};
+        pw_collector_saw_room(&collector, machines[i].room, 1199 * MEGABYTE, 5000);
+        uint64_t due = 5000 + machines[i].looked_at_after;
+        assert_false(pw_collector_may_look_at_room(&collector, 1200 * MEGABYTE, due - 1));
+        assert_true(pw_collector_may_look_at_room(&collector, 1200 * MEGABYTE, due));
+    }
+}
+
 static void warm_pages_are_room_of_our_own(void **state) {
     (void)state;
     assert_false(pw_collector_is_short(UINT64_MAX / 4096, 0, 1000 * MEGABYTE, 800 * MEGABYTE));
@@ -563,6 +578,7 @@ int main(void) {
         cmocka_unit_test(one_that_was_not_made_says_nothing),
         cmocka_unit_test(garbage_must_have_been_made),
         cmocka_unit_test(plenty_of_room_is_not_looked_at_again_soon),
+        cmocka_unit_test(the_more_room_the_rarer_the_looks),
         cmocka_unit_test(warm_pages_are_room_of_our_own),
         cmocka_unit_test(when_short_one_is_asked_for_at_a_time),
         cmocka_unit_test(they_take_a_quarter_of_the_time_at_most),

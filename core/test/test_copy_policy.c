@@ -291,6 +291,34 @@ static void every_32nd_copy_is_tried_again(void **state) {
     assert_int_equal(shared, 100);
 }
 
+// Each look is a system call: few of those that are certain to be overwritten are worth one.
+static void certain_copies_are_looked_at_now_and_then(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {.known = true, .score = 16};
+    int looks = 0;
+    for (int i = 0; i < 64; i++) {
+        bool plain = pw_copy_decide(&lazy, &prediction, &fresh) == PW_COPY_PLAIN_PREDICTED;
+        looks += plain && pw_predictor_is_curious(&prediction);
+    }
+    assert_int_equal(looks, 6); // every eighth one, and two of these were shared
+    prediction.score = 15;
+    assert_true(pw_predictor_is_curious(&prediction));
+}
+
+static void a_kind_that_is_kept_from_now_on_is_shared_within_32(void **state) {
+    (void)state;
+    struct pw_prediction prediction = {.known = true, .score = 16};
+    int plain = 0;
+    while (pw_copy_decide(&lazy, &prediction, &fresh) == PW_COPY_PLAIN_PREDICTED) {
+        plain++;
+        if (pw_predictor_is_curious(&prediction)) {
+            pw_predictor_report(&prediction, 0, 1000, true);
+        }
+    }
+    assert_true(plain < 32);
+    assert_int_equal(prediction.score, 0);
+}
+
 // A package's own code copies in order to overwrite, until it is seen not to.
 static void extensions_must_earn_sharing(void **state) {
     (void)state;
@@ -359,6 +387,8 @@ int main(void) {
         cmocka_unit_test(large_sources_are_tried_again),
         cmocka_unit_test(clean_so_far_is_no_hit),
         cmocka_unit_test(every_32nd_copy_is_tried_again),
+        cmocka_unit_test(certain_copies_are_looked_at_now_and_then),
+        cmocka_unit_test(a_kind_that_is_kept_from_now_on_is_shared_within_32),
         cmocka_unit_test(extensions_must_earn_sharing),
         cmocka_unit_test(a_workers_first_copy_is_plain),
         cmocka_unit_test(always_ignores_the_predictor),

@@ -200,7 +200,7 @@ static bool share_pages(struct pw_process *process, struct copy *copy) {
     pw_fate_begins(process, prediction, copy->destination, &question);
     if (answer != PW_COPY_SHARE && answer != PW_COPY_PUBLISH) {
         count_plain(process, answer);
-        if (answer == PW_COPY_PLAIN_PREDICTED) {
+        if (answer == PW_COPY_PLAIN_PREDICTED && pw_predictor_is_curious(prediction)) {
             pw_fate_watch_plain(process, prediction, copy->destination, copy->to, copy->source,
                                 copy->from, copy->pages);
         }

@@ -58,8 +58,16 @@ static struct pw_os_room narrower(struct pw_os_room one, struct pw_os_room other
     return (struct pw_os_room){smaller(one.memory, other.memory), smaller(one.swap, other.swap)};
 }
 
+// Version 1 writes its largest number for none.
+static bool is_unlimited(uint64_t limit) {
+    return limit >= INT64_MAX / 2;
+}
+
 static uint64_t swap_in(const struct controller *controller, const char *folder) {
     uint64_t limit = read_number(folder, controller->swap_limit, NULL, UINT64_MAX);
+    if (is_unlimited(limit)) {
+        return UINT64_MAX;
+    }
     uint64_t used = read_number(folder, controller->swap_usage, NULL, 0);
     return limit > used ? limit - used : 0;
 }
@@ -69,7 +77,7 @@ static uint64_t memory_in(const struct controller *controller, const char *folde
     for (int i = 0; i < 2 && controller->limits[i]; i++) {
         limit = smaller(limit, read_number(folder, controller->limits[i], NULL, UINT64_MAX));
     }
-    if (limit >= INT64_MAX / 2) { // version 1 writes its largest number for none
+    if (is_unlimited(limit)) {
         return UINT64_MAX;
     }
     uint64_t used = read_number(folder, controller->usage, NULL, 0);
@@ -77,14 +85,15 @@ static uint64_t memory_in(const struct controller *controller, const char *folde
     return limit > used - cache ? limit - (used - cache) : 0;
 }
 
-// The group and those above it. In a container the path may be the host's; the mount is ours then.
-static struct pw_os_room room_in_groups(const struct controller *controller, char *path) {
+// What the group and those above it leave of `room`. In a container the path may be the host's; the
+// mount is ours then. Where there is no swap, no limit of it is read.
+static struct pw_os_room room_in_groups(const struct controller *controller, char *path,
+                                        struct pw_os_room room) {
     char folder[2 * LONGEST_PATH];
-    struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
     for (;;) {
         snprintf(folder, sizeof folder, "%s%s", controller->mount, path);
-        struct pw_os_room here = {memory_in(controller, folder), swap_in(controller, folder)};
-        room = narrower(room, here);
+        uint64_t swap = room.swap ? swap_in(controller, folder) : 0;
+        room = narrower(room, (struct pw_os_room){memory_in(controller, folder), swap});
         char *last = strrchr(path, '/');
         if (!last) {
             return room;
@@ -94,9 +103,8 @@ static struct pw_os_room room_in_groups(const struct controller *controller, cha
 }
 
 // A line of /proc/self/cgroup is number:controllers:path.
-static struct pw_os_room room_of_own_group(void) {
+static struct pw_os_room room_of_own_group(struct pw_os_room room) {
     char text[4096], path[LONGEST_PATH];
-    struct pw_os_room room = {UINT64_MAX, UINT64_MAX};
     if (pw_os_read_text("/proc/self/cgroup", text, sizeof text) <= 0) {
         return room;
     }
@@ -109,7 +117,7 @@ static struct pw_os_room room_of_own_group(void) {
         bool unified = !strncmp(line, "0::", 3);
         if (slash && strlen(slash) < sizeof path && (unified || strstr(line, ":memory:"))) {
             strcpy(path, strcmp(slash, "/") ? slash : "");
-            room = narrower(room, room_in_groups(unified ? &version_2 : &version_1, path));
+            room = room_in_groups(unified ? &version_2 : &version_1, path, room);
         }
     }
     return room;
@@ -126,7 +134,7 @@ struct pw_os_room pw_os_memory_room(void) {
         room.memory = number_in(text, "\nMemAvailable:", UINT64_MAX >> 10) << 10;
         room.swap = number_in(text, "\nSwapFree:", UINT64_MAX >> 10) << 10;
     }
-    room = narrower(room, room_of_own_group());
+    room = room_of_own_group(room);
     errno = saved;
     return room;
 }

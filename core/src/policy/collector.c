@@ -41,10 +41,12 @@ static const struct rule {
 
 // A look at the room. Tuned on loops over vectors of 1 MB, of whose time looks were 7 %: what is
 // plenty (docs/design/collections.md).
-#define ROOM_STEP    (4 * MEGABYTE) // far more to fill than looking costs
-#define PLENTY_PART  16u            // of the room: until that is used the room is not looked at,
-#define PLENTY_MS    50u            // but after so long, as others use it as well
-#define LEAST_MARGIN (8 * MEGABYTE) // for what is not R's, and what we do not see in time
+#define ROOM_STEP    (4 * MEGABYTE)  // far more to fill than looking costs
+#define PLENTY_PART  16u             // of the room: until that is used the room is not looked at,
+#define OTHERS_TAKE  (16 * MEGABYTE) // but after the time in which others, which clear so much in
+#define PLENTY_MS    50u             // a millisecond at most, could take half of it: at least,
+#define LONGEST_MS   1000u           // and at most
+#define LEAST_MARGIN (8 * MEGABYTE)  // for what is not R's, and what we do not see in time
 #define MOST_MARGIN  (32 * MEGABYTE)
 #define MARGIN_PART  16u // of live memory
 
@@ -89,6 +91,7 @@ void pw_collector_forget(struct pw_collector *collector) {
         .highest_resident = collector->highest_resident,
         .plenty_below = collector->plenty_below,
         .plenty_since = collector->plenty_since,
+        .plenty_ms = collector->plenty_ms,
         .first_asked = collector->first_asked,
     };
 }
@@ -158,7 +161,8 @@ static bool may_be_of_use(const struct pw_collector *collector) {
 // --- looks -------------------------------------------------------------------
 
 static bool has_plenty(const struct pw_collector *collector, uint64_t live, uint64_t now_ms) {
-    return live < collector->plenty_below && now_ms - collector->plenty_since < PLENTY_MS;
+    return live < collector->plenty_below &&
+           now_ms - collector->plenty_since < collector->plenty_ms;
 }
 
 static bool has_grown(struct pw_collector *collector, enum pw_reason reason, uint64_t live,
@@ -180,6 +184,7 @@ void pw_collector_saw_room(struct pw_collector *collector, uint64_t room, uint64
                            uint64_t now_ms) {
     collector->plenty_below = live + room / PLENTY_PART;
     collector->plenty_since = now_ms;
+    collector->plenty_ms = lower(higher(room / 2 / OTHERS_TAKE, PLENTY_MS), LONGEST_MS);
     collector->room = room;
 }
 

@@ -49,6 +49,7 @@ struct pw_collector {
     // Memory is short.
     uint64_t plenty_below; // below that much live memory there was room at the last look
     uint64_t plenty_since; // when that was, ms
+    uint64_t plenty_ms;    // and how long others need to take half of what there was
     uint64_t room;         // pages that were left then
     uint64_t before;       // live memory when a collection was asked for
     uint64_t asked_at;     // and when that was

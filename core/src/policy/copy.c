@@ -6,6 +6,7 @@
 #define HIGHEST_SCORE 16
 #define LOWEST_SCORE  (-4)
 #define RETRY_EVERY   32u
+#define WATCH_EVERY   8u // at the highest score
 // Tuned on `solve` of bench/r's inverse (docs/notes/experiments/sharing.md).
 #define FIRST_PLAIN_SCORE 1
 // Sharing costs mappings, and later faults; a warm copy of less than this is cheaper (1 MB). Tuned
@@ -35,6 +36,10 @@ bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uin
         prediction->score--;
     }
     return overwritten;
+}
+
+bool pw_predictor_is_curious(const struct pw_prediction *prediction) {
+    return prediction->score < HIGHEST_SCORE || prediction->skipped % WATCH_EVERY == 0;
 }
 
 void pw_predictor_born(struct pw_prediction *prediction, uint64_t now) {

@@ -70,6 +70,10 @@ struct pw_prediction *pw_predictor_entry(struct pw_predictor *predictor, uint32_
 bool pw_predictor_report(struct pw_prediction *prediction, uint64_t written, uint64_t pages,
                          bool ended);
 
+// Is what becomes of this plain copy worth looking at? Not each one of a kind that is certain to be
+// overwritten: a look is a system call that compares sixteen pages.
+bool pw_predictor_is_curious(const struct pw_prediction *prediction);
+
 // A copy is made, shared or not.
 void pw_predictor_born(struct pw_prediction *prediction, uint64_t now);
 

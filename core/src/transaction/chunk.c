@@ -246,18 +246,15 @@ bool pw_segments_extend(struct pw_heap_whole *heap, const void *first, unsigned 
     return true;
 }
 
-// Pages of the chunk's segments back to the kernel; its tables stay.
+// Pages of the chunk's segments back to the kernel; its tables stay, and where pages are larger
+// than segments so do the segments beside them.
 static void discard_segments(struct pw_heap_whole *heap, struct pw_chunk *chunk, unsigned from) {
-    if (from < 1) {
-        from = 1;
-    }
-    if (chunk->touched > from) {
-        char *start = pw_chunk_start(chunk) + ((size_t)from << heap->segment_shift);
-        size_t size = (size_t)(chunk->touched - from) << heap->segment_shift;
-        if (pw_os_discard(start, size)) {
-            chunk->touched = from;
-            heap->returned_bytes += size;
-        }
+    size_t start = pw_round_up((size_t)(from < 1 ? 1 : from) << heap->segment_shift, PW_PAGE);
+    size_t end = (size_t)chunk->touched << heap->segment_shift;
+    if (end > start &&
+        pw_os_discard(pw_chunk_start(chunk) + start, pw_round_up(end - start, PW_PAGE))) {
+        chunk->touched = (unsigned)(start >> heap->segment_shift);
+        heap->returned_bytes += end - start;
     }
 }
 

@@ -858,3 +858,18 @@ fn a_report_is_a_page_with_the_figures() {
         "both write to",
     );
 }
+
+#[test]
+fn standard_output_without_room_is_called_by_its_name_and_one_without_a_reader_is_no_error() {
+    let arguments = ["run", "--json", "-", "--", "sh", "-c", "exit 3"];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = pagewise().args(arguments).stdout(full).output().unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    assert!(said.contains("try: df -h"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = pagewise().args(arguments).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+}

@@ -1065,6 +1065,60 @@ fn a_pipe_stays_a_pipe() {
     assert_eq!(
         fs::read(bench.path("copy.txt")).unwrap(),
         fs::read(bench.path("plain.txt")).unwrap()
+#[test]
+fn standard_output_without_room_is_no_fault_of_the_trace() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for words in [
+        &["show", "sparse.trace"][..],
+        &["stat", "sparse.trace"],
+        &["stat", "--json", "-", "sparse.trace"],
+        &["convert", "sparse.trace", "--to", "csv", "-o", "-"],
+    ] {
+        let mut command = bench.pagewise();
+        command.arg("trace").args(words).stdout(full());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{words:?}");
+        let said = errors(&output);
+        assert!(
+            said.contains("cannot write to standard output: No space left"),
+            "{said}"
+        );
+        assert!(said.contains("try: df -h"), "{said}");
+    }
+}
+
+/// The recording is kept, and what to type is said.
+#[test]
+fn a_trace_without_room_says_so_once() {
+    let bench = new_bench();
+    let script = "touch begun; until [ -e go ]; do sleep 0.05; done";
+    let mut command = bench.pagewise();
+    command.args(["trace", "record", "-o", "x.trace", "--", "sh", "-c", script]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while !bench.path("begun").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // The command, which was started before, has none.
+    let limit = libc::rlimit {
+        rlim_cur: 200,
+        rlim_max: 200,
+    };
+    let (pid, none) = (child.id() as i32, std::ptr::null_mut());
+    // SAFETY: the limit is valid for the call.
+    let result = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, none) };
+    assert_eq!(result, 0);
+    fs::write(bench.path("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert_eq!(said.matches("File too large").count(), 1, "{said}");
+    assert!(said.contains("try: ulimit -f unlimited"), "{said}");
+    assert!(said.contains("what was recorded is kept"), "{said}");
+    assert!(!bench.path("x.trace").exists());
+}
+
     );
     bench.refused(&["record", "-o", "p", "--", "true"], "p is no file");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::target::{Target, is_standard};
+use super::target::{Target, is_standard, unwritable};
 use crate::failure::Failure;
 use crate::launch::supervise::own_usage;
 use crate::load::Load;
@@ -312,9 +312,12 @@ impl Destination {
 
     pub fn write_text(mut self, text: &str, kept: &str) -> Result<(), Failure> {
         let written = self.target.write_all(text.as_bytes());
-        written
-            .and_then(|()| self.target.finish())
-            .map_err(|error| unwritable(&self.path, &error).kept(kept))
+        match written.and_then(|()| self.target.finish()) {
+            // A reader that has gone away, such as `head`, is no error.
+            Err(error) if is_standard(&self.path) && is_end_of_reading(&error) => Ok(()),
+            Err(error) => Err(unwritable(&self.path, &error).kept(kept)),
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -345,25 +348,17 @@ pub fn publish(
 fn show(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        Err(error) if !is_end_of_reading(&error) => Err(error),
         _ => Ok(()),
     }
 }
 
-fn unshown(error: &io::Error) -> Failure {
-    Failure::new(
-        format!("cannot write to standard output: {error}"),
-        "df -h, and the same again",
-    )
-    .kept("the figures are lost")
+fn is_end_of_reading(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    let path = path.display();
-    Failure::new(
-        format!("cannot write {path}: {error}"),
-        format!("ls -ld {path} and its folder; or name another file"),
-    )
+fn unshown(error: &io::Error) -> Failure {
+    unwritable(Path::new("-"), error).kept("the figures are lost")
 }
 
 #[cfg(test)]

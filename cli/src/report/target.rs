@@ -13,6 +13,7 @@ use tempfile::NamedTempFile;
 use super::link;
 pub use super::link::folder_of;
 
+use crate::failure::Failure;
 /// As any new file's: less what the umask takes.
 const MODE: u32 = 0o666;
 
@@ -186,6 +187,27 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => one.0 && one == other,
         (Err(_), Err(_)) => {
             let folder = |path: &Path| folder_of(path).canonicalize().ok();
+/// What to type where a result cannot be written.
+pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let folder = folder_of(path).display();
+    let next = match error.kind() {
+        io::ErrorKind::FileTooLarge => "ulimit -f unlimited, and the same again".to_owned(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded if is_standard(path) => {
+            "df -h, and the same again".to_owned()
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("df -h {folder}; or another FILE")
+        }
+        _ if is_standard(path) => "a FILE in place of standard output".to_owned(),
+        _ => format!("ls -ld {folder}; or another FILE"),
+    };
+    let name = match is_standard(path) {
+        true => "to standard output".to_owned(),
+        false => path.display().to_string(),
+    };
+    Failure::new(format!("cannot write {name}: {error}"), next)
+}
+
             one.file_name() == other.file_name() && folder(one) == folder(other)
         }
         _ => false,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 pub use crate::report::target::folder_of;
-use crate::report::target::{Target, is_standard};
+use crate::report::target::{self, Target};
 
 /// Where a result goes.
 pub struct Output {
@@ -83,30 +83,26 @@ fn is_end_of_reading(error: &io::Error) -> bool {
 }
 
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    let folder = folder_of(path).display();
-    let next = match error.kind() {
-        _ if is_standard(path) => "-o FILE".to_owned(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("df -h {folder}; or another FILE")
-        }
-        _ => format!("ls -ld {folder}; or another FILE"),
-    };
-    let name = match is_standard(path) {
-        true => "standard output".to_owned(),
-        false => path.display().to_string(),
-    };
-    Failure::new(format!("cannot write {name}: {error}"), next)
-        .kept("what was there before is unchanged")
+    target::unwritable(path, error).kept("what was there before is unchanged")
 }
 
 /// Is this what a reader that has seen enough, such as head, leaves behind?
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>();
-        let in_trace = match cause.downcast_ref::<trace_format::Error>() {
-            Some(trace_format::Error::Io(error)) => Some(error),
-            _ => None,
-        };
-        io.or(in_trace).is_some_and(is_end_of_reading)
-    })
+    error.chain().filter_map(of_writing).any(is_end_of_reading)
+}
+
+/// An error of standard output's, of which nothing has been said yet.
+pub fn of_standard_output(met: anyhow::Error, kept: &str) -> anyhow::Error {
+    let error = met.chain().find_map(of_writing);
+    match error.filter(|_| !met.is::<Failure>()) {
+        Some(error) => target::unwritable(Path::new("-"), error).kept(kept).into(),
+        None => met,
+    }
+}
+
+fn of_writing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    match cause.downcast_ref::<trace_format::Error>() {
+        Some(trace_format::Error::Io(error)) => Some(error),
+        _ => cause.downcast_ref::<io::Error>(),
+    }
 }

@@ -401,7 +401,7 @@ fn write_trace(
     });
     let (out, assembled) = wish
         .and(written.map_err(Into::into))
-        .with_context(|| format!("cannot write {}", target.path.display()))?;
+        .map_err(|error| unwritten(target.path, error))?;
     bar.finish_and_clear();
     let is_kept = assembled.events >= target.fewest;
     if is_kept {
@@ -423,6 +423,16 @@ fn summary(
     let mut line = Vec::new();
     if let Some(signal) = ended.end.signal() {
         line.push(format!(
+/// Why there is no trace.
+fn unwritten(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(assemble::Error::Trace(trace_format::Error::Io(error))) => {
+            output::unwritable(path, error).into()
+        }
+        _ => error.context(format!("cannot write {}", path.display())),
+    }
+}
+
             "the command was killed by {}",
             signals::in_words(signal)
         ));

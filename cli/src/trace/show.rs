@@ -6,7 +6,7 @@ use anyhow::Result;
 use trace_format::{Event, text};
 
 use super::input;
-use super::output::is_broken_pipe;
+use super::output::{self, is_broken_pipe};
 use crate::commandline::ShowArguments;
 use crate::ending::Ending;
 use crate::report::plain::plain;
@@ -14,7 +14,7 @@ use crate::report::plain::plain;
 pub fn show(arguments: &ShowArguments) -> Result<Ending> {
     match write(arguments) {
         Err(error) if is_broken_pipe(&error) => Ok(Ending::Exit(0)),
-        Err(error) => Err(error),
+        Err(error) => Err(output::of_standard_output(error, "the trace is unchanged")),
         Ok(()) => Ok(Ending::Exit(0)),
     }
 }

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     drop(arguments);
+    launch::signals::outlive_file_limits();
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => {

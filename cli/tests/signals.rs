@@ -80,6 +80,80 @@ fn a_signal_sent_to_pagewise_is_forwarded_once() {
 }
 
 #[test]
+fn what_batch_systems_send_before_they_kill_is_forwarded() {
+    let script = "trap 'echo XCPU' XCPU; trap 'echo ALRM; exit 5' ALRM; echo ready
+        i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done";
+    let mut command = pagewise();
+    command.args(["run", "--", "bash", "-c", script]);
+    let (mut child, out) = start(&mut command);
+    for signal in [libc::SIGXCPU, libc::SIGALRM] {
+        send(child.id() as i32, signal);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(rest(out), "XCPU\nALRM\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+/// As `perl -e 'alarm 60; exec @ARGV' pagewise run ...` sets it: the command does not inherit it.
+#[test]
+fn an_alarm_that_was_set_before_pagewise_ends_the_command() {
+    let mut command = pagewise();
+    command.args(["run", "--", "sh", "-c", "echo ready; exec sleep 20"]);
+    // SAFETY: alarm is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::alarm(1);
+            Ok(())
+        })
+    };
+    let started = Instant::now();
+    let (mut child, out) = start(&mut command);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGALRM));
+    // It would hold the pipe open.
+    assert_eq!(rest(out), "");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_program_that_dies_of_a_real_time_signal_takes_pagewise_along() {
+    let output = common::output(&["run", "--", "sh", "-c", "kill -40 $$"]);
+    assert_eq!(output.status.signal(), Some(40));
+}
+
+#[test]
+fn the_limit_on_file_sizes_is_an_error_of_pagewises_and_the_commands_own_affair() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = |arguments: &[&str]| {
+        let mut command = pagewise();
+        command.args(["run", "--policy", "plain"]).args(arguments);
+        command.current_dir(folder.path());
+        // SAFETY: setrlimit is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 512,
+                    rlim_max: 512,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                Ok(())
+            })
+        };
+        command.output().unwrap()
+    };
+    let output = limited(&["--json", "x.json", "--", "true"]);
+    let said = common::errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("cannot write x.json: File too large"),
+        "{said}"
+    );
+    assert!(said.contains("try: ulimit -f unlimited"), "{said}");
+    assert!(!folder.path().join("x.json").exists());
+    let output = limited(&["--", "dd", "if=/dev/zero", "of=zeros", "bs=4k", "count=1"]);
+    assert_eq!(output.status.signal(), Some(libc::SIGXFSZ));
+}
+
+#[test]
 fn what_the_program_sends_itself_is_not_sent_again() {
     let script =
         "trap 'echo USR1' USR1; echo ready; kill -USR1 $$; kill -USR1 $PPID; sleep 0.3; sleep 0.1";

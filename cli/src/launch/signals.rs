@@ -16,6 +16,8 @@ const WATCHED: &[Signal] = &[
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
+    Signal::SIGALRM,
+    Signal::SIGXCPU,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
     Signal::SIGWINCH,
@@ -29,12 +31,16 @@ const ENDING: &[Signal] = &[
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
+    Signal::SIGALRM,
+    Signal::SIGXCPU,
 ];
 /// si_code of a signal that the kernel itself, such as the terminal, has sent.
 const SI_KERNEL: i32 = 0x80;
 
 /// Was SIGPIPE ignored by whoever started us?
 static IGNORED_PIPES: AtomicBool = AtomicBool::new(false);
+/// Was SIGXFSZ?
+static IGNORED_SIZES: AtomicBool = AtomicBool::new(false);
 
 /// Rust ignores SIGPIPE before main, and gives every command the default: what was there before is known only to what runs earlier.
 #[used]
@@ -43,6 +49,14 @@ static LOOK_EARLY: extern "C" fn() = look_early;
 
 extern "C" fn look_early() {
     IGNORED_PIPES.store(is_ignored(Signal::SIGPIPE), Ordering::Relaxed);
+    IGNORED_SIZES.store(is_ignored(Signal::SIGXFSZ), Ordering::Relaxed);
+}
+
+/// A file of ours beyond the limit on file sizes is an error that is told, and not the end of this process.
+pub fn outlive_file_limits() {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    // SAFETY: ignoring runs no code of ours.
+    let _ = unsafe { sigaction(Signal::SIGXFSZ, &ignore) };
 }
 
 pub fn is_ignored(signal: Signal) -> bool {
@@ -76,6 +90,12 @@ impl Arrival {
     pub fn asks_to_end(&self) -> bool {
         ENDING.contains(&self.signal)
     }
+
+    /// Has it reached the command already, as what the terminal sends has? An alarm is the kernel's too, and this process's
+    /// alone: it was set before pagewise was executed, and the command has not inherited it.
+    pub fn reaches_all(&self) -> bool {
+        self.sender.is_none() && self.signal != Signal::SIGALRM
+    }
 }
 
 impl Gate {
@@ -103,17 +123,20 @@ impl Gate {
         let original = self.original;
         let ignored_children = self.ignored_children;
         let ignored_pipes = IGNORED_PIPES.load(Ordering::Relaxed);
+        let ignored_sizes = IGNORED_SIZES.load(Ordering::Relaxed);
         move || {
-            for (signal, is_to_be_ignored) in [
+            for (signal, was_ignored) in [
                 (Signal::SIGCHLD, ignored_children),
                 (Signal::SIGPIPE, ignored_pipes),
+                (Signal::SIGXFSZ, ignored_sizes),
             ] {
-                if is_to_be_ignored {
-                    let ignore =
-                        SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-                    // SAFETY: ignoring runs no code of ours.
-                    unsafe { sigaction(signal, &ignore) }?;
-                }
+                let handler = match was_ignored {
+                    true => SigHandler::SigIgn,
+                    false => SigHandler::SigDfl,
+                };
+                let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+                // SAFETY: neither action runs code of ours.
+                unsafe { sigaction(signal, &action) }?;
             }
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&original), None)?;
             Ok(())
@@ -189,19 +212,20 @@ impl Drop for Gate {
 
 /// Ends this process by a signal, so that whoever waits for it sees what became of the command.
 pub fn die_of(signal: i32) -> ! {
-    if let Ok(signal) = Signal::try_from(signal) {
-        // The command has left a core, if any; ours would overwrite it.
-        let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
-        // SAFETY: no pointers are passed.
-        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
-        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-        // SAFETY: the default action runs no code of ours. It cannot be set for SIGKILL, nor need be.
-        let _ = unsafe { sigaction(signal, &default) };
-        let only: SigSet = std::iter::once(signal).collect();
-        let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
-        let _ = nix::sys::signal::raise(signal);
+    // The command has left a core, if any; ours would overwrite it.
+    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+    // Not by nix, which knows no real-time signals.
+    // SAFETY: all zero bytes are a valid sigset_t, and the pointers are valid for their calls. The default action runs no
+    // code of ours. It cannot be set for SIGKILL, nor need be.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut only, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+        libc::raise(signal);
     }
-    // Signals that do not end a process, and real-time ones.
+    // Signals that do not end a process, and those that the C library keeps to itself.
     std::process::exit(128 + signal)
 }
 

@@ -297,7 +297,7 @@ impl<'a> Running<'a> {
     /// The terminal's signals have reached the command already. So have those still waiting for it, which were sent to the whole
     /// process group.
     fn is_to_be_forwarded(&self, arrival: Arrival) -> bool {
-        arrival.sender.is_some() && !is_pending(self.process.as_raw(), arrival.signal)
+        !arrival.reaches_all() && !is_pending(self.process.as_raw(), arrival.signal)
     }
 
     fn end_all(&mut self, left_over: &[i32]) {

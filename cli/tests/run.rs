@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -857,6 +859,19 @@ fn a_report_is_a_page_with_the_figures() {
         125,
         "both write to",
     );
+}
+
+#[test]
+fn options_that_are_no_text_are_refused() {
+    let output = pagewise()
+        .env("PAGEWISE_OPTIONS", OsStr::from_bytes(b"policy=plain,\xff"))
+        .args(["run", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let said = errors(&output);
+    assert!(said.contains("PAGEWISE_OPTIONS is no UTF-8"), "{said}");
+    assert!(said.contains("try: unset PAGEWISE_OPTIONS"), "{said}");
 }
 
 #[test]

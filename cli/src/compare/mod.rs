@@ -22,6 +22,7 @@ use self::rounds::{Again, Rounds};
 use self::written::WrittenFiles;
 use crate::commandline::CompareArguments;
 use crate::ending::Ending;
+use crate::launch::environment::inherited_options;
 use crate::launch::signals::Gate;
 use crate::launch::supervise;
 use crate::load::{Load, Look};
@@ -41,7 +42,7 @@ const EXIT_RUN_FAILED: u8 = 2;
 pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     let common = &arguments.common;
     let files = WrittenFiles::new(&arguments.files)?;
-    let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
+    let inherited = inherited_options()?;
     check_options(&common.options, &inherited, true)?;
     for policy in &arguments.policies {
         mention_killed_run(*policy);

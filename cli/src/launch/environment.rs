@@ -1,10 +1,24 @@
 //! The two variables through which the library is reached: LD_PRELOAD and PAGEWISE_OPTIONS.
 
+use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use super::library::Library;
+use crate::failure::Failure;
+
+/// PAGEWISE_OPTIONS as the caller has it; empty where it is not set. What is no text holds no option that is known.
+pub fn inherited_options() -> Result<String, Failure> {
+    match env::var("PAGEWISE_OPTIONS") {
+        Ok(options) => Ok(options),
+        Err(VarError::NotPresent) => Ok(String::new()),
+        Err(VarError::NotUnicode(options)) => Err(Failure::new(
+            format!("PAGEWISE_OPTIONS is no UTF-8: {}", options.display()),
+            "unset PAGEWISE_OPTIONS, or names and values of docs/reference/options.md",
+        )),
+    }
+}
 
 /// LD_PRELOAD with the library at `path` before what is there already; another copy of it is replaced, as is
 /// what cannot be there beside it.

@@ -13,7 +13,7 @@ use crate::commandline::{CommonArguments, RunArguments};
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::ksm;
-use crate::launch::environment::option_value;
+use crate::launch::environment::{inherited_options, option_value};
 use crate::launch::signals::{self, Gate};
 use crate::launch::supervise::{self, End};
 use crate::launch::{executable, filter, library, options, preload};
@@ -29,7 +29,7 @@ use crate::words::text_of;
 
 pub fn run(arguments: &RunArguments) -> Result<Ending> {
     let common = &arguments.common;
-    let inherited = std::env::var("PAGEWISE_OPTIONS").unwrap_or_default();
+    let inherited = inherited_options()?;
     check_options(&common.options, &inherited, arguments.policy.is_some())?;
     let policy = choose_policy(arguments.policy, &inherited);
     check_outputs(&[

@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -575,6 +577,29 @@ fn an_older_trace_stays_until_the_new_one_is_complete() {
     assert!(shown.contains("command: sleep 5"), "{shown}");
 }
 
+#[test]
+fn a_folder_may_have_a_name_that_is_no_text() {
+    let bench = new_bench();
+    let folder = bench.path(".").join(OsStr::from_bytes(b"a\xff b"));
+    fs::create_dir(&folder).unwrap();
+    let mut command = bench.pagewise();
+    command.args(["trace", "record", "-o"]);
+    command.arg(folder.join("x.trace")).args(["--", "ls"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(folder.join("x.trace").exists(), "{}", errors(&output));
+}
+
+#[test]
+fn a_folder_that_cannot_be_recorded_into_is_told_why() {
+    let bench = new_bench();
+    fs::create_dir(bench.path("a,b")).unwrap();
+    bench.refused(
+        &["record", "-o", "a,b/x.trace", "--", "true"],
+        "the folder's name has a comma",
+    );
+}
+
 /// A program of the test's own, compiled as `NAME` in its folder.
 fn built(bench: &Bench, name: &str, source: &str, flags: &[&str]) -> bool {
     let file = bench.path(&format!("{name}.c"));
@@ -1019,52 +1044,6 @@ fn a_result_without_room_is_no_fault_of_the_trace() {
     assert!(errors(&output).contains("the figures are on standard output"));
 }
 
-/// The error comes while the trace is still being read.
-#[test]
-fn a_large_result_without_room_is_no_fault_of_the_trace_either() {
-    let bench = new_bench();
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
-    lines.extend((1..=200_000).map(|object| {
-        let (size, address) = (random.u32(..), random.u64(..));
-        format!("allocate {object} 0 {size} 0 {address:#x}")
-    }));
-    bench.convert("large", &lines.join("\n"));
-    assert!(fs::metadata(bench.path("large.trace")).unwrap().len() > 1 << 20);
-    for words in [
-        ["convert", "large.txt", "--to", "binary", "-o", "/dev/full"],
-        [
-            "convert",
-            "large.trace",
-            "--to",
-            "binary",
-            "-o",
-            "/dev/full",
-        ],
-        ["convert", "large.trace", "--to", "text", "-o", "/dev/full"],
-    ] {
-        bench.refused(&words, "cannot write /dev/full: No space left");
-    }
-}
-
-#[test]
-fn a_pipe_stays_a_pipe() {
-    let bench = new_bench();
-    sparse_trace(&bench);
-    let line = format!(
-        "mkfifo p; cat p > copy.txt & {} trace convert sparse.trace --to text -o p; wait; test -p p",
-        env!("CARGO_BIN_EXE_pagewise")
-    );
-    let output = Command::new("sh")
-        .args(["-c", &line])
-        .current_dir(bench.path("."))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", errors(&output));
-    bench.run(&["convert", "sparse.trace", "-o", "plain.txt"]);
-    assert_eq!(
-        fs::read(bench.path("copy.txt")).unwrap(),
-        fs::read(bench.path("plain.txt")).unwrap()
 #[test]
 fn standard_output_without_room_is_no_fault_of_the_trace() {
     let bench = new_bench();
@@ -1119,6 +1098,52 @@ fn a_trace_without_room_says_so_once() {
     assert!(!bench.path("x.trace").exists());
 }
 
+/// The error comes while the trace is still being read.
+#[test]
+fn a_large_result_without_room_is_no_fault_of_the_trace_either() {
+    let bench = new_bench();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut lines = vec!["pagewise-trace 1 addresses".to_owned()];
+    lines.extend((1..=200_000).map(|object| {
+        let (size, address) = (random.u32(..), random.u64(..));
+        format!("allocate {object} 0 {size} 0 {address:#x}")
+    }));
+    bench.convert("large", &lines.join("\n"));
+    assert!(fs::metadata(bench.path("large.trace")).unwrap().len() > 1 << 20);
+    for words in [
+        ["convert", "large.txt", "--to", "binary", "-o", "/dev/full"],
+        [
+            "convert",
+            "large.trace",
+            "--to",
+            "binary",
+            "-o",
+            "/dev/full",
+        ],
+        ["convert", "large.trace", "--to", "text", "-o", "/dev/full"],
+    ] {
+        bench.refused(&words, "cannot write /dev/full: No space left");
+    }
+}
+
+#[test]
+fn a_pipe_stays_a_pipe() {
+    let bench = new_bench();
+    sparse_trace(&bench);
+    let line = format!(
+        "mkfifo p; cat p > copy.txt & {} trace convert sparse.trace --to text -o p; wait; test -p p",
+        env!("CARGO_BIN_EXE_pagewise")
+    );
+    let output = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(bench.path("."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    bench.run(&["convert", "sparse.trace", "-o", "plain.txt"]);
+    assert_eq!(
+        fs::read(bench.path("copy.txt")).unwrap(),
+        fs::read(bench.path("plain.txt")).unwrap()
     );
     bench.refused(&["record", "-o", "p", "--", "true"], "p is no file");
 }

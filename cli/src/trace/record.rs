@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,6 +41,8 @@ const VARIABLE: &str = "PAGEWISE_RECORD";
 const PYTHON_VARIABLE: &str = "PYTHONPERFSUPPORT";
 /// Scripts start dozens of processes of which nobody wants a trace.
 const FEW_EVENTS: u64 = 1000;
+/// Of a folder's name: what the recorder keeps has an end.
+const LONGEST_PLACE: usize = 900;
 
 pub fn record(arguments: &RecordArguments) -> Result<Ending> {
     let program = executable::find(&arguments.command[0])?;
@@ -137,9 +141,12 @@ fn spool_folder(arguments: &RecordArguments) -> Result<TempDir, Failure> {
     };
     let failed = |error: io::Error| output::unwritable(&place.join("."), &error);
     let place = place.canonicalize().map_err(failed)?;
-    if place.to_string_lossy().contains(',') || place.as_os_str().len() > 900 {
+    if place.as_os_str().as_bytes().contains(&b',') || place.as_os_str().len() > LONGEST_PLACE {
         return Err(Failure::new(
-            format!("cannot record into {}: its name", place.display()),
+            format!(
+                "cannot record into {}: the folder's name has a comma, or more than {LONGEST_PLACE} bytes",
+                place.display()
+            ),
             "--spool /tmp",
         ));
     }
@@ -152,15 +159,18 @@ fn spool_folder(arguments: &RecordArguments) -> Result<TempDir, Failure> {
 fn native_command(arguments: &RecordArguments, library: &Path, spool: &Path) -> Command {
     let existing = std::env::var_os("LD_PRELOAD");
     let preload = preload_list(&library::RECORD, Some(library), existing.as_deref());
-    let mut options = format!("spool={},parent={}", spool.display(), std::process::id());
+    // Byte for byte: a folder's name need not be UTF-8.
+    let mut options = OsString::from("spool=");
+    options.push(spool);
+    options.push(format!(",parent={}", std::process::id()));
     if let Some(stacks) = stacks_of(arguments) {
-        options.push_str(&format!(",stacks={}", stacks.number()));
+        options.push(format!(",stacks={}", stacks.number()));
     }
     if let Some(bytes) = arguments.sample {
-        options.push_str(&format!(",sample={bytes}"));
+        options.push(format!(",sample={bytes}"));
     }
     if arguments.no_children {
-        options.push_str(",children=0");
+        options.push(",children=0");
     }
     let mut command = Command::new(&arguments.command[0]);
     command

@@ -577,6 +577,27 @@ fn an_older_trace_stays_until_the_new_one_is_complete() {
     assert!(shown.contains("command: sleep 5"), "{shown}");
 }
 
+/// Of a folder that somebody else has filled nothing is waited for, and what is left out is said.
+#[test]
+fn what_is_no_recording_in_a_recordings_folder_is_left_out() {
+    let bench = new_bench();
+    let script = "cp -r \"$PWD\"/.pagewise-recording-* kept";
+    let output = bench.record(&["--quiet"], &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let kept = bench.path("kept");
+    fs::create_dir(kept.join("1.0")).unwrap();
+    fs::write(kept.join("2.0"), "damaged").unwrap();
+    nix::unistd::mkfifo(&kept.join("3.0"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let output = bench.run(&["convert", "kept", "-o", "again.trace"]);
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("left out") && said.contains("kept/2.0"),
+        "{said}"
+    );
+    assert!(bench.path("again.trace").exists(), "{said}");
+}
+
 #[test]
 fn a_folder_may_have_a_name_that_is_no_text() {
     let bench = new_bench();

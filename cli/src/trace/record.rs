@@ -423,16 +423,6 @@ fn write_trace(
     })
 }
 
-fn summary(
-    arguments: &RecordArguments,
-    main: Option<&Assembled>,
-    others: &Others,
-    ended: &Ended,
-) -> String {
-    let file = arguments.output.display();
-    let mut line = Vec::new();
-    if let Some(signal) = ended.end.signal() {
-        line.push(format!(
 /// Why there is no trace.
 fn unwritten(path: &Path, error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
@@ -443,6 +433,16 @@ fn unwritten(path: &Path, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+fn summary(
+    arguments: &RecordArguments,
+    main: Option<&Assembled>,
+    others: &Others,
+    ended: &Ended,
+) -> String {
+    let file = arguments.output.display();
+    let mut line = Vec::new();
+    if let Some(signal) = ended.end.signal() {
+        line.push(format!(
             "the command was killed by {}",
             signals::in_words(signal)
         ));
@@ -558,7 +558,7 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     perf_maps::keep(folder, &spools, After::Leave, false);
     let mut maps = perf_maps::Maps::kept(folder, &spools);
     let mut symbols = Symbols::default();
-    let mut made = Vec::new();
+    let (mut made, mut left_out) = (Vec::new(), Vec::new());
     for (key, name) in names(&spools, main, target) {
         let fewest = u64::from(name != target);
         let known = Known {
@@ -567,9 +567,17 @@ pub fn recover(folder: &Path, target: &Path) -> Result<Vec<PathBuf>> {
         };
         let go_on = || Ok(());
         let trace = make_trace(&spools[&key], &name, &known, fewest, &mut symbols, &go_on)?;
-        if trace.is_some_and(|trace| trace.is_kept) {
-            made.push(name);
+        match trace {
+            Some(trace) if trace.is_kept => made.push(name),
+            Some(_) => {}
+            None => left_out.push(spools[&key].display().to_string()),
         }
+    }
+    if !left_out.is_empty() {
+        tell(&format!(
+            "left out, as it was not begun or its start is damaged: {}",
+            left_out.join(" ")
+        ));
     }
     if made.is_empty() {
         return Err(Failure::new(

@@ -16,6 +16,8 @@ pub fn spools_in(folder: &Path) -> io::Result<Spools> {
         let numbers = name.and_then(|name| name.split_once('.'));
         if let Some((process, program)) = numbers
             && let (Ok(process), Ok(program)) = (process.parse(), program.parse())
+            // A pipe of such a name would be waited for.
+            && fs::metadata(&path).is_ok_and(|file| file.is_file())
         {
             found.insert((process, program), path);
         }

@@ -474,3 +474,49 @@ fn policies_of_page_merging_put_everything_back() {
     assert_eq!(names.map(state), before);
     assert!(!Path::new("/run/pagewise-ksm.json").exists());
 }
+
+/// The command's writes fail there: it is not to blame.
+#[test]
+fn a_full_folder_for_outputs_is_said() {
+    let script = "mount -t tmpfs -o size=64k none /mnt && exec \"$@\"";
+    let small = |words: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ]);
+        command.args(words).env("TMPDIR", "/mnt");
+        command.env("PAGEWISE_LIBRARY", common::stand_in());
+        command.stdin(Stdio::null()).output()
+    };
+    if !small(&["true"]).is_ok_and(|output| output.status.success()) {
+        return; // no namespace can be had here
+    }
+    let own = env!("CARGO_BIN_EXE_pagewise");
+    let options = ["compare", "--quiet", "--runs", "1"];
+    let output = small(&[&[own], &options[..], &["--", "seq", "100000"]].concat()).unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("try: TMPDIR=") && said.contains("/mnt, which is full"),
+        "{said}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.csv");
+    let pattern = file.to_str().unwrap();
+    let written = format!("seq 100000 > {pattern}");
+    let command = ["--files", pattern, "--", "sh", "-c", &written];
+    let output = small(&[&[own], &options[..], &command].concat()).unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("cannot keep files that --files names in /mnt"),
+        "{said}"
+    );
+    assert!(said.contains("TMPDIR="), "{said}");
+}

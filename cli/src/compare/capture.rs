@@ -1,5 +1,6 @@
 //! What the runs read and write: the same input for all, and their outputs to compare.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -8,6 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::anyhow;
+use nix::sys::statvfs::fstatvfs;
+
+use crate::failure::Failure;
 use crate::report::plain::plain;
 use crate::tell::tell;
 use crate::trial::Streams;
@@ -25,12 +30,13 @@ pub struct Input {
 }
 
 impl Input {
-    pub fn read() -> io::Result<Self> {
+    pub fn read() -> anyhow::Result<Self> {
         let mut stdin = io::stdin();
         if stdin.is_terminal() {
             return Ok(Self { file: None });
         }
-        let mut file = tempfile::tempfile()?;
+        let unkept = |error| unkept("standard input", &error);
+        let mut file = tempfile::tempfile().map_err(unkept)?;
         let (is_read, waits) = mpsc::channel::<()>();
         let reminder = thread::spawn(move || {
             if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -41,7 +47,11 @@ impl Input {
         drop(is_read);
         // No thread may be left that signals could be delivered to.
         let _ = reminder.join();
-        result.map(|_| Self { file: Some(file) })
+        match result {
+            Ok(_) => Ok(Self { file: Some(file) }),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(unkept(error).into()),
+            Err(error) => Err(anyhow!(error).context("cannot read standard input")),
+        }
     }
 
     fn replay(&self) -> io::Result<Stdio> {
@@ -53,6 +63,19 @@ impl Input {
         again.seek(SeekFrom::Start(0))?;
         Ok(again.into())
     }
+}
+
+/// What the runs read and write is kept where temporary files are.
+pub fn unkept(what: &str, error: &io::Error) -> Failure {
+    let folder = env::temp_dir();
+    Failure::new(
+        format!("cannot keep {what} in {}: {error}", folder.display()),
+        format!("df -h {}; or {}", folder.display(), elsewhere()),
+    )
+}
+
+pub fn elsewhere() -> &'static str {
+    "TMPDIR=/a/folder/with/room pagewise compare ..."
 }
 
 /// Where one run writes.
@@ -83,6 +106,9 @@ impl Captured {
         LastWords {
             errors: last_lines(&self.stderr),
             output: last_lines(&self.stdout),
+            lacked_room: [&self.stdout, &self.stderr]
+                .into_iter()
+                .any(is_on_full_disk),
         }
     }
 }
@@ -92,6 +118,13 @@ impl Captured {
 pub struct LastWords {
     pub errors: Vec<String>,
     pub output: Vec<String>,
+    /// What the run wrote may not all have found a place.
+    pub lacked_room: bool,
+}
+
+/// Some file systems count no blocks at all.
+fn is_on_full_disk(file: &File) -> bool {
+    fstatvfs(file).is_ok_and(|disk| disk.blocks() > 0 && disk.blocks_available() == 0)
 }
 
 fn last_lines(file: &File) -> Vec<String> {

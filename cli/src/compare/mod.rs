@@ -47,8 +47,6 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
     for policy in &arguments.policies {
         mention_killed_run(*policy);
     }
-    // Before signals are held back, so that Ctrl-C ends a wait for input.
-    let input = Input::read().context("cannot read standard input")?;
     check_outputs(&[
         ("--json", common.json.as_deref()),
         ("--report", common.report.as_deref()),
@@ -59,6 +57,8 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending> {
         .as_deref()
         .map(Destination::open)
         .transpose()?;
+    // Before signals are held back, so that Ctrl-C ends a wait for input.
+    let input = Input::read()?;
 
     let gate = Gate::close().context("cannot hold back signals")?;
     supervise::adopt_orphans().context("cannot adopt orphans")?;

@@ -1,15 +1,22 @@
 //! The runs of a comparison: round by round, each with its output caught and compared.
 
-use anyhow::{Context, Result};
+use std::io;
+
+use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::Signal;
 
-use super::capture::{Captured, Input, Reference};
+use super::capture::{self, Captured, Input, Reference};
 use super::configuration::{Compared, Series};
 use super::progress::Progress;
 use super::written::WrittenFiles;
+use crate::failure::Failure;
 use crate::launch::signals::Interrupted;
 use crate::policy::Policy;
 use crate::trial::{self, Setting, Trial};
+
+fn unkept(what: &str, error: &io::Error) -> Failure {
+    capture::unkept(what, error).kept("what the runs so far have done stays; there are no figures")
+}
 
 /// What is the same for all runs, and what they are compared to.
 pub struct Rounds<'a> {
@@ -93,7 +100,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn run_one(&mut self, policy: Policy) -> Result<Run> {
-        let captured = Captured::new().context("cannot make a temporary file for output")?;
+        let captured = Captured::new().map_err(|error| unkept("output", &error))?;
         let streams = captured
             .streams(&self.input)
             .context("cannot capture output")?;
@@ -113,10 +120,10 @@ impl<'a> Rounds<'a> {
                 .reference
                 .compare(&captured)
                 .context("cannot read captured output")?,
-            files: self
-                .files
-                .compare()
-                .context("cannot read a file that --files names")?,
+            files: self.files.compare().map_err(|error| match error.kind() {
+                io::ErrorKind::StorageFull => unkept("files that --files names", &error).into(),
+                _ => anyhow!(error).context("cannot read a file that --files names"),
+            })?,
         };
         Ok(Run::Done(Box::new(trial), compared, captured))
     }

@@ -1,5 +1,8 @@
 //! Runs that failed, and outputs that differ: what happened, and whether Pagewise has a part in it.
 
+use std::env;
+
+use super::capture::elsewhere;
 use super::configuration::Series;
 use super::rounds::Again;
 use super::written::{FileDifference, Otherwise};
@@ -66,6 +69,14 @@ fn last_words(series: &Series) -> Vec<String> {
 
 fn advice(series: &[Series], again: Option<Again>) -> String {
     let first = &series[0].name;
+    let words = series.iter().filter_map(|one| one.last_words.as_ref());
+    if words.into_iter().any(|words| words.lacked_room) {
+        return format!(
+            "{}: what runs write is kept in {}, which is full",
+            elsewhere(),
+            env::temp_dir().display()
+        );
+    }
     if again == Some(Again::Failed) {
         return format!(
             "a command that can be run twice: {first}, run once more, failed as well. An earlier run leaves something \
@@ -201,6 +212,7 @@ mod tests {
         failed[1].last_words = Some(LastWords {
             errors: lines("some trouble"),
             output: lines("row 7"),
+            lacked_room: false,
         });
         let said = failures(&failed, None);
         assert!(
@@ -209,6 +221,21 @@ mod tests {
         );
         assert!(
             said.contains("standard output ends:\n    | row 7\n"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_the_first_suspect() {
+        let mut failed = series([&[1], &[1]]);
+        assert!(failures(&failed, None).contains("the command by itself"));
+        failed[0].last_words = Some(LastWords {
+            lacked_room: true,
+            ..LastWords::default()
+        });
+        let said = failures(&failed, None);
+        assert!(
+            said.contains("try: TMPDIR=") && said.contains("which is full"),
             "{said}"
         );
     }

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,10 +13,13 @@ use tempfile::NamedTempFile;
 
 use super::link;
 pub use super::link::folder_of;
-
 use crate::failure::Failure;
+
 /// As any new file's: less what the umask takes.
 const MODE: u32 = 0o666;
+
+/// In letters, of four bytes at most.
+const LONGEST_PREFIX: usize = 50;
 
 /// Where a result goes, open for writing.
 pub enum Target {
@@ -168,25 +172,21 @@ fn place_of(file: &File) -> io::Result<PathBuf> {
     }
 }
 
-/// ".NAME-", for those that must have a name for a while.
+/// ".NAME-", for those that must have a name for a while: of a long name the beginning, as names have an end.
 fn prefix(place: &Path) -> io::Result<String> {
     let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    Ok(format!(".{}-", name.to_string_lossy()))
+    if place.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let name = name.to_string_lossy();
+    let name: String = name.chars().take(LONGEST_PREFIX).collect();
+    Ok(format!(".{name}-"))
 }
 
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Would what is written to the one be lost to the other? Devices and pipes take both.
-pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    let identity =
-        |path: &Path| fs::metadata(path).map(|file| (file.is_file(), file.dev(), file.ino()));
-    match (identity(one), identity(other)) {
-        _ if is_standard(one) || is_standard(other) => one == other,
-        (Ok(one), Ok(other)) => one.0 && one == other,
-        (Err(_), Err(_)) => {
-            let folder = |path: &Path| folder_of(path).canonicalize().ok();
 /// What to type where a result cannot be written.
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let folder = folder_of(path).display();
@@ -208,6 +208,15 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot write {name}: {error}"), next)
 }
 
+/// Would what is written to the one be lost to the other? Devices and pipes take both.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity =
+        |path: &Path| fs::metadata(path).map(|file| (file.is_file(), file.dev(), file.ino()));
+    match (identity(one), identity(other)) {
+        _ if is_standard(one) || is_standard(other) => one == other,
+        (Ok(one), Ok(other)) => one.0 && one == other,
+        (Err(_), Err(_)) => {
+            let folder = |path: &Path| folder_of(path).canonicalize().ok();
             one.file_name() == other.file_name() && folder(one) == folder(other)
         }
         _ => false,
@@ -272,6 +281,22 @@ mod tests {
         whole.finish().expect("finished");
         assert_eq!(fs::read_to_string(&place).expect("text"), "x");
         assert_eq!(names(folder.path()), 1);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_written_is_refused_at_once_and_a_long_one_is_not() {
+        let folder = tempfile::tempdir().expect("folder");
+        let named = |name: &str| folder.path().join(name);
+        assert!(Target::open(&named("new/")).is_err());
+        assert!(Target::open(&named(&"a".repeat(256))).is_err());
+        for letter in ["a", "\u{20ac}"] {
+            let long = named(&letter.repeat(255 / letter.len()));
+            write(&long, "x").expect("written");
+            let data = Data::named(&long).expect("written");
+            drop(data);
+            assert_eq!(fs::read_to_string(&long).expect("text"), "x");
+        }
+        assert_eq!(names(folder.path()), 2);
     }
 
     #[test]

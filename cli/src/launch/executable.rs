@@ -32,7 +32,10 @@ fn check(path: &Path) -> Result<PathBuf, Failure> {
         _ => not_executable(path, &error.to_string()),
     })?;
     if metadata.is_dir() {
-        return Err(not_executable(path, "it is a folder"));
+        let name = path.display();
+        let advice = format!("ls {name}: a program in it is named with its folder, after --");
+        let what = format!("cannot execute {name}: it is a folder");
+        return Err(Failure::new(what, advice).exit(EXIT_NOT_EXECUTABLE));
     }
     if !is_executable(path) {
         return Err(not_executable(path, "permission denied"));
@@ -101,6 +104,14 @@ mod tests {
         assert_eq!(exit("/etc/passwd"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit("/etc/passwd/x"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit(""), Err(EXIT_NOT_FOUND));
+    }
+
+    #[test]
+    fn a_folder_is_not_to_be_made_executable() {
+        let failure = find(OsStr::new("/tmp")).expect_err("a folder");
+        assert!(failure.what.contains("it is a folder"), "{failure}");
+        assert!(failure.next.starts_with("ls /tmp"), "{failure}");
+        assert!(!failure.next.contains("chmod"), "{failure}");
     }
 
     #[test]

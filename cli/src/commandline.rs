@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::UnknownArgumentValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use trace_analysis::Stacks;
 use trace_analysis::analysis::Moment;
 use trace_analysis::diff::Measure;
 use trace_analysis::flame::Kind;
 
+use crate::launch::options::nearest;
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
 use crate::trace::replay::allocator::Allocator;
@@ -565,14 +567,103 @@ pub struct DoctorArguments {
     pub root: PathBuf,
 }
 
+/// What to type next, where the parser itself does not say it: it knows the nearest name of an option, and of few commands.
+pub fn with_advice(mut error: clap::Error) -> clap::Error {
+    let advice = match error.kind() {
+        ErrorKind::InvalidSubcommand => nearest_command(&error),
+        ErrorKind::MissingRequiredArgument => example(&error),
+        _ => None,
+    };
+    if let Some(advice) = advice
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        let advice = ContextValue::StyledStrs(vec![advice.into()]);
+        error.insert(ContextKind::Suggested, advice);
+    }
+    error
+}
+
+fn nearest_command(error: &clap::Error) -> Option<String> {
+    let given = text_of(error, ContextKind::InvalidSubcommand)?;
+    let usage = text_of(error, ContextKind::Usage)?;
+    let command = CommandLine::command();
+    let trace = command.find_subcommand("trace");
+    let parent = match usage.contains("pagewise trace") {
+        true => trace?,
+        false => &command,
+    };
+    let shown = parent.get_subcommands().filter(|one| !one.is_hide_set());
+    let nearest = nearest(&given, shown.map(clap::Command::get_name))?;
+    Some(format!("did you mean '{nearest}'?"))
+}
+
+/// The first example of the command's help.
+fn example(error: &clap::Error) -> Option<String> {
+    let usage = text_of(error, ContextKind::Usage)?;
+    let command = CommandLine::command();
+    let trace = command.find_subcommand("trace")?;
+    let named = |name: &str| usage.contains(&format!("pagewise {name} "));
+    let found = command.get_subcommands().find(|one| named(one.get_name()));
+    let found = match found?.get_name() {
+        "trace" => trace
+            .get_subcommands()
+            .find(|one| named(&format!("trace {}", one.get_name()))),
+        _ => found,
+    };
+    let help = found?.get_after_help()?.to_string();
+    let first = help.lines().nth(1)?.trim();
+    Some(format!("such as: {first}"))
+}
+
+fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::StyledStr(text) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_grammar_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mistyped_command_is_told_the_nearest() {
+        let said = |words: &[&str]| match CommandLine::try_parse_from(words) {
+            Err(error) => with_advice(error).to_string(),
+            Ok(_) => panic!("{words:?}"),
+        };
+        for (words, advice) in [
+            (
+                &["pagewise", "rnu", "--", "true"][..],
+                "did you mean 'run'?",
+            ),
+            (&["pagewise", "compair"], "'compare'"),
+            (&["pagewise", "trace", "recrod"], "'record'"),
+            (&["pagewise", "trace", "sta"], "'stat'"),
+            (
+                &["pagewise", "compare"],
+                "such as: pagewise compare -- Rscript analysis.R",
+            ),
+            (
+                &["pagewise", "run", "--quiet"],
+                "such as: pagewise run -- Rscript analysis.R",
+            ),
+            (
+                &["pagewise", "trace", "record", "--", "true"],
+                "such as: pagewise trace record -o server.trace -- ./server",
+            ),
+        ] {
+            let said = said(words);
+            assert!(said.contains(advice), "{said}");
+        }
+        let said = said(&["pagewise", "xyzzy"]);
+        assert!(!said.contains("did you mean"), "{said}");
     }
 
     #[test]

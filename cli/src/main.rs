@@ -54,8 +54,8 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => {
             // --help and --version arrive here as well.
-            let _ = error.print();
             let is_wrong = error.use_stderr();
+            let _ = commandline::with_advice(error).print();
             return ExitCode::from(if is_wrong { EXIT_PAGEWISE } else { 0 });
         }
     };

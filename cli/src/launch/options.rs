@@ -239,7 +239,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// The name that was most likely meant; none where none is near.
-fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let given = given.to_lowercase();
     names
         .filter(|name| name.len() > 1)

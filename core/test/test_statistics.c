@@ -242,6 +242,43 @@ static void no_folder(void *unused) {
     CHECK(pw_statistics_read(&block, 16) == 16);
 }
 
+// What is said on standard error under `options`.
+static size_t said_under(const char *options, char *said, size_t size) {
+    int ends[2], saved = dup(2);
+    CHECK(pipe(ends) == 0);
+    dup2(ends[1], 2);
+    CHECK(pw_start(options));
+    dup2(saved, 2);
+    close(saved);
+    close(ends[1]);
+    ssize_t length = read(ends[0], said, size - 1);
+    close(ends[0]);
+    said[length > 0 ? length : 0] = 0;
+    return strlen(said);
+}
+
+static void start_after_a_run(void *unused) {
+    (void)unused;
+    char options[256], said[512];
+    snprintf(options, sizeof options, "modules=all,statistics=%s/pagewise-aB3dE6", folder);
+    CHECK(said_under(options, said, sizeof said) == 0);
+}
+
+static void start_with_a_mistake(void *unused) {
+    (void)unused;
+    char options[256], said[512];
+    snprintf(options, sizeof options, "modules=all,statistics=%s/mistyped", folder);
+    CHECK(said_under(options, said, sizeof said) > 0);
+    CHECK(strstr(said, "statistics stay in the process"));
+}
+
+// A daemon starts programs for ever after the run has ended, whose folder has gone.
+static void nothing_is_said_of_a_run_that_has_ended(void **state) {
+    (void)state;
+    assert_int_equal(run_in_child(start_after_a_run, NULL), 0);
+    assert_int_equal(run_in_child(start_with_a_mistake, NULL), 0);
+}
+
 static void without_a_folder_it_stays_private(void **state) {
     (void)state;
     skip_beside_a_thread();
@@ -280,6 +317,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(so_has_one_whose_marker_is_not_wiped),
         cmocka_unit_test(an_exec_leaves_the_first_block),
         cmocka_unit_test(without_a_folder_it_stays_private),
+        cmocka_unit_test(nothing_is_said_of_a_run_that_has_ended),
         cmocka_unit_test(a_planted_link_is_not_followed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

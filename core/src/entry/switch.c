@@ -5,6 +5,7 @@
 #include "block/keeper.h"
 #include "block/small.h"
 #include "entry/sandbox.h"
+#include "os/program.h"
 #include "process/c_library.h"
 #include "process/lock.h"
 #include "process/quiet.h"
@@ -117,6 +118,14 @@ static bool is_forbidden(const char *text) {
     return true;
 }
 
+// The folder of a `pagewise run` that has ended went with it: nobody reads the figures of what it
+// left running, nor of what that starts.
+static bool has_gone(const char *folder) {
+    static const char ours[] = "/pagewise-";
+    const char *name = strrchr(folder, '/');
+    return name && !strncmp(name, ours, sizeof ours - 1) && !pw_os_exists(folder);
+}
+
 static bool start(const char *text) {
     struct pw_options *options = &pw_process.options;
     pw_stats_start(&pw_process.stats);
@@ -126,7 +135,8 @@ static bool start(const char *text) {
     pw_c_library_identify_loader();
     pw_options_read(options, text, pw_gate.serves_all ? PW_POLICY_GENERAL : PW_POLICY_AUTO, warn);
     const char *policy = pw_policy_name(options->policy);
-    if (!pw_stats_publish(&pw_process.stats, options->statistics, policy)) {
+    if (!pw_stats_publish(&pw_process.stats, options->statistics, policy) &&
+        !has_gone(options->statistics)) {
         pw_os_warn("statistics stay in the process: cannot create a file in ", options->statistics);
     }
     PW_COUNT(&pw_process.stats, bookkeeping_bytes, sizeof pw_process.predictor);

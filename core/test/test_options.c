@@ -6,12 +6,13 @@
 #include "support.h"
 
 static int warnings;
-static char last_item[1024];
+static char last_item[1024], last_possible[1024];
 
-static void collect_warning(const char *problem, const char *item) {
+static void collect_warning(const char *problem, const char *item, const char *possible) {
     assert_non_null(strstr(problem, "PAGEWISE_OPTIONS"));
     warnings++;
     snprintf(last_item, sizeof last_item, "%s", item);
+    snprintf(last_possible, sizeof last_possible, "%s", possible);
 }
 
 static struct pw_options read_options(const char *text) {
@@ -191,6 +192,27 @@ static void bad_items_warn_and_change_nothing(void **state) {
     }
 }
 
+static void a_warning_says_what_is_possible(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"policy=fast", "one of plain direct ksm ksm-aggressive share huge auto general"},
+        {"zero=banana", "one of off backoff always"},
+        {"verbose=yes", "one of off on 0 1"},
+        {"threshold=4K", "8K to 1G, in bytes or with K, M or G"},
+        {"huge-min=1", "8K or more, in bytes or with K, M or G"},
+        {"limit=1", "1M or more, in bytes or with K, M or G"},
+        {"decay=1h", "0 to 3600"},
+        {"seccomp=some", "plain, ignore or 0 to 1000"},
+        {"report=", "a file or folder"},
+        {"treshold=8K", "there is no such option"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        read_options(cases[i][0]);
+        assert_int_equal(warnings, 1);
+        assert_string_equal(last_possible, cases[i][1]);
+    }
+}
+
 static void empty_items_are_nothing(void **state) {
     (void)state;
     struct pw_options defaults = read_options(NULL);
@@ -301,6 +323,7 @@ int main(void) {
         cmocka_unit_test(every_documented_value_is_taken),
         cmocka_unit_test(order_does_not_matter_and_the_last_wins),
         cmocka_unit_test(bad_items_warn_and_change_nothing),
+        cmocka_unit_test(a_warning_says_what_is_possible),
         cmocka_unit_test(empty_items_are_nothing),
         cmocka_unit_test(overlong_items_are_refused),
         cmocka_unit_test(longest_statistics_folder_fits),

@@ -22,12 +22,14 @@
 #define SMALLEST_COPY_ALWAYS ((size_t)4 << 10) // the papers' rule: every whole page
 
 // A mistake in the options is said by the first process that meets it, not by each of its children.
-static void warn(const char *problem, const char *item) {
+static void warn(const char *problem, const char *item, const char *possible) {
     static bool here;
     if (here || !getenv("PAGEWISE_WARNED")) {
+        char detail[512];
         here = true;
         setenv("PAGEWISE_WARNED", "1", 1);
-        pw_os_warn(problem, item);
+        snprintf(detail, sizeof detail, "%s (%s)", item, possible);
+        pw_os_warn(problem, detail);
     }
 }
 
@@ -96,9 +98,10 @@ static bool serve(const struct pw_options *options) {
     return true;
 }
 
-static void ignore(const char *problem, const char *item) {
+static void ignore(const char *problem, const char *item, const char *possible) {
     (void)problem;
     (void)item;
+    (void)possible;
 }
 
 // Nothing is done then, nor said: a word on standard error is a system call, too.
@@ -165,10 +168,9 @@ static bool start(const char *text) {
         break;
     }
     if ((options->policy == PW_POLICY_GENERAL) != pw_gate.serves_all) {
-        warn("blocks are left to the C library: policy=general, and no other that serves blocks, "
-             "is for "
-             "libpagewise-general.so (pagewise run preloads the right one): policy=",
-             policy);
+        warn("blocks are left to the C library: policy=", policy,
+             "libpagewise-general.so is for policy=general, and for no other that serves blocks; "
+             "pagewise run preloads the right one");
         return false;
     }
     return serve(options) &&
@@ -214,8 +216,9 @@ static bool has_arena(enum pw_policy policy) {
 // Whoever asks at run time is told of a mistake instead of warned of it.
 static char refused[128];
 
-static void refuse(const char *problem, const char *item) {
+static void refuse(const char *problem, const char *item, const char *possible) {
     (void)problem;
+    (void)possible; // R and Python say it in their own words
     snprintf(refused, sizeof refused, "the option is not understood: %s", item);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #define GENERAL_SLACK      15u // other allocators keep as much (experiments/general.md)
 #define HUGE_DECAY         10u // seconds; large pages may be dear to get back
 #define LONGEST_ITEM       320
+#define LONGEST_FORM       160
 #define LONGEST_PATH       sizeof((struct pw_options *)NULL)->statistics
 #define SMALLEST_LIMIT     ((size_t)1 << 20)
 // Seconds. Tuned on gbm, lda, glmnet, kknn, lssvm and Rails (docs/notes/experiments/warm-pages.md,
@@ -242,16 +244,21 @@ static bool set_option(struct pw_options *options, const struct option *option, 
     return false;
 }
 
-static bool set_item(struct pw_options *options, const char *name, const char *value) {
+// NULL: there is none of this name.
+static const struct option *find_option(const char *name) {
     for (size_t i = 0; i < sizeof known_options / sizeof known_options[0]; i++) {
-        const struct option *option = &known_options[i];
-        if (!strcmp(option->name, name)) {
-            bool understood = set_option(options, option, value);
-            options->threshold_given |= understood && option->offset == AT(threshold);
-            return understood;
+        if (!strcmp(known_options[i].name, name)) {
+            return &known_options[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool set_item(struct pw_options *options, const char *name, const char *value) {
+    const struct option *option = find_option(name);
+    bool understood = option && set_option(options, option, value);
+    options->threshold_given |= understood && option->offset == AT(threshold);
+    return understood;
 }
 
 typedef void visit_item(struct pw_options *options, const char *name, const char *value,
@@ -291,11 +298,72 @@ static void visit_policy(struct pw_options *options, const char *name, const cha
     }
 }
 
+// --- what a wrong value could be -------------------------------------------------
+
+struct form {
+    char text[LONGEST_FORM];
+    size_t length;
+};
+
+static void say(struct form *form, const char *before, const char *word) {
+    size_t room = sizeof form->text - form->length;
+    int length = snprintf(form->text + form->length, room, "%s%s", before, word);
+    form->length += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
+}
+
+static void say_bytes(struct form *form, const char *before, size_t bytes) {
+    static const char units[] = "KMG";
+    char number[32];
+    size_t unit = 0;
+    for (bytes >>= 10; bytes >= 1024 && bytes % 1024 == 0 && unit < 2; unit++) {
+        bytes >>= 10;
+    }
+    snprintf(number, sizeof number, "%zu%c", bytes, units[unit]);
+    say(form, before, number);
+}
+
+static void say_range(struct form *form, const struct option *option) {
+    char number[64];
+    if (option->kind != KIND_SIZE) {
+        snprintf(number, sizeof number, "%zu to %zu", option->lowest, option->highest);
+        say(form, option->kind == KIND_FILTERS ? "plain, ignore or " : "", number);
+        return;
+    }
+    say_bytes(form, "", option->lowest);
+    if (option->highest == SIZE_MAX) {
+        say(form, " or more", "");
+    } else {
+        say_bytes(form, " to ", option->highest);
+    }
+    say(form, ", in bytes or with K, M or G", "");
+}
+
+static void say_form(struct form *form, const struct option *option) {
+    if (option->words) {
+        say(form, "one of", "");
+        for (const struct word *word = option->words; word->text; word++) {
+            say(form, " ", word->text);
+        }
+    } else if (option->kind == KIND_PATH) {
+        say(form, "a file or folder", "");
+    } else {
+        say_range(form, option);
+    }
+}
+
 static void visit_other(struct pw_options *options, const char *name, const char *value,
                         const char *item, pw_options_warn *warn) {
-    if (!set_item(options, name, value)) {
-        warn("PAGEWISE_OPTIONS: not understood, the default is used: ", item);
+    if (set_item(options, name, value)) {
+        return;
     }
+    const struct option *option = find_option(name);
+    struct form form = {.length = 0};
+    if (option) {
+        say_form(&form, option);
+    } else {
+        say(&form, "there is no such option", "");
+    }
+    warn("PAGEWISE_OPTIONS: not understood, the default is used: ", item, form.text);
 }
 
 void pw_options_read(struct pw_options *options, const char *text, enum pw_policy policy,

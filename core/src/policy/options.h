@@ -53,8 +53,9 @@ struct pw_options {
     char report[256];     // file for what the heap holds at the end, or stderr; empty: none
 };
 
-// Called for each value that was not understood, with the offending `name=value`.
-typedef void pw_options_warn(const char *problem, const char *item);
+// Called for each value that was not understood, with the offending `name=value` and what can be in
+// its place.
+typedef void pw_options_warn(const char *problem, const char *item, const char *possible);
 
 // The options of `text` (NULL: none given), defaults filled in by policy (`policy` where the text
 // names none). Items for the policy are read first, so that their order does not matter.

@@ -451,4 +451,9 @@ unsigned long pw_os_signals_blocked(void); // the first of this thread's
 void pw_os_signals_block(struct pw_os_signals *saved);
 void pw_os_signals_restore(const struct pw_os_signals *saved);
 
+// Handlers of the program's for SIGUSR1 and SIGUSR2 wait until the end. No mask is changed, which
+// programs that are started meanwhile would inherit. Once at a time.
+void pw_os_user_signals_put_off(void);
+void pw_os_user_signals_take(void); // those that came are raised: a handler may not return
+
 #endif

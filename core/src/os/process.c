@@ -368,3 +368,56 @@ void pw_os_signals_restore(const struct pw_os_signals *saved) {
     pthread_sigmask(SIG_SETMASK, (const sigset_t *)saved->mask, NULL);
     pw_os_cancel_restore(saved->cancel);
 }
+
+#define USER_SIGNALS 2
+
+static struct {
+    int number;
+    volatile sig_atomic_t came;
+    bool put_off;
+    struct sigaction before;
+} user_signals[USER_SIGNALS] = {{.number = SIGUSR1}, {.number = SIGUSR2}};
+
+static void note_user_signal(int number) {
+    user_signals[number == SIGUSR2].came = 1;
+}
+
+static bool has_handler(const struct sigaction *action) {
+    return (action->sa_flags & SA_SIGINFO) ||
+           (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+void pw_os_user_signals_put_off(void) {
+    for (size_t i = 0; i < USER_SIGNALS; i++) {
+        struct sigaction *before = &user_signals[i].before;
+        struct sigaction noting = {.sa_handler = note_user_signal};
+        user_signals[i].came = 0;
+        user_signals[i].put_off = false;
+        if (sigaction(user_signals[i].number, NULL, before) == 0 && has_handler(before)) {
+            noting.sa_flags = before->sa_flags & (SA_RESTART | SA_ONSTACK);
+            user_signals[i].put_off = sigaction(user_signals[i].number, &noting, NULL) == 0;
+        }
+    }
+}
+
+// What the program has set meanwhile stays.
+static void take_handler_back(size_t i) {
+    struct sigaction now;
+    bool is_ours = sigaction(user_signals[i].number, NULL, &now) == 0 &&
+                   !(now.sa_flags & SA_SIGINFO) && now.sa_handler == note_user_signal;
+    if (user_signals[i].put_off && is_ours) {
+        sigaction(user_signals[i].number, &user_signals[i].before, NULL);
+    }
+}
+
+void pw_os_user_signals_take(void) {
+    for (size_t i = 0; i < USER_SIGNALS; i++) {
+        take_handler_back(i);
+    }
+    for (size_t i = 0; i < USER_SIGNALS; i++) {
+        if (user_signals[i].came) {
+            user_signals[i].came = 0;
+            raise(user_signals[i].number);
+        }
+    }
+}

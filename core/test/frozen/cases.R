@@ -359,6 +359,15 @@ cases$interrupted <- function() { # while it freezes, by hand or for forks: R he
     expect(identical(cell$value, list(1, c(5, 6)))); freeze(); thaw(); freeze()
 }
 
+cases$signalled <- function() { # by a finalizer, which a collection of the freeze runs: the handler runs when it is done
+    for (number in c(10L, 12L)) { # SIGUSR1, SIGUSR2
+        at_once <- NA; native("await_signal", number)
+        reg.finalizer(new.env(), function(e) at_once <<- native("raise_signal", number))
+        freeze(TRUE); expect(isFALSE(at_once)); expect(native("took_signal"))
+        native("raise_signal", number); expect(!native("took_signal")) # the handler is back in its place
+    }
+}
+
 cases$exhausted <- function() { # R has no memory for what a first freeze takes; later it has
     before <- mem.maxVSize(); more <- list(); on.exit(mem.maxVSize(before))
     mem.maxVSize(ceiling(megabytes()) + 100)

@@ -163,6 +163,32 @@ value freeze_interrupted(value watch, value for_forks) {
     return R_NilValue;
 }
 
+// SIGUSR1 is raised by a finalizer, which runs in a freeze. Its handler must find R as outside of
+// one.
+extern int R_interrupts_suspended;
+static int signals_taken, signals_refused;
+
+static void take_signal(int number) {
+    (void)number;
+    signals_taken += !R_interrupts_suspended;
+    signals_refused += R_interrupts_suspended != 0;
+}
+
+value raise_signal(value number) {
+    raise(*INTEGER(number));
+    return Rf_ScalarLogical(signals_taken + signals_refused > 0); // at once?
+}
+
+value await_signal(value number) {
+    signals_taken = signals_refused = 0;
+    signal(*INTEGER(number), take_signal);
+    return R_NilValue;
+}
+
+value took_signal(void) {
+    return Rf_ScalarLogical(signals_taken == 1 && signals_refused == 0);
+}
+
 value why_not_frozen(void) {
     return Rf_mkString(last_problem);
 }

@@ -497,6 +497,8 @@ MUTANTS = [
     Mutant("frozen-interrupted", "an interrupt waits until a freeze is done", "runtime/r/frozen.c",
            "    struct attempt *attempt = context;\n    *state.api.suspended = 1;\n",
            "    struct attempt *attempt = context;\n", ["frozen-interrupted"]),
+    Mutant("frozen-signalled", "a handler that R has for a signal waits until a freeze is done", "runtime/r/frozen.c",
+           "    pw_os_user_signals_put_off();\n", "", ["frozen-signalled"]),
     Mutant("frozen-most-kept", "a thaw raises no limit of R's past its largest", "runtime/r/frozen.c",
            "    *most -= *most == PW_R_NO_LIMIT ? 0 : frozen_units();\n", "", ["frozen-most"]),
     Mutant("frozen-forks-as-others", "before forks free nodes are kept free on each page with a frozen one", "runtime/r/frozen.c",

@@ -609,21 +609,28 @@ static struct pw_r_node *make_attempt(void *context) {
     return state.api.nil;
 }
 
-// R calls this as well where an error of its own, such as a limit on its memory, goes past us.
+// R calls this as well where an error of its own, such as a limit on its memory, goes past us, and
+// once more where a handler that waited ends R.
 static void end_attempt(void *context) {
     struct attempt *attempt = context;
+    if (!state.busy) {
+        return;
+    }
     *state.api.suspended = attempt->suspended;
     if (attempt->problem) {
         pw_r_thaw(); // R may be going past us: no moment for a collection
     }
     note(attempt);
+    pw_os_user_signals_take();
 }
 
 // R looks for a pending interrupt at the end of each collection. One that came meanwhile would end
 // what we have R evaluate, and be lost with it, or go past us. It stays pending: R sees it next.
+// Other signals R throws away while interrupts are suspended.
 static void attempt_suspended(struct attempt *attempt) {
     attempt->problem = "R had an error";
     attempt->suspended = *state.api.suspended;
+    pw_os_user_signals_put_off();
     state.api.run(make_attempt, attempt, end_attempt, attempt);
 }
 

@@ -69,6 +69,9 @@ static void find_exit_calls(void);
 __attribute__((constructor)) static void start_preload(void) {
     find_mapping_calls();
     find_exit_calls();
+    // Not first when it is called: a library's constructor may wait for that thread, and has the
+    // loader's lock meanwhile.
+    FOUND(pthread_create);
     pw_gate.preloaded = true;
     pw_start(NULL);
     if (pw_gate.map_directly) {

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <threads.h>
 
 extern char **environ;
 
@@ -196,6 +198,43 @@ static int case_loader_lock(char **arguments) {
     }
     pthread_join(loader, NULL);
     puts("400 loads");
+    return 0;
+}
+
+static sem_t constructing, made;
+
+static void wait_for_thread(void) {
+    sem_post(&constructing);
+    sem_wait(&made);
+}
+
+static void *no_work(void *argument) {
+    return argument;
+}
+
+static int make_thread(void *unused) {
+    (void)unused;
+    pthread_t thread;
+    sem_wait(&constructing);
+    CHECK(pthread_create(&thread, NULL, no_work, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    sem_post(&made);
+    return 0;
+}
+
+// A library's constructor waits for the first call of pthread_create. The thread that makes it was
+// made by another function.
+static int case_constructor_waits(char **arguments) {
+    thrd_t maker;
+    char address[32];
+    expect_end_within(60);
+    CHECK(sem_init(&constructing, 0, 0) == 0 && sem_init(&made, 0, 0) == 0);
+    CHECK(thrd_create(&maker, make_thread, NULL) == thrd_success);
+    snprintf(address, sizeof address, "%zx", (size_t)(uintptr_t)wait_for_thread);
+    CHECK(setenv("PLUGIN_CALLS", address, 1) == 0);
+    CHECK(dlopen(arguments[0], RTLD_NOW) != NULL);
+    CHECK(thrd_join(maker, NULL) == thrd_success);
+    puts("loaded");
     return 0;
 }
 
@@ -549,6 +588,7 @@ static const struct {
     {"fork-stream-held", case_fork_stream_held},
     {"fork-handlers", case_fork_handlers},
     {"loader-lock", case_loader_lock},
+    {"constructor-waits", case_constructor_waits},
     {"usable-after-shrink", case_usable_after_shrink},
     {"change-after-release", case_change_after_release},
     {"other-malloc", case_other_malloc},

@@ -98,6 +98,11 @@ def loader_lock(bench):
     bench.same([bench.program, "loader-lock", bench.plugin], ["copies_seen"], every_options=options)
 
 
+def constructor_waits(bench):
+    """Nothing of ours looks for a function where a constructor, which has the loader's lock, waits for the thread that calls it."""
+    bench.both([bench.program, "constructor-waits", bench.plugin])
+
+
 # --- other allocators -------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +268,7 @@ CASES = {
     "fork-stream-held": fork_stream_held,
     "fork-handlers": fork_handlers,
     "loader-lock": loader_lock,
+    "constructor-waits": constructor_waits,
     "usable-after-shrink": usable_after_shrink,
     "change-after-release": change_after_release,
     "other-malloc": other_malloc,

@@ -709,6 +709,9 @@ static size_t capacity_without_lock(struct pw_process *process, const void *bloc
 
 static void *resize_without_lock(struct pw_process *process, void *block, size_t size,
                                  const void *site) {
+    if (pw_arena_is_foreign(&process->arena, block)) {
+        return pw_c_realloc(block, size);
+    }
     size_t held = capacity_without_lock(process, block);
     void *moved = held ? pw_c_malloc(size) : NULL;
     if (moved) {
@@ -725,6 +728,7 @@ void *pw_block_resize(struct pw_process *process, void *block, size_t size, cons
         return resize_without_lock(process, block, size, site);
     }
     struct pw_extent *extent = live_at(process, block);
+    bool foreign = !extent && pw_arena_is_foreign(&process->arena, block);
     if (extent) {
         pw_block_repair(process, extent);
     }
@@ -733,6 +737,9 @@ void *pw_block_resize(struct pw_process *process, void *block, size_t size, cons
     size_t capacity = extent ? capacity_of(process, extent) : 0;
     char *data = resized ? data_of(process, resized) : NULL;
     pw_process_leave();
+    if (foreign) { // the C library's, in a mapping that the arena has grown around
+        return pw_c_realloc(block, size);
+    }
     if (!extent) {
         pw_block_reject("realloc");
     }

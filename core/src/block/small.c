@@ -542,6 +542,9 @@ size_t pw_general_usable(struct pw_process *process, const void *block) {
         return pw_c_usable_size(block);
     }
     unsigned class_number = medium_class_of(process, block);
-    return class_number < PW_ALL_CLASSES ? pw_class_size(class_number)
-                                         : capacity_of(process, block);
+    if (class_number < PW_ALL_CLASSES) {
+        return pw_class_size(class_number);
+    }
+    bool foreign = pw_arena_is_foreign(&process->arena, block);
+    return foreign ? pw_c_usable_size(block) : capacity_of(process, block);
 }

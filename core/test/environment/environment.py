@@ -154,6 +154,13 @@ def shrink(bench):
     bench.work("shrink", counters=["blocks_allocated", "fallback_general"], every_options=GENERAL)
 
 
+def block_between(bench):
+    """A block of the C library's between ours is the C library's to resize."""
+    bench.work("block-between", counters=["blocks_allocated"])
+    general_bench(bench)
+    bench.work("block-between", counters=SEGMENTS, every_options=GENERAL)
+
+
 def full_statistics(bench):
     """No room for the file of the statistics: the program runs without it."""
     if not may_mount():
@@ -1237,6 +1244,7 @@ CASES = {
     "address-space": address_space,
     "promise": promise,
     "shrink": shrink,
+    "block-between": block_between,
     "full-statistics": full_statistics,
     "descriptors": descriptors,
     "file-size": file_size,

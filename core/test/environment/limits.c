@@ -4,6 +4,7 @@
 #include "program.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,42 @@ static int case_shrink(char **arguments) {
         printf("%d %d\n", large[1], large[sizes[i] - 1]);
     }
     free(large);
+    return 0;
+}
+
+#define STEP (16 * MEGABYTE) // by which the arena grows
+
+// A block that the C library has mapped where the arena grew around it later. Its form there is
+// glibc's: its size with the mark of a mapping, 16 bytes before the block.
+static int case_block_between(char **arguments) {
+    (void)arguments;
+    enum { BLOCKS = 64 };
+    static unsigned char *blocks[BLOCKS];
+    blocks[0] = malloc(MEGABYTE);
+    uintptr_t next = ((uintptr_t)blocks[0] + STEP) & ~(uintptr_t)(STEP - 1);
+    size_t size = 512 * 1024;
+    unsigned char *mapping = mmap((void *)next, size, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); // elsewhere without us
+    CHECK(mapping != MAP_FAILED);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = i ? malloc(MEGABYTE) : blocks[0];
+        CHECK(blocks[i]);
+        memset(blocks[i], 1, MEGABYTE);
+    }
+    ((size_t *)mapping)[1] = size | 2;
+    unsigned char *block = mapping + 16;
+    memset(block, 7, size - 16);
+    CHECK(malloc_usable_size(block) == size - 16);
+    for (size_t larger = size; larger <= 4 * size; larger *= 2) {
+        block = realloc(block, larger);
+        CHECK(block && block[0] == 7 && block[size - 17] == 7);
+        memset(block, 7, larger);
+    }
+    free(block);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK(blocks[i][0] == 1 && blocks[i][MEGABYTE - 1] == 1);
+    }
+    puts("went on");
     return 0;
 }
 
@@ -265,6 +302,7 @@ const struct program_case limit_cases[] = {
     {"address-space", case_address_space},
     {"promise", case_promise},
     {"shrink", case_shrink},
+    {"block-between", case_block_between},
     {"descriptors", case_descriptors},
     {"file-size-later", case_file_size_later},
     {"lock-everything", case_lock_everything},

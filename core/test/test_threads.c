@@ -524,15 +524,21 @@ static void fill_pool(void) {
     CHECK(statistics().cached_bytes >= 40 << 20);
 }
 
+// What others do may leave the machine short of memory: the pool goes at once then, whatever the
+// options say, and is counted as that.
+static bool memory_was_short(void) {
+    return statistics().pressure_releases > 0;
+}
+
 static void idle_program(void *unused) {
     (void)unused;
     CHECK(pw_start("modules=all"));
     fill_pool();
-    for (int i = 0; i < 60 && statistics().decayed_bytes < 40 << 20; i++) {
+    for (int i = 0; i < 60 && statistics().cached_bytes > 0; i++) {
         pause_ms(100);
     }
     CHECK(statistics().cached_bytes == 0);
-    CHECK(statistics().decayed_bytes >= 40 << 20);
+    CHECK(memory_was_short() || statistics().decayed_bytes >= 40 << 20);
 #ifndef PW_TEST_SANITIZED // TSan has a thread of its own
     pause_ms(1500);       // the keeper has nothing left to do
     CHECK(pw_os_thread_count() == 1);
@@ -553,7 +559,7 @@ static void kept_program(void *unused) {
     uint64_t before = statistics().decayed_bytes;
     pause_ms(3000);
     CHECK(statistics().decayed_bytes == before);
-    CHECK(statistics().cached_bytes >= 40 << 20);
+    CHECK(memory_was_short() || statistics().cached_bytes >= 40 << 20);
 }
 
 static void many_threads_end(void *options) {

@@ -893,6 +893,17 @@ void pw_arena_keep_rule(struct pw_arena *arena, uint64_t taken, uint64_t fresh,
     keep_resident_rule(arena, fresh, resident);
 }
 
+// --- where memory is refused ---------------------------------------------------
+
+uint64_t pw_arena_shrink(struct pw_arena *arena) {
+    uint32_t end = arena->end;
+    if (!arena->sealed) {
+        pw_arena_purge(arena, arena->warm_pages);
+        return_end(arena);
+    }
+    return end - arena->end;
+}
+
 // --- without system calls ----------------------------------------------------
 
 void pw_arena_seal(struct pw_arena *arena) {

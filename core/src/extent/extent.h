@@ -300,6 +300,10 @@ bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *ext
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
 uint64_t pw_arena_decay(struct pw_arena *arena, uint32_t stamp, uint64_t most);
 
+// The program was refused address space: give back all warm pages, and unmap the free steps at the
+// end. Returns pages that were unmapped.
+uint64_t pw_arena_shrink(struct pw_arena *arena);
+
 // A collection ended: give back as many warm pages as were not needed since the last one that was
 // at least a quarter of a second ago. Returns pages.
 uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resident);

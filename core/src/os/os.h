@@ -374,8 +374,8 @@ bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, ui
 // A page that reads zero in a child of any kind of fork (fork, _Fork, raw clone). NULL: unknown.
 uint32_t *pw_os_fork_marker(void);
 
-// Does address space that is mapped but unused cost the program something (RLIMIT_AS, strict
-// overcommit)?
+// Does address space that is mapped but unused cost the program something (RLIMIT_AS, RLIMIT_DATA,
+// strict overcommit)?
 bool pw_os_address_space_is_limited(void);
 
 // Have core dumps contain pages that are mapped onto snapshots, as they contain ordinary memory.

@@ -219,15 +219,19 @@ uint32_t pw_os_user(void) {
     return (uint32_t)geteuid();
 }
 
+static bool is_limited(__rlimit_resource_t resource) {
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 bool pw_os_address_space_is_limited(void) {
     int saved = errno;
-    struct rlimit limit;
     char text[8];
-    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    bool strict =
-        pw_os_read_text("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
+    bool limited = is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA) ||
+                   (pw_os_read_text("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 &&
+                    text[0] == '2');
     errno = saved;
-    return limited || strict;
+    return limited;
 }
 
 void pw_os_include_files_in_core(void) {

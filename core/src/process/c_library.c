@@ -204,12 +204,17 @@ bool pw_c_library_contains(const void *site, bool otherwise) {
 
 // --- mappings ----------------------------------------------------------------
 
+static bool relieve(struct pw_arena *arena) {
+    return pw_mappings_relieve(arena) ||
+           (pw_os_address_space_is_limited() && pw_arena_shrink(arena) > 0);
+}
+
 bool pw_process_relieve(void) {
-    if (!__atomic_load_n(&pw_process.arena.mappings.held, __ATOMIC_RELAXED) ||
+    if (!pw_process.arena.base || __atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED) ||
         !pw_process_enter()) {
         return false;
     }
-    bool relieved = pw_mappings_relieve(&pw_process.arena);
+    bool relieved = relieve(&pw_process.arena);
     pw_process_leave();
     return relieved;
 }

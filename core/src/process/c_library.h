@@ -45,8 +45,9 @@ void pw_c_library_identify_loader(void);
 // Does `site` lie in one of them? Takes no lock. `otherwise`: the answer before they were found.
 bool pw_c_library_contains(const void *site, bool otherwise);
 
-// The C library could not serve a request. True when that may have been for want of a mapping and
-// some of ours have been given up: it is worth asking again.
+// The C library could not serve a request. True when that may have been for want of a mapping, or
+// for a limit on address space or data, and some of ours has been given up: it is worth asking
+// again.
 PW_API bool pw_process_relieve(void);
 
 // mallopt(3): larger blocks than M_MMAP_THRESHOLD are mappings of their own, and that becomes the

@@ -154,6 +154,18 @@ def shrink(bench):
     bench.work("shrink", counters=["blocks_allocated", "fallback_general"], every_options=GENERAL)
 
 
+def released(bench):
+    """Under a limit of address space or of data, what was released can be had for other blocks, and threads."""
+    needs = [(when, which, need) for when in ("before", "later") for which in ("space", "data") for need in ("thread", "block", "small")
+             if (which, need) != ("data", "thread")]  # the plain C library keeps too much for one
+    for words in needs:
+        bench.work("released", *words, counters=["blocks_freed"])
+    general_bench(bench)
+    for words in needs:
+        if words[2] != "thread":
+            bench.work("released", *words, counters=SEGMENTS, every_options=GENERAL)
+
+
 def block_between(bench):
     """A block of the C library's between ours is the C library's to resize."""
     bench.work("block-between", counters=["blocks_allocated"])
@@ -1244,6 +1256,7 @@ CASES = {
     "address-space": address_space,
     "promise": promise,
     "shrink": shrink,
+    "released": released,
     "block-between": block_between,
     "full-statistics": full_statistics,
     "descriptors": descriptors,

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +83,74 @@ static int case_shrink(char **arguments) {
         printf("%d %d\n", large[1], large[sizes[i] - 1]);
     }
     free(large);
+    return 0;
+}
+
+static void *no_work(void *argument) {
+    return argument;
+}
+
+static bool has_thread(size_t stack) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, stack);
+    return pthread_create(&thread, &attributes, no_work, NULL) == 0 &&
+           pthread_join(thread, NULL) == 0;
+}
+
+static bool has_block(size_t size) {
+    char *block = malloc(size);
+    if (block) {
+        block[0] = block[size - 1] = 1;
+    }
+    free(block);
+    return block != NULL;
+}
+
+#define SMALL_BLOCK ((size_t)60000)
+#define RELEASED    ((size_t)96)
+
+static bool has_small_blocks(size_t size) {
+    static void *blocks[RELEASED * MEGABYTE / SMALL_BLOCK];
+    size_t count = 0, most = size / SMALL_BLOCK;
+    while (count < most && (blocks[count] = malloc(SMALL_BLOCK)) != NULL) {
+        count++;
+    }
+    bool all = count == most;
+    while (count > 0) {
+        free(blocks[--count]);
+    }
+    return all;
+}
+
+// What was used once and released is there for other blocks, and for a thread's stack.
+static int case_released(char **arguments) {
+    static unsigned char *blocks[RELEASED];
+    size_t wanted = RELEASED * MEGABYTE / 2; // the keeper has a stack, and the arena a step
+    bool later = !strcmp(arguments[0], "later"), data = !strcmp(arguments[1], "data");
+    size_t before = (status_kb(data ? "VmData" : "VmSize") + 24576) * 1024;
+    for (int round = 0; round < 5; round++) {
+        if (!later) {
+            limit(data ? RLIMIT_DATA : RLIMIT_AS, before + RELEASED * MEGABYTE);
+        }
+        for (size_t i = 0; i < RELEASED; i++) {
+            blocks[i] = malloc(MEGABYTE);
+            CHECK(blocks[i]);
+            memset(blocks[i], (int)i, MEGABYTE);
+        }
+        if (later) {
+            limit(data ? RLIMIT_DATA : RLIMIT_AS, before + RELEASED * MEGABYTE);
+        }
+        for (size_t i = 0; i < RELEASED; i++) {
+            free(blocks[i]);
+        }
+        CHECK(!strcmp(arguments[2], "thread")  ? has_thread(wanted)
+              : !strcmp(arguments[2], "block") ? has_block(wanted)
+                                               : has_small_blocks(wanted));
+        CHECK(malloc(SIZE_MAX / 4) == NULL && errno == ENOMEM);
+    }
+    puts("5 rounds");
     return 0;
 }
 
@@ -302,6 +372,7 @@ const struct program_case limit_cases[] = {
     {"address-space", case_address_space},
     {"promise", case_promise},
     {"shrink", case_shrink},
+    {"released", case_released},
     {"block-between", case_block_between},
     {"descriptors", case_descriptors},
     {"file-size-later", case_file_size_later},

@@ -370,7 +370,7 @@ static int case_many_forks(char **arguments) {
     for (int i = 0; i < forks; i++) {
         unsigned char *next = malloc(small);
         memcpy(next, block, small);
-        next[(size_t)(i % 256) * PAGE] ^= 1;
+        next[(size_t)i * PAGE % small] ^= 1;
         if (i < 24) {
             static unsigned char *kept;
             uint64_t right;

@@ -122,7 +122,7 @@ static void copy_often(unsigned char *source, int times) {
         memcpy(copy, source, COPIED);
         CHECK(copy[1] == source[1]);
         free(copy);
-        memset(source + COPIED / 2, i, COPIED / 2 - 64 * PAGE); // it has to be published again
+        memset(source + COPIED / 2, i, COPIED / 2 - COPIED / 16); // it has to be published again
     }
 }
 

@@ -94,6 +94,30 @@ fn what_batch_systems_send_before_they_kill_is_forwarded() {
     assert_eq!(child.wait().unwrap().code(), Some(5));
 }
 
+#[test]
+fn signals_of_timers_and_real_time_ones_are_forwarded_and_do_not_end_pagewise_alone() {
+    let script = "for s in VTALRM PROF IO PWR STKFLT RTMIN+3; do trap \"echo $s\" $s; done
+        trap 'echo RTMAX; exit 5' RTMAX; echo ready
+        i=0; while [ $i -lt 80 ]; do sleep 0.05; i=$((i+1)); done";
+    let mut command = pagewise();
+    command.args(["run", "--", "bash", "-c", script]);
+    let (mut child, out) = start(&mut command);
+    for signal in [
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+        libc::SIGSTKFLT,
+        libc::SIGRTMIN() + 3,
+        libc::SIGRTMAX(),
+    ] {
+        send(child.id() as i32, signal);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(rest(out), "VTALRM\nPROF\nIO\nPWR\nSTKFLT\nRTMIN+3\nRTMAX\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
 /// As `perl -e 'alarm 60; exec @ARGV' pagewise run ...` sets it: the command does not inherit it.
 #[test]
 fn an_alarm_that_was_set_before_pagewise_ends_the_command() {

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
 use nix::sys::signal::{sigaction, sigprocmask};
+use procfs_core::FromRead;
+use procfs_core::process::Status;
 
 const WATCHED: &[Signal] = &[
     Signal::SIGHUP,
@@ -17,7 +19,12 @@ const WATCHED: &[Signal] = &[
     Signal::SIGQUIT,
     Signal::SIGTERM,
     Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
     Signal::SIGXCPU,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGSTKFLT,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
     Signal::SIGWINCH,
@@ -25,6 +32,8 @@ const WATCHED: &[Signal] = &[
     Signal::SIGCONT,
     Signal::SIGCHLD,
 ];
+/// What timers send that were set before pagewise was executed. The command has not inherited them.
+const OF_TIMERS: &[Signal] = &[Signal::SIGALRM, Signal::SIGVTALRM, Signal::SIGPROF];
 /// Of these, the ones that ask this process to end.
 const ENDING: &[Signal] = &[
     Signal::SIGHUP,
@@ -32,6 +41,8 @@ const ENDING: &[Signal] = &[
     Signal::SIGQUIT,
     Signal::SIGTERM,
     Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
     Signal::SIGXCPU,
 ];
 /// si_code of a signal that the kernel itself, such as the terminal, has sent.
@@ -60,11 +71,29 @@ pub fn outlive_file_limits() {
 }
 
 pub fn is_ignored(signal: Signal) -> bool {
+    is_number_ignored(signal as i32)
+}
+
+fn is_number_ignored(number: i32) -> bool {
     // SAFETY: all zero bytes are a valid sigaction.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is changed, and `action` is a valid place for the answer.
-    let result = unsafe { libc::sigaction(signal as i32, std::ptr::null(), &raw mut action) };
+    let result = unsafe { libc::sigaction(number, std::ptr::null(), &raw mut action) };
     result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// What our caller ignores is none of our business, as under nohup; our children's ends are.
+fn watched() -> SigSet {
+    let is_watched = |signal: &Signal| *signal == Signal::SIGCHLD || !is_ignored(*signal);
+    let named: SigSet = WATCHED.iter().copied().filter(is_watched).collect();
+    let mut all: libc::sigset_t = *named.as_ref();
+    for number in (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(|number| !is_number_ignored(*number))
+    {
+        // SAFETY: `all` is a set that is there.
+        unsafe { libc::sigaddset(&raw mut all, number) };
+    }
+    // SAFETY: it is a set of the C library's, with signals that nix has no names for.
+    unsafe { SigSet::from_sigset_t_unchecked(all) }
 }
 
 /// A signal asked to end while no command was running.
@@ -79,31 +108,52 @@ pub struct Gate {
     ignored_children: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    pub signal: Signal,
+    number: i32,
     /// Process that sent it with kill; none when it came from the terminal.
     pub sender: Option<i32>,
 }
 
 impl Arrival {
-    pub fn asks_to_end(&self) -> bool {
-        ENDING.contains(&self.signal)
+    /// None: a real-time signal.
+    pub fn signal(&self) -> Option<Signal> {
+        Signal::try_from(self.number).ok()
     }
 
-    /// Has it reached the command already, as what the terminal sends has? An alarm is the kernel's too, and this process's
-    /// alone: it was set before pagewise was executed, and the command has not inherited it.
-    pub fn reaches_all(&self) -> bool {
-        self.sender.is_none() && self.signal != Signal::SIGALRM
+    /// The signal, where it asks this process to end.
+    pub fn end_asked_for(&self) -> Option<Signal> {
+        self.signal().filter(|signal| ENDING.contains(signal))
     }
+
+    /// Has it reached that process already? So has what the terminal sends, and what waits for it, which was sent to the
+    /// whole process group. Of real-time signals several can wait, each for itself.
+    pub fn has_reached(&self, process: i32) -> bool {
+        match self.signal() {
+            None => false,
+            Some(signal) if self.sender.is_none() && !OF_TIMERS.contains(&signal) => true,
+            Some(signal) => is_pending(process, signal),
+        }
+    }
+
+    pub fn pass_on(&self, process: i32) {
+        // Not by nix, which knows no real-time signals.
+        // SAFETY: no pointers are passed.
+        unsafe { libc::kill(process, self.number) };
+    }
+}
+
+/// Is the signal waiting for a process that blocks it or has not run since?
+fn is_pending(process: i32, signal: Signal) -> bool {
+    let bit = 1_u64 << (signal as i32 - 1);
+    let status = Status::from_file(format!("/proc/{process}/status"));
+    status.is_ok_and(|status| status.shdpnd & bit != 0)
 }
 
 impl Gate {
     /// To be called before any thread is started: threads inherit the mask.
     pub fn close() -> io::Result<Self> {
-        // What our caller ignores is none of our business, as under nohup; our children's ends are.
-        let is_watched = |signal: &Signal| *signal == Signal::SIGCHLD || !is_ignored(*signal);
-        let watched: SigSet = WATCHED.iter().copied().filter(is_watched).collect();
+        let watched = watched();
         let mut original = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&watched), Some(&mut original))?;
         // Ignored by whoever started us, children would vanish without leaving their status.
@@ -158,10 +208,9 @@ impl Gate {
         // SAFETY: the three pointers are valid for the call.
         let number =
             unsafe { libc::sigtimedwait(watched.as_ref(), &raw mut info, &raw const time) };
-        let signal = Signal::try_from(number).ok()?;
         // SAFETY: si_pid is set for signals that a process has sent.
         let sender = (info.si_code != SI_KERNEL).then(|| unsafe { info.si_pid() });
-        Some(Arrival { signal, sender })
+        (number > 0).then_some(Arrival { number, sender })
     }
 
     /// Stops this process as Ctrl-Z would, by the default action: the kernel lets one run on that no shell could continue.
@@ -187,8 +236,8 @@ impl Gate {
             let _ = self.stop_if(|| true);
         }
         let ending: SigSet = ENDING.iter().copied().collect();
-        match Self::fetch(&ending, Duration::ZERO) {
-            Some(arrival) => Err(Interrupted(arrival.signal)),
+        match Self::fetch(&ending, Duration::ZERO).and_then(|arrival| arrival.end_asked_for()) {
+            Some(signal) => Err(Interrupted(signal)),
             None => Ok(()),
         }
     }
@@ -196,8 +245,8 @@ impl Gate {
     /// A request to end that arrived while no command was running.
     pub fn pending_end(&self) -> Option<Signal> {
         while let Some(arrival) = self.wait(Duration::ZERO) {
-            if arrival.asks_to_end() {
-                return Some(arrival.signal);
+            if let Some(signal) = arrival.end_asked_for() {
+                return Some(signal);
             }
         }
         None
@@ -258,17 +307,20 @@ mod tests {
         let interrupted = gate.check_before_start().expect_err("SIGTERM");
         assert_eq!(interrupted.0, Signal::SIGTERM);
         assert!(gate.check_before_start().is_ok());
-        let next = gate.wait(Duration::ZERO).map(|arrival| arrival.signal);
-        assert_eq!(next, Some(Signal::SIGUSR1));
+        let next = gate.wait(Duration::ZERO).expect("SIGUSR1");
+        assert_eq!(next.signal(), Some(Signal::SIGUSR1));
     }
 
     #[test]
     fn only_some_signals_ask_to_end() {
-        let arrival = |signal| Arrival {
-            signal,
-            sender: None,
+        let asks = |number| {
+            let arrival = Arrival {
+                number,
+                sender: None,
+            };
+            arrival.end_asked_for().is_some()
         };
-        assert!(arrival(Signal::SIGTERM).asks_to_end());
-        assert!(!arrival(Signal::SIGWINCH).asks_to_end());
+        assert!(asks(libc::SIGTERM));
+        assert!(!asks(libc::SIGWINCH) && !asks(libc::SIGRTMIN()));
     }
 }

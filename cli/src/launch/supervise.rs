@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use procfs_core::FromRead;
-use procfs_core::process::Status;
 
 use super::signals::{Arrival, Gate};
 use crate::measure::process_tree::{self, Strangers};
@@ -252,23 +250,23 @@ impl<'a> Running<'a> {
     }
 
     fn handle(&mut self, arrival: Arrival) {
-        match arrival.signal {
-            Signal::SIGCHLD => return self.stop_with_command(),
-            Signal::SIGTSTP => self.is_asked_to_stop = true,
-            Signal::SIGCONT => self.is_asked_to_stop = false,
+        match arrival.signal() {
+            Some(Signal::SIGCHLD) => return self.stop_with_command(),
+            Some(Signal::SIGTSTP) => self.is_asked_to_stop = true,
+            Some(Signal::SIGCONT) => self.is_asked_to_stop = false,
             _ => {}
         }
         let is_of_the_command = arrival
             .sender
             .is_some_and(|sender| self.strangers.others().contains(&sender));
         // A command that signals its whole process group means its own.
-        if arrival.asks_to_end() && !is_of_the_command {
-            self.interrupted = Some(arrival.signal);
+        if !is_of_the_command {
+            self.interrupted = arrival.end_asked_for().or(self.interrupted);
+            if !arrival.has_reached(self.process()) {
+                arrival.pass_on(self.process());
+            }
         }
-        if self.is_to_be_forwarded(arrival) && !is_of_the_command {
-            send(self.process.as_raw(), arrival.signal);
-        }
-        if arrival.signal == Signal::SIGTSTP {
+        if arrival.signal() == Some(Signal::SIGTSTP) {
             // The command may have stopped before this was fetched.
             self.stop_with_command();
         }
@@ -292,12 +290,6 @@ impl<'a> Running<'a> {
             Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => self.is_asked_to_stop,
             _ => false,
         }
-    }
-
-    /// The terminal's signals have reached the command already. So have those still waiting for it, which were sent to the whole
-    /// process group.
-    fn is_to_be_forwarded(&self, arrival: Arrival) -> bool {
-        !arrival.reaches_all() && !is_pending(self.process.as_raw(), arrival.signal)
     }
 
     fn end_all(&mut self, left_over: &[i32]) {
@@ -324,13 +316,6 @@ impl<'a> Running<'a> {
 
 fn send(process: i32, signal: Signal) {
     let _ = signal::kill(Pid::from_raw(process), signal);
-}
-
-/// Is the signal waiting for a process that blocks it or has not run since?
-fn is_pending(process: i32, signal: Signal) -> bool {
-    let bit = 1_u64 << (signal as i32 - 1);
-    let status = Status::from_file(format!("/proc/{process}/status"));
-    status.is_ok_and(|status| status.shdpnd & bit != 0)
 }
 
 fn cpu_time_of(processes: &[i32]) -> Duration {

@@ -30,7 +30,7 @@ pub fn top(arguments: &TopArguments) -> Result<Ending> {
         .map(Destination::open)
         .transpose()?;
     let mut observer = Observer::default();
-    let is_live = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_live = io::stdout().is_terminal() && io::stdin().is_terminal() && view::is_drawable();
     if is_live && !arguments.once && destination.is_none() {
         let period = Duration::from_millis(arguments.every_ms);
         view::show(&mut observer, period)

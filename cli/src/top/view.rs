@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
@@ -19,6 +20,9 @@ const KEYS: &str = "q quit   up/down choose   Enter one process   sort: p physic
 const NOBODY: &str =
     "No process of yours runs under Pagewise.\nIn another terminal: pagewise run -- Rscript my.R";
 
+/// Cells of the largest terminal that is drawn on; a screen is kept twice, with some 40 bytes a cell.
+const MOST_CELLS: u32 = 1 << 20;
+
 #[derive(Default)]
 pub struct View {
     rows: Vec<Row>,
@@ -27,8 +31,24 @@ pub struct View {
     is_detailed: bool,
 }
 
+/// Does this terminal move its cursor, so that a view can be drawn anew in the same place?
+pub fn is_drawable() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb")
+}
+
+/// What is told of a terminal's size need not be true.
+fn check_size((columns, lines): (u16, u16)) -> io::Result<()> {
+    if u32::from(columns) * u32::from(lines) <= MOST_CELLS {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "it says that it has {lines} lines of {columns} columns"
+    )))
+}
+
 /// Until q, Escape or Ctrl-C.
 pub fn show(observer: &mut Observer, period: Duration) -> io::Result<()> {
+    check_size(terminal::size()?)?;
     let mut terminal = ratatui::try_init()?;
     let mut view = View::default();
     let outcome = loop {
@@ -51,6 +71,7 @@ fn watch(
     until: Instant,
 ) -> io::Result<bool> {
     loop {
+        check_size(terminal::size()?)?;
         terminal.draw(|frame| view.draw(frame))?;
         let left = until.saturating_duration_since(Instant::now());
         if !event::poll(left)? {
@@ -225,6 +246,13 @@ mod tests {
         view.take(vec![row(1, 1, 1)]);
         assert!(screen(&mut view).contains("Rscript 1.R"));
         assert!(!view.press(KeyCode::Char('q')));
+    }
+
+    #[test]
+    fn absurd_sizes_of_a_terminal_are_refused() {
+        assert!(check_size((500, 200)).is_ok());
+        let refused = check_size((65535, 65535)).expect_err("too large");
+        assert!(refused.to_string().contains("65535 columns"), "{refused}");
     }
 
     #[test]

@@ -881,7 +881,7 @@ def relief(bench):
         raise Skip("there is no Rscript")
     command = ["Rscript", "--vanilla", "-e", GARBAGE]
     with memory_group(250 << 20) as (processes, _):
-        without = bench.run(command, "policy=auto,relieve=off", prepare=joining(processes))
+        without = bench.run(command, "policy=auto,relieve=off,early=off", prepare=joining(processes))
         with_relief = bench.run(command, "policy=auto", prepare=joining(processes))
     if with_relief[0] != 0 or with_relief[1] != b"TRUE \n" or not with_relief[3]["collections_asked"]:
         raise Failure(f"not relieved: {with_relief}")

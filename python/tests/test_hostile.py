@@ -163,8 +163,8 @@ def test_switching_while_arrays_live_changes_no_value():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python warns of forks beside threads since 3.12")
-@pytest.mark.parametrize("way", WAYS)
-def test_a_fork_is_not_warned_of_because_of_our_keeper(way):
+@pytest.mark.parametrize(("way", "policy"), [*((way, "auto") for way in WAYS), ("run", "general")])
+def test_a_fork_is_not_warned_of_because_of_our_keeper(way, policy):
     done = run_python(
         """
         import os
@@ -182,6 +182,7 @@ def test_a_fork_is_not_warned_of_because_of_our_keeper(way):
             os.waitpid(pid, 0)
         """,
         way=way,
+        options=f"policy={policy}",
         warnings="always::DeprecationWarning",
     )
     assert done.stdout == "True\n" and done.stderr == ""

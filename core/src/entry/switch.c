@@ -10,6 +10,7 @@
 #include "process/lock.h"
 #include "process/quiet.h"
 #include "process/state.h"
+#include "runtime/python/python.h"
 #include "runtime/r/frozen.h"
 #include "runtime/runtime.h"
 
@@ -196,12 +197,16 @@ static void end_keeper(void) {
     pw_keeper_end(&pw_process);
 }
 
+static void end_keeper_before_forks(void) {
+    pthread_atfork(end_keeper, NULL, NULL);
+}
+
 void pw_serve_runtime(void) {
     if (!pw_is_on() || !pw_runtime_find(&pw_process)) {
         return;
     }
     if (pw_process.serves_python) {
-        pthread_atfork(end_keeper, NULL, NULL);
+        end_keeper_before_forks();
     }
     if (pw_process_enter()) {
         open_gate(&pw_process.options);
@@ -287,9 +292,9 @@ void pw_heap_switch_off(void) {
 }
 
 // libpagewise-general.so is initialized before the C library has its environment, and only says
-// that it is there.
+// that it is there. Python is found here, as no runtime is served otherwise than other programs.
 __attribute__((constructor)) static void start_where_all_is_ours(void) {
-    if (pw_gate.serves_all) {
-        pw_start(NULL);
+    if (pw_gate.serves_all && pw_start(NULL) && pw_python_is_here()) {
+        end_keeper_before_forks();
     }
 }

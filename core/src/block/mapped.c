@@ -3,6 +3,7 @@
 #include "block/block.h"
 #include "block/fate.h"
 #include "os/numbers.h"
+#include "process/large_pages.h"
 #include "process/lock.h"
 #include "process/quiet.h"
 #include "process/state.h"
@@ -21,9 +22,11 @@
 enum change {
     NO_CHANGE,
     HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
+    RECLAIMS,   // the same, and is refused where pages are locked or large by nature
     EMPTIES,    // the pages read zero afterwards, but for those that are locked
     EMPTIES_LOCKED, // these as well
     ALTERS,         // what is mapped differs from other memory until it is mapped anew
+    LOCKS,          // the same: whether we had locked it matters no more
     NEEDS_OWN,      // the same, and works on no snapshot: not at all, or on the other pages alone
     REPLACES,       // other pages, or none, take their place
     MOVES,          // the same, and these go elsewhere
@@ -99,6 +102,26 @@ static bool is_gone(struct pw_process *process, const struct pw_extent *extent) 
            pw_os_has_hole(pw_extent_address(&process->arena, extent), PW_PAGE);
 }
 
+// What our options did to a block the program knows nothing of: pages of the hugetlb pool go only
+// as a whole, and locked ones not at all. So it becomes ordinary memory first, as far as the call
+// is about. False: it would keep bytes that it is to lose, with no word from the kernel.
+static bool leave_special_pages(struct pw_process *process, struct pw_extent *extent,
+                                struct range range) {
+    if (range.change == LOCKS) {
+        extent->locked = false;
+    }
+    if (range.change == HUGE_PAGES) {
+        return true;
+    }
+    if (extent->hugetlb) {
+        pw_process_leave_hugetlb_of(extent, range.caller);
+    }
+    if (extent->locked && range.change != ALTERS && !process->locks_all && !process->sealed) {
+        pw_os_unlock(range.start, (size_t)(range.end - range.start));
+    }
+    return !extent->hugetlb || !is_emptied(range);
+}
+
 // Returns whether the call may be made.
 static bool change_block(struct pw_process *process, struct pw_extent *extent, struct range range) {
     if (is_gone(process, extent)) {
@@ -109,9 +132,14 @@ static bool change_block(struct pw_process *process, struct pw_extent *extent, s
     }
     pw_block_repair(process, extent);
     range = meet(process, range, extent);
+    if (!leave_special_pages(process, extent, range)) {
+        return false;
+    }
     switch (range.change) {
     case HUGE_PAGES:
         process->arena.has_huge = true;
+        return true;
+    case RECLAIMS:
         return true;
     case EMPTIES:
     case EMPTIES_LOCKED:
@@ -217,6 +245,9 @@ static struct range whole_pages(long address, long size, enum change change,
 static bool change_without_lock(struct pw_process *process, struct pw_extent *extent,
                                 struct range range) {
     bool of_snapshot = extent->snapshot || extent->of_file;
+    if (is_emptied(range) && extent->hugetlb) {
+        return false;
+    }
     if (range.change >= ALTERS || (is_emptied(range) && of_snapshot)) {
         mark(process, extent, range);
     }
@@ -236,6 +267,8 @@ static struct pw_mapping_call change(struct pw_process *process, long address, l
     struct pw_caller caller = pw_caller_at(process, site);
     if (__atomic_load_n(&process->share.shared_extents, __ATOMIC_RELAXED)) {
         pw_quiet_look(&caller); // else there is no block to be made ordinary
+    } else {
+        pw_process_look_at_hugetlb(&caller);
     }
     struct range range = whole_pages(address, size, how, &caller);
     if (pw_process_enter_soon()) {
@@ -277,14 +310,15 @@ static enum change change_by_advice(long advice) {
     case MADV_DODUMP:
     case MADV_KEEPONFORK:
     case MADV_UNMERGEABLE:
-    case MADV_COLD:
-    case MADV_PAGEOUT:
     case MADV_POPULATE_READ:
     case MADV_POPULATE_WRITE:
     case MADV_COLLAPSE:
         return NO_CHANGE; // or back to what other memory is like
     case MADV_HUGEPAGE:
         return HUGE_PAGES;
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+        return RECLAIMS;
     case MADV_WIPEONFORK:
     case MADV_GUARD_INSTALL:
         return NEEDS_OWN;
@@ -376,7 +410,7 @@ static struct pw_mapping_call lock_all(struct pw_process *process, long flags, c
     // Until munlockall: a call that would end it may be refused.
     process->locks_all |= (flags & MCL_FUTURE) != 0;
     return flags & MCL_CURRENT
-               ? change(process, (long)process->gate->base, (long)process->gate->span, ALTERS, site)
+               ? change(process, (long)process->gate->base, (long)process->gate->span, LOCKS, site)
                : (struct pw_mapping_call){0};
 }
 
@@ -397,6 +431,7 @@ static struct pw_mapping_call begin(struct pw_process *process, long number,
                       arguments[3] > 0 ? ALTERS : change_by_protection(arguments), site);
     case SYS_mlock:
     case SYS_mlock2:
+        return change(process, address, size, LOCKS, site);
     case SYS_mbind:
     case SYS_set_mempolicy_home_node:
     case SYS_mseal:

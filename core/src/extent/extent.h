@@ -33,6 +33,7 @@ struct pw_extent {
     bool may_share;          // allocated by a module whose blocks may be shared and zero reclaimed
     uint8_t hugetlb;         // log2 of the size of its pages from the hugetlb pool; 0: none
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
+    bool locked;             // by us, because that is wished for
     uint8_t altered;         // enum pw_altered; until it is released, and mapped anew
     bool of_file;            // of pages in the mapping of a snapshot's file, though on none
     bool untouched;          // no page from warm_pages on has been handed out before

@@ -84,7 +84,8 @@ static void advise_rest(struct pw_arena *arena, struct pw_extent *extent) {
 
 static void lock(struct pw_arena *arena, struct pw_extent *extent) {
     extent->fixed = true;
-    if (!pw_os_lock(pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE)) {
+    extent->locked = pw_os_lock(pw_extent_address(arena, extent), (size_t)extent->pages * PW_PAGE);
+    if (!extent->locked) {
         PW_COUNT(arena->stats, fallback_lock, 1);
     }
 }
@@ -127,6 +128,7 @@ void pw_huge_empty(struct pw_arena *arena, const struct pw_extent *extent, char 
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     PW_COUNT(arena->stats, huge_bytes, -(int64_t)((size_t)extent->huge_pages * PW_PAGE));
     extent->huge_pages = 0;
+    extent->locked = false;
     if (extent->hugetlb) {
         PW_COUNT(arena->stats, hugetlb_bytes, -(int64_t)hugetlb_size(extent));
         extent->hugetlb = 0;
@@ -134,10 +136,9 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
     }
 }
 
-// --- forks ---------------------------------------------------------------------
+// --- forks, and what the pool's pages do not bear --------------------------------
 
-static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
-    (void)context;
+void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
     if (!extent->hugetlb || extent->altered || pw_extent_holds_stack(arena, extent)) {
         return; // or the program has taken its pages in hand
     }
@@ -149,8 +150,8 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
     char *pages = pw_os_map_table(size);
     if (!pages) {
         PW_COUNT(arena->stats, fallback_map, 1);
-        pw_os_warn("fork with pages of the hugetlb pool", ": no memory to move them; a child that "
-                                                          "writes them needs free ones");
+        pw_os_warn("pages of the hugetlb pool", ": no memory to move them; a fork's child that "
+                                                "writes them needs free ones");
         return;
     }
     pw_os_copy(pages, start, size);
@@ -166,6 +167,11 @@ static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *
         arena->hugetlb_blocks--;
     }
     pw_os_unmap(pages, size);
+}
+
+static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
+    (void)context;
+    pw_huge_leave_pool(arena, extent);
 }
 
 void pw_huge_before_fork(struct pw_arena *arena) {

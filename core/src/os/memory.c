@@ -322,11 +322,33 @@ bool pw_os_advise_huge(void *address, size_t size) {
     return advise(address, size, MADV_HUGEPAGE, PW_OS_FAULT(PW_POINT_ADVISE_HUGE));
 }
 
+// One entry of the page table tells of a whole large page.
+static bool are_there(char *address, size_t size, unsigned shift) {
+    int saved = errno;
+    unsigned char there = 1;
+    bool all = !PW_OS_FAULT(PW_POINT_HUGETLB);
+    for (size_t done = 0; all && done < size; done += (size_t)1 << shift) {
+        all = mincore(address + done, PW_PAGE, &there) == 0 && there & 1;
+    }
+    errno = saved;
+    return all;
+}
+
 bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift) {
     // With a reservation: a page that the pool has not got is refused here, not at the first touch.
-    int flags =
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_FIXED | (int)(shift << MAP_HUGE_SHIFT);
-    return map_at(address, size, flags, -1, 0, PW_OS_FAULT(PW_POINT_HUGETLB));
+    // And made now: a cgroup's limit (hugetlb.2MB.max) counts pages as they come, and nodes that a
+    // policy of the program's allows may have none, whatever the pool has. Then the first touch
+    // would be a SIGBUS.
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_FIXED | MAP_POPULATE |
+                (int)(shift << MAP_HUGE_SHIFT);
+    if (!map_at(address, size, flags, -1, 0, PW_OS_FAULT(PW_POINT_HUGETLB))) {
+        return false;
+    }
+    bool all = are_there(address, size, shift);
+    if (!all && !pw_os_map_blank(address, size)) {
+        pw_os_unmap(address, size);
+    }
+    return all;
 }
 
 bool pw_os_collapse(void *address, size_t size) {
@@ -336,6 +358,13 @@ bool pw_os_collapse(void *address, size_t size) {
 bool pw_os_lock(void *address, size_t size) {
     int saved = errno;
     bool done = !PW_OS_FAULT(PW_POINT_LOCK) && pw_call_mlock(address, size) == 0;
+    errno = saved;
+    return done;
+}
+
+bool pw_os_unlock(void *address, size_t size) {
+    int saved = errno;
+    bool done = !PW_OS_FAULT(PW_POINT_LOCK) && munlock(address, size) == 0;
     errno = saved;
     return done;
 }

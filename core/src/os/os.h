@@ -104,8 +104,8 @@ bool pw_os_advise_huge(void *address, size_t size);
 // Core dumps do not contain these pages. Where the kernel refuses, they do.
 void pw_os_leave_out_of_core(void *address, size_t size);
 
-// Pages of the hugetlb pool, of 1 << `shift` bytes, in place of what is mapped. False: what was
-// mapped may be gone.
+// Pages of the hugetlb pool, of 1 << `shift` bytes, in place of what is mapped, and all of them
+// there: none is denied later. False: what was mapped may be gone.
 bool pw_os_map_hugetlb(void *address, size_t size, unsigned shift);
 
 // Gather whole 2 MB units into huge pages now. False: not all could be.
@@ -113,6 +113,7 @@ bool pw_os_collapse(void *address, size_t size);
 
 // Keep the range in memory.
 bool pw_os_lock(void *address, size_t size);
+bool pw_os_unlock(void *address, size_t size);
 
 // Would the kernel let a program have so many bytes in one piece? What cannot be had at all is
 // refused by malloc, rather than ending the program when it is written.

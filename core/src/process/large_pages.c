@@ -11,11 +11,24 @@ void pw_process_look_at_hugetlb(struct pw_caller *caller) {
 
 // Pages are replaced for it, which must not lose another thread's store, nor a device's: where one
 // could write, blocks stay on the pool's pages, and a fork's child that writes one needs another.
+static bool may_leave(const struct pw_caller *caller) {
+    return pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(caller, NULL);
+}
+
 void pw_process_leave_hugetlb(const struct pw_caller *caller) {
-    if (pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(caller, NULL)) {
+    if (may_leave(caller)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);
         pw_huge_before_fork(&pw_process.arena);
+        pw_os_signals_restore(&signals);
+    }
+}
+
+void pw_process_leave_hugetlb_of(struct pw_extent *extent, const struct pw_caller *caller) {
+    if (may_leave(caller)) {
+        struct pw_os_signals signals;
+        pw_os_signals_block(&signals);
+        pw_huge_leave_pool(&pw_process.arena, extent);
         pw_os_signals_restore(&signals);
     }
 }

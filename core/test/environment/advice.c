@@ -541,6 +541,94 @@ static int case_advice_refused(char **arguments) {
     return 0;
 }
 
+// --- blocks that are locked, or of the hugetlb pool ---------------------------------------
+
+#define UNIT       (2 * MEGABYTE)
+#define LARGE_SIZE (4 * UNIT + MEGABYTE)
+
+static const struct call more_calls[] = {
+    {"page-out", SYS_madvise, {MADV_PAGEOUT}},
+    {"guard", SYS_madvise, {102}}, // MADV_GUARD_INSTALL of Linux 6.13
+    {"will-need", SYS_madvise, {MADV_WILLNEED}},
+    {"make", SYS_madvise, {23}}, // MADV_POPULATE_WRITE
+};
+
+// What the program knows nothing of: the call does to the block what it does to any other.
+static void run_large(const struct call *call, call_function *by, size_t offset, size_t size) {
+    unsigned char *block = malloc(LARGE_SIZE);
+    CHECK(block != NULL);
+    unsigned char *unit = block + UNIT - (uintptr_t)block % UNIT, *part = unit + offset;
+    fill(unit, 3 * UNIT, 7);
+    long result = make_call(call, by, part, size);
+    bool moved = call->number == SYS_mremap && result != -1;
+    bool readable = !is_one_of(call->name, unreadable) && strcmp(call->name, "guard") != 0;
+    // Pages of the pool are as large as they can be: NumPy's advice does not take a block from it.
+    if (!is_one_of(call->name, optional) && strcmp(call->name, "huge-pages") != 0) {
+        printf("  failed: %d\n", result == -1);
+    }
+    say_sum("before", unit, offset);
+    say_sum("after", part + size, PAGE);
+    if (readable && strcmp(call->name, "free") != 0) {
+        say_sum("part", part, size);
+        say_in_child("in child", part, size);
+    }
+    if (moved) {
+        say_sum("moved", (unsigned char *)result, size);
+    }
+    free(block);
+    block = malloc(LARGE_SIZE);
+    fill(block, UNIT, 8);
+    say_in_child("next", block, UNIT);
+    free(block);
+}
+
+static void run_parts(const struct call *call, call_function *by, int variant) {
+    static const struct { size_t offset, size; } parts[] = {{0, PAGE}, {PAGE, PAGE}, {UNIT, UNIT}};
+    run_large(call, by, parts[variant].offset, parts[variant].size);
+}
+
+// advice-large syscall|function
+static int case_advice_large(char **arguments) {
+    const size_t more = sizeof more_calls / sizeof *more_calls;
+    for (size_t i = 0; i < CALLS + more; i++) {
+        const struct call *call = i < CALLS ? &calls[i] : &more_calls[i - CALLS];
+        for (int variant = 0; variant < 3; variant++) {
+            run_alone(call, function_named(arguments[0]), variant, run_parts);
+        }
+    }
+    return 0;
+}
+
+// What is locked by the program itself keeps its bytes, whoever else has locked it.
+static int case_advice_locked_twice(char **arguments) {
+    call_function *by = function_named(arguments[0]);
+    unsigned char *block = malloc(LARGE_SIZE);
+    CHECK(block != NULL);
+    unsigned char *unit = block + UNIT - (uintptr_t)block % UNIT;
+    fill(unit, UNIT, 7);
+    CHECK(by(SYS_mlock, (long)unit, UNIT, 0, 0, 0, 0) == 0);
+    printf("%ld\n", by(SYS_madvise, (long)unit, PAGE, MADV_DONTNEED, 0, 0, 0));
+    say_sum("locked", unit, UNIT);
+    free(block);
+    return 0;
+}
+
+// Blocks that are filled, and such that the program expects to be zero.
+static int case_large_blocks(char **arguments) {
+    (void)arguments;
+    for (uint64_t i = 0; i < 3; i++) {
+        unsigned char *block = malloc(LARGE_SIZE), *zeros = calloc(1, LARGE_SIZE);
+        CHECK(block && zeros);
+        fill(block, LARGE_SIZE, i);
+        zeros[UNIT] = 1;
+        say_sum("block", block, LARGE_SIZE);
+        say_sum("zeros", zeros, LARGE_SIZE);
+        free(block);
+        free(zeros);
+    }
+    return 0;
+}
+
 const struct program_case advice_cases[] = {
     {"advice", case_advice},
     {"advice-threads", case_advice_threads},
@@ -548,5 +636,8 @@ const struct program_case advice_cases[] = {
     {"advice-all-locked", case_advice_all_locked},
     {"advice-raw", case_advice_raw},
     {"advice-refused", case_advice_refused},
+    {"advice-large", case_advice_large},
+    {"advice-locked-twice", case_advice_locked_twice},
+    {"large-blocks", case_large_blocks},
     {NULL, NULL},
 };

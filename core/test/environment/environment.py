@@ -1122,6 +1122,83 @@ def advice_all_locked(bench):
         advice_works(bench, "advice-all-locked", how)
 
 
+LOCKED = "policy=huge,huge=always,lock=on"
+POOL = "policy=huge,huge=always,pages=hugetlb"
+
+
+def advice_locked(bench):
+    """What a program does to a block that an option keeps in memory."""
+    if os.geteuid() != 0:
+        raise Skip("locking memory needs root")
+    for how in ("function", "syscall"):
+        advice_works(bench, "advice-large", how, counters=["blocks_altered"], every_options=(LOCKED,))
+        advice_works(bench, "advice-locked-twice", how, counters=["blocks_altered"], every_options=(LOCKED,))
+
+
+@contextlib.contextmanager
+def hugetlb_pool(pages):
+    """So many free pages of 2 MB."""
+    pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    if os.geteuid() != 0 or not os.path.exists(pool):
+        raise Skip("pages of the hugetlb pool need root, and a kernel that has it")
+    with open(pool, encoding="ascii") as file:
+        before = file.read()
+    try:
+        with open(pool, "w", encoding="ascii") as file:
+            file.write(str(int(before) + pages))
+        with open(pool, encoding="ascii") as file:
+            if int(file.read()) < int(before) + pages:
+                raise Skip("the pool cannot get so many pages")
+        yield
+    finally:
+        with open(pool, "w", encoding="ascii") as file:
+            file.write(before)
+
+
+def advice_pool(bench):
+    """What a program does to a block whose pages are the hugetlb pool's, which change as a whole alone."""
+    with hugetlb_pool(32):
+        for how in ("function", "syscall"):
+            for options in (POOL, POOL + ",lock=on"):
+                sums = bench.work("advice-large", how, counters=["blocks_altered"], every_options=(options,))
+                if sums["fallback_hugetlb"]:
+                    raise Failure(f"{sums['fallback_hugetlb']} blocks did not get the pool's pages")
+
+
+@contextlib.contextmanager
+def hugetlb_group():
+    """A cgroup (v2) that is allowed no page of the pool."""
+    roots = [root for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{root}/cgroup.controllers")]
+    if not roots:
+        raise Skip("there is no second version of cgroups")
+    control, group = f"{roots[0]}/cgroup.subtree_control", f"{roots[0]}/pagewise-hugetlb-{os.getpid()}"
+    with open(control, encoding="ascii") as file:
+        before = "hugetlb" in file.read().split()
+    try:
+        with open(control, "w", encoding="ascii") as file:
+            file.write("+hugetlb")
+        os.mkdir(group)
+    except OSError as error:
+        raise Skip("no cgroup that counts the pool's pages can be made here") from error
+    try:
+        yield group
+    finally:
+        os.rmdir(group)
+        if not before:
+            with open(control, "w", encoding="ascii") as file:
+                file.write("-hugetlb")
+
+
+def pool_limit(bench):
+    """The pool has pages, and the program's cgroup may have none of them, or too few for a block: no block gets any."""
+    with hugetlb_pool(32), hugetlb_group() as group:
+        for limit in (0, 2 << 20, 6 << 20):
+            with open(f"{group}/hugetlb.2MB.max", "w", encoding="ascii") as file:
+                file.write(str(limit))
+            bench.work("large-blocks", counters=["fallback_hugetlb"], every_options=(POOL,),
+                       prepare=joining(f"{group}/cgroup.procs"))
+
+
 def advice_general(bench):
     general_bench(bench)
     for how in ("function", "syscall"):
@@ -1326,6 +1403,9 @@ CASES = {
     "advice-threads": advice_threads,
     "advice-more": advice_more,
     "advice-all-locked": advice_all_locked,
+    "advice-locked": advice_locked,
+    "advice-pool": advice_pool,
+    "pool-limit": pool_limit,
     "advice-general": advice_general,
     "advice-raw": advice_raw,
     "advice-r": advice_r,

@@ -32,6 +32,7 @@
     X(int, munmap, (void *, size_t))                                                               \
     X(int, mprotect, (void *, size_t, int))                                                        \
     X(int, pkey_mprotect, (void *, size_t, int, int))                                              \
+    X(int, mseal, (void *, size_t, unsigned long))                                                 \
     X(int, madvise, (void *, size_t, int))                                                         \
     X(int, posix_madvise, (void *, size_t, int))                                                   \
     X(ssize_t, process_madvise, (int, const struct iovec *, size_t, int, unsigned))                \
@@ -145,6 +146,15 @@ FAMILY_API int FAMILY(pkey_mprotect)(void *address, size_t size, int protection,
     BEGIN(pw_gate_overlaps(address, size), SYS_pkey_mprotect, (long)address, (long)size, protection,
           key)
     int result = NEXT_CALL(pkey_mprotect)(address, size, protection, key);
+    END(result);
+}
+
+// Of glibc 2.43. A program that looks for it finds this one under an older glibc as well.
+FAMILY_API int FAMILY(mseal)(void *address, size_t size, unsigned long flags) {
+    BEGIN(pw_gate_overlaps(address, size), SYS_mseal, (long)address, (long)size, (long)flags)
+    bool found = next_call.mseal || find_missing((void **)&next_call.mseal, "mseal");
+    int result = found ? next_call.mseal(address, size, flags)
+                       : (int)syscall(SYS_mseal, address, size, flags);
     END(result);
 }
 

@@ -452,22 +452,6 @@ static int case_advice_all_locked(char **arguments) {
 
 // --- calls that no library sees ---------------------------------------------------------
 
-#ifdef __x86_64__
-static long raw(long number, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    long result;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-#else
-#define raw by_number
-#endif
-
 // A guard page, or another mapping, inside a block that is copied and searched for zeros.
 static void run_raw(const struct call *call, call_function *by, int variant) {
     static const struct call shared = {

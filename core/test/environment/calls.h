@@ -62,6 +62,30 @@ static long by_number(long number, long a, long b, long c, long d, long e, long 
     return syscall(number, a, b, c, d, e, f);
 }
 
+// As a library with system calls of its own makes them.
+#ifdef __x86_64__
+static inline long raw(long number, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#else
+#define raw by_number
+#endif
+
+// Of glibc 2.43. Before that, what it would do, unless a preloaded library has it.
+extern int mseal(void *address, size_t size, unsigned long flags) __attribute__((weak));
+
+static long seal(void *address, size_t size) {
+    return mseal ? mseal(address, size, 0) : raw(SYS_mseal, (long)address, (long)size, 0, 0, 0, 0);
+}
+
 static long by_function(long number, long a, long b, long c, long d, long e, long f) {
     void *address = (void *)a;
     size_t size = (size_t)b;
@@ -88,6 +112,8 @@ static long by_function(long number, long a, long b, long c, long d, long e, lon
         return (long)mremap(address, size, (size_t)c, (int)d, (void *)e);
     case SYS_ioctl:
         return ioctl((int)a, (unsigned long)b, (void *)c);
+    case SYS_mseal:
+        return seal(address, size);
     case SYS_process_madvise:
         return process_madvise((int)a, (const struct iovec *)b, (size_t)c, (int)d, (unsigned)e);
     default: // the C library has no function for it

@@ -384,6 +384,17 @@ static struct pw_mapping_call register_faults(struct pw_process *process, const 
     return change(process, (long)wanted.range.start, (long)wanted.range.len, NEEDS_OWN, site);
 }
 
+// Pages are moved out of memory that nobody needs to have registered, and go only where the other
+// side is locked as well.
+static struct pw_mapping_call move_faulting(struct pw_process *process, const long arguments[6],
+                                            const void *site) {
+    struct pw_os_uffd_move wanted;
+    if (!pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
+        return (struct pw_mapping_call){0};
+    }
+    return change(process, (long)wanted.from, (long)wanted.size, MOVES, site);
+}
+
 static struct pw_mapping_call attach_segment(struct pw_process *process, const long arguments[6],
                                              const void *site) {
     struct shmid_ds segment;
@@ -446,7 +457,9 @@ static struct pw_mapping_call begin(struct pw_process *process, long number,
     case SYS_shmat:
         return attach_segment(process, arguments, site);
     case SYS_ioctl:
-        return register_faults(process, arguments, site);
+        return (unsigned long)arguments[1] == PW_OS_UFFDIO_MOVE
+                   ? move_faulting(process, arguments, site)
+                   : register_faults(process, arguments, site);
     case SYS_process_madvise:
         return advise_ranges(process, arguments, site);
     case SYS_mlockall:

@@ -4,6 +4,8 @@
 #ifndef PW_OS_NUMBERS_H
 #define PW_OS_NUMBERS_H
 
+#include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -49,5 +51,13 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
+
+// From linux/userfaultfd.h of Linux 6.8.
+struct pw_os_uffd_move {
+    uint64_t to, from, size, mode;
+    int64_t moved;
+};
+
+#define PW_OS_UFFDIO_MOVE _IOWR(0xAA, 5, struct pw_os_uffd_move)
 
 #endif

@@ -583,6 +583,42 @@ static int case_advice_large(char **arguments) {
     return 0;
 }
 
+// Pages that a program moves out of a block into one whose faults it answers itself, by
+// UFFDIO_MOVE of Linux 6.8.
+static void move_out(unsigned char *to, unsigned char *block, int faults, call_function *by) {
+    struct {
+        uint64_t to, from, size, mode;
+        int64_t moved;
+    } wanted = {(uintptr_t)to, (uintptr_t)block + SIZE / 4, SIZE / 4, 0, 0};
+    long result = by(SYS_ioctl, faults, (long)_IOWR(0xAA, 5, wanted), (long)&wanted, 0, 0, 0);
+    printf("  moved: %ld %lld\n", result, (long long)wanted.moved);
+    say_sum("there", to, result == 0 ? SIZE / 4 : 0);
+    say_sum("here", block, SIZE);
+}
+
+// advice-moved-out syscall|function. The kernel moves no page that a child has as well.
+static int case_advice_moved_out(char **arguments) {
+    call_function *by = function_named(arguments[0]);
+    unsigned char *block = new_block(1), *copy = new_block(2), *second = new_block(3);
+    memcpy(copy, block, SIZE);
+    memcpy(second, block, SIZE);
+    const int faults = open_userfaults();
+    unsigned char *to =
+        mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register there = {{(uintptr_t)to, SIZE}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    CHECK(faults >= 0 && to != MAP_FAILED && ioctl(faults, UFFDIO_REGISTER, &there) == 0);
+    move_out(to, block, faults, by);
+    move_out(to + SIZE / 4, copy, faults, by);
+    say_sum("second", second, SIZE);
+    memcpy(second, block, SIZE);
+    say_sum("copied", second, SIZE);
+    free(block);
+    free(copy);
+    block = new_block(4);
+    say_in_child("next in child", block, SIZE);
+    return 0;
+}
+
 // What is locked by the program itself keeps its bytes, whoever else has locked it.
 static int case_advice_locked_twice(char **arguments) {
     call_function *by = function_named(arguments[0]);
@@ -621,6 +657,7 @@ const struct program_case advice_cases[] = {
     {"advice-raw", case_advice_raw},
     {"advice-refused", case_advice_refused},
     {"advice-large", case_advice_large},
+    {"advice-moved-out", case_advice_moved_out},
     {"advice-locked-twice", case_advice_locked_twice},
     {"large-blocks", case_large_blocks},
     {NULL, NULL},

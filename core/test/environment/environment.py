@@ -1115,6 +1115,14 @@ def advice_more(bench):
     bench.work("advice-more", counters=["blocks_altered"], every_options=GENERAL)
 
 
+def advice_moved_out(bench):
+    if os.geteuid() != 0 or tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 8):
+        raise Skip("pages are moved by Linux 6.8, for root")
+    for how in ("function", "syscall"):
+        advice_works(bench, "advice-moved-out", how, every_options=(ALWAYS, LAZY))
+        bench.work("advice-moved-out", how, counters=["blocks_altered"], every_options=(LOCKED,))
+
+
 def advice_all_locked(bench):
     if os.geteuid() != 0:
         raise Skip("locking memory needs root")
@@ -1122,7 +1130,7 @@ def advice_all_locked(bench):
         advice_works(bench, "advice-all-locked", how)
 
 
-LOCKED = "policy=huge,huge=always,lock=on"
+LOCKED = "policy=huge,huge=always,huge-min=1M,lock=on"
 POOL = "policy=huge,huge=always,pages=hugetlb"
 
 
@@ -1403,6 +1411,7 @@ CASES = {
     "advice-threads": advice_threads,
     "advice-more": advice_more,
     "advice-all-locked": advice_all_locked,
+    "advice-moved-out": advice_moved_out,
     "advice-locked": advice_locked,
     "advice-pool": advice_pool,
     "pool-limit": pool_limit,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "huge/huge.h"
 
+#include <ucontext.h>
+
 #define UNIT_PAGES ((uint32_t)(PW_HUGE_PAGE / PW_PAGE))
 
 bool pw_huge_wanted(const struct pw_huge *huge, uint32_t pages) {
@@ -138,10 +140,7 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
 
 // --- forks, and what the pool's pages do not bear --------------------------------
 
-void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
-    if (!extent->hugetlb || extent->altered || pw_extent_holds_stack(arena, extent)) {
-        return; // or the program has taken its pages in hand
-    }
+static void move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
     size_t size = hugetlb_size(extent);
     char *start = units_start(arena, extent);
     if (pw_os_has_hole(start, size)) {
@@ -167,6 +166,50 @@ void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
         arena->hugetlb_blocks--;
     }
     pw_os_unmap(pages, size);
+}
+
+#define OTHER_STACK ((size_t)64 << 10)
+
+struct leaving {
+    struct pw_arena *arena;
+    struct pw_extent *extent;
+    ucontext_t before, there;
+};
+
+static void move_from_there(unsigned high, unsigned low) {
+    struct leaving *leaving = (struct leaving *)(((uintptr_t)high << 32) | low);
+    move_from_pool(leaving->arena, leaving->extent);
+}
+
+// The block in which the caller's stack lies, a coroutine's: from another stack, or what we write
+// to it between the copy and the move would be lost.
+static void leave_from_other_stack(struct pw_arena *arena, struct pw_extent *extent) {
+    struct leaving leaving = {.arena = arena, .extent = extent};
+    uintptr_t self = (uintptr_t)&leaving;
+    char *stack = pw_os_map_table(OTHER_STACK);
+    if (!stack || getcontext(&leaving.there) != 0) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+    } else {
+        leaving.there.uc_stack = (stack_t){.ss_sp = stack, .ss_size = OTHER_STACK};
+        leaving.there.uc_link = &leaving.before;
+        makecontext(&leaving.there, (void (*)(void))move_from_there, 2, (unsigned)(self >> 32),
+                    (unsigned)self);
+        swapcontext(&leaving.before, &leaving.there);
+    }
+    if (stack) {
+        pw_os_unmap(stack, OTHER_STACK);
+    }
+}
+
+void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
+    if (!extent->hugetlb || extent->altered) {
+        return; // or the program has taken its pages in hand
+    }
+    if (pw_extent_holds_stack(arena, extent)) {
+        leave_from_other_stack(arena, extent);
+    } else {
+        move_from_pool(arena, extent);
+    }
 }
 
 static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 
 #define SIZE        MEGABYTE
 #define NEXT_BLOCKS 3
@@ -649,6 +650,36 @@ static int case_large_blocks(char **arguments) {
     return 0;
 }
 
+static ucontext_t outside, inside;
+
+static void fork_here(void) {
+    volatile unsigned char mine[2 * UNIT + MEGABYTE];
+    memset((void *)mine, 1, sizeof mine);
+    fflush(stdout);
+    pid_t child = fork();
+    memset((void *)mine, child == 0 ? 2 : 3, sizeof mine);
+    if (child == 0) {
+        _exit(mine[UNIT] != 2);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    printf("child: %d\n", status);
+    say_sum("stack", (const unsigned char *)mine, sizeof mine);
+}
+
+// A coroutine forks whose stack lies in a block of large pages, which it writes as its child does.
+static int case_fork_on_large_stack(char **arguments) {
+    (void)arguments;
+    char *stack = malloc(4 * UNIT);
+    CHECK(stack && getcontext(&inside) == 0);
+    inside.uc_stack = (stack_t){.ss_sp = stack, .ss_size = 4 * UNIT};
+    inside.uc_link = &outside;
+    makecontext(&inside, fork_here, 0);
+    CHECK(swapcontext(&outside, &inside) == 0);
+    free(stack);
+    return 0;
+}
+
 const struct program_case advice_cases[] = {
     {"advice", case_advice},
     {"advice-threads", case_advice_threads},
@@ -660,5 +691,6 @@ const struct program_case advice_cases[] = {
     {"advice-moved-out", case_advice_moved_out},
     {"advice-locked-twice", case_advice_locked_twice},
     {"large-blocks", case_large_blocks},
+    {"fork-on-large-stack", case_fork_on_large_stack},
     {NULL, NULL},
 };

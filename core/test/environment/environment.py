@@ -1173,6 +1173,14 @@ def advice_pool(bench):
                     raise Failure(f"{sums['fallback_hugetlb']} blocks did not get the pool's pages")
 
 
+def pool_stack(bench):
+    """A coroutine on the pool's pages forks, and no more are left for its child."""
+    with hugetlb_pool(4):
+        sums = bench.work("fork-on-large-stack", counters=["blocks_allocated"], every_options=(POOL,))
+        if sums["fallback_hugetlb"]:
+            raise Failure("the stack did not get the pool's pages")
+
+
 @contextlib.contextmanager
 def hugetlb_group():
     """A cgroup (v2) that is allowed no page of the pool."""
@@ -1415,6 +1423,7 @@ CASES = {
     "advice-locked": advice_locked,
     "advice-pool": advice_pool,
     "pool-limit": pool_limit,
+    "pool-stack": pool_stack,
     "advice-general": advice_general,
     "advice-raw": advice_raw,
     "advice-r": advice_r,

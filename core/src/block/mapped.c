@@ -102,22 +102,29 @@ static bool is_gone(struct pw_process *process, const struct pw_extent *extent) 
            pw_os_has_hole(pw_extent_address(&process->arena, extent), PW_PAGE);
 }
 
-// What our options did to a block the program knows nothing of: pages of the hugetlb pool go only
-// as a whole, and locked ones not at all. So it becomes ordinary memory first, as far as the call
-// is about. False: it would keep bytes that it is to lose, with no word from the kernel.
-static bool leave_special_pages(struct pw_process *process, struct pw_extent *extent,
-                                struct range range) {
-    if (range.change == LOCKS) {
+// What lock=on has locked, the whole block: before the program's first call, so that no lock of its
+// own is there yet. Where it has locked all memory, that is what it wishes.
+static void unlock_ours(struct pw_process *process, struct pw_extent *extent) {
+    if (extent->locked && !process->locks_all && !process->sealed) {
+        pw_os_unlock(pw_extent_address(&process->arena, extent), (size_t)extent->pages * PW_PAGE);
         extent->locked = false;
     }
+}
+
+// What our options did to a block the program knows nothing of: pages of the hugetlb pool go only
+// as a whole, and locked ones not at all. So it becomes ordinary memory first. Locks are the
+// kernel's business on the pool's pages as well, and who wants pages reclaimed wants none copied.
+// False: it would keep bytes that it is to lose, with no word from the kernel.
+static bool leave_special_pages(struct pw_process *process, struct pw_extent *extent,
+                                struct range range) {
     if (range.change == HUGE_PAGES) {
         return true;
     }
-    if (extent->hugetlb) {
+    if (extent->hugetlb && range.change != RECLAIMS && range.change != LOCKS) {
         pw_process_leave_hugetlb_of(extent, range.caller);
     }
-    if (extent->locked && range.change != ALTERS && !process->locks_all && !process->sealed) {
-        pw_os_unlock(range.start, (size_t)(range.end - range.start));
+    if (range.change != ALTERS) {
+        unlock_ours(process, extent);
     }
     return !extent->hugetlb || !is_emptied(range);
 }

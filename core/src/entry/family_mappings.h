@@ -149,12 +149,12 @@ FAMILY_API int FAMILY(pkey_mprotect)(void *address, size_t size, int protection,
     END(result);
 }
 
-// Of glibc 2.43. A program that looks for it finds this one under an older glibc as well.
+// Of glibc 2.43. A program that looks for it finds this one under an older glibc as well. It is not
+// looked for at each call: a search in vain would be told by the program's next dlerror().
 FAMILY_API int FAMILY(mseal)(void *address, size_t size, unsigned long flags) {
     BEGIN(pw_gate_overlaps(address, size), SYS_mseal, (long)address, (long)size, (long)flags)
-    bool found = next_call.mseal || find_missing((void **)&next_call.mseal, "mseal");
-    int result = found ? next_call.mseal(address, size, flags)
-                       : (int)syscall(SYS_mseal, address, size, flags);
+    int result = next_call.mseal ? next_call.mseal(address, size, flags)
+                                 : (int)syscall(SYS_mseal, address, size, flags);
     END(result);
 }
 

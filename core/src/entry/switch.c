@@ -294,7 +294,7 @@ void pw_heap_switch_off(void) {
 // libpagewise-general.so is initialized before the C library has its environment, and only says
 // that it is there. Python is found here, as no runtime is served otherwise than other programs.
 __attribute__((constructor)) static void start_where_all_is_ours(void) {
-    if (pw_gate.serves_all && pw_start(NULL) && pw_python_is_here()) {
+    if (pw_gate.serves_all && pw_start(NULL) && pw_python_is_linked()) {
         end_keeper_before_forks();
     }
 }

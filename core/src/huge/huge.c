@@ -140,18 +140,17 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
 
 // --- forks, and what the pool's pages do not bear --------------------------------
 
-static void move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
+// False: there is no memory for it.
+static bool move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
     size_t size = hugetlb_size(extent);
     char *start = units_start(arena, extent);
     if (pw_os_has_hole(start, size)) {
-        return; // the C library has released the block where we do not see it
+        return true; // the C library has released the block where we do not see it
     }
     char *pages = pw_os_map_table(size);
     if (!pages) {
         PW_COUNT(arena->stats, fallback_map, 1);
-        pw_os_warn("pages of the hugetlb pool", ": no memory to move them; a fork's child that "
-                                                "writes them needs free ones");
-        return;
+        return false;
     }
     pw_os_copy(pages, start, size);
     bool moved = pw_os_move(pages, size, start);
@@ -166,6 +165,7 @@ static void move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
         arena->hugetlb_blocks--;
     }
     pw_os_unmap(pages, size);
+    return true;
 }
 
 #define OTHER_STACK ((size_t)64 << 10)
@@ -173,17 +173,18 @@ static void move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
 struct leaving {
     struct pw_arena *arena;
     struct pw_extent *extent;
+    bool done;
     ucontext_t before, there;
 };
 
 static void move_from_there(unsigned high, unsigned low) {
     struct leaving *leaving = (struct leaving *)(((uintptr_t)high << 32) | low);
-    move_from_pool(leaving->arena, leaving->extent);
+    leaving->done = move_from_pool(leaving->arena, leaving->extent);
 }
 
 // The block in which the caller's stack lies, a coroutine's: from another stack, or what we write
 // to it between the copy and the move would be lost.
-static void leave_from_other_stack(struct pw_arena *arena, struct pw_extent *extent) {
+static bool leave_from_other_stack(struct pw_arena *arena, struct pw_extent *extent) {
     struct leaving leaving = {.arena = arena, .extent = extent};
     uintptr_t self = (uintptr_t)&leaving;
     char *stack = pw_os_map_table(OTHER_STACK);
@@ -199,22 +200,23 @@ static void leave_from_other_stack(struct pw_arena *arena, struct pw_extent *ext
     if (stack) {
         pw_os_unmap(stack, OTHER_STACK);
     }
+    return leaving.done;
 }
 
-void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
+bool pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent) {
     if (!extent->hugetlb || extent->altered) {
-        return; // or the program has taken its pages in hand
+        return true; // or the program has taken its pages in hand
     }
-    if (pw_extent_holds_stack(arena, extent)) {
-        leave_from_other_stack(arena, extent);
-    } else {
-        move_from_pool(arena, extent);
-    }
+    return pw_extent_holds_stack(arena, extent) ? leave_from_other_stack(arena, extent)
+                                                : move_from_pool(arena, extent);
 }
 
 static void leave_pool(void *context, struct pw_arena *arena, struct pw_extent *extent) {
     (void)context;
-    pw_huge_leave_pool(arena, extent);
+    if (!pw_huge_leave_pool(arena, extent)) {
+        pw_os_warn("fork with pages of the hugetlb pool", ": no memory to move them; a child that "
+                                                          "writes them needs free ones");
+    }
 }
 
 void pw_huge_before_fork(struct pw_arena *arena) {

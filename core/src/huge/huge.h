@@ -54,8 +54,8 @@ void pw_huge_empty(struct pw_arena *arena, const struct pw_extent *extent, char 
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent);
 
 // Move a block from the hugetlb pool's pages to ordinary ones, with its bytes. No other thread may
-// write it meanwhile. Where that fails its pages are as they were.
-void pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent);
+// write it meanwhile. Where that fails its pages are as they were. False: no memory for it.
+bool pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent);
 
 // A fork is about to happen: move blocks from the hugetlb pool's pages to ordinary ones. No other
 // thread may write them meanwhile.

@@ -24,8 +24,13 @@ void pw_process_leave_hugetlb(const struct pw_caller *caller) {
     }
 }
 
+// Pages of the pool are in no memory cgroup's account, and a copy is.
+static bool has_room(const struct pw_extent *extent) {
+    return pw_os_memory_room().memory > (uint64_t)extent->pages * PW_PAGE;
+}
+
 void pw_process_leave_hugetlb_of(struct pw_extent *extent, const struct pw_caller *caller) {
-    if (may_leave(caller)) {
+    if (may_leave(caller) && has_room(extent)) {
         struct pw_os_signals signals;
         pw_os_signals_block(&signals);
         pw_huge_leave_pool(&pw_process.arena, extent);

@@ -547,8 +547,10 @@ static void run_large(const struct call *call, call_function *by, size_t offset,
     long result = make_call(call, by, part, size);
     bool moved = call->number == SYS_mremap && result != -1;
     bool readable = !is_one_of(call->name, unreadable) && strcmp(call->name, "guard") != 0;
-    // Pages of the pool are as large as they can be: NumPy's advice does not take a block from it.
-    if (!is_one_of(call->name, optional) && strcmp(call->name, "huge-pages") != 0) {
+    // Pages of the pool are as large as they can be, and never reclaimed: such advice does not take
+    // a block from it.
+    static const char *const not_taken[] = {"huge-pages", "cold", "page-out", NULL};
+    if (!is_one_of(call->name, optional) && !is_one_of(call->name, not_taken)) {
         printf("  failed: %d\n", result == -1);
     }
     say_sum("before", unit, offset);
@@ -627,8 +629,15 @@ static int case_advice_locked_twice(char **arguments) {
     CHECK(block != NULL);
     unsigned char *unit = block + UNIT - (uintptr_t)block % UNIT;
     fill(unit, UNIT, 7);
-    CHECK(by(SYS_mlock, (long)unit, UNIT, 0, 0, 0, 0) == 0);
-    printf("%ld\n", by(SYS_madvise, (long)unit, PAGE, MADV_DONTNEED, 0, 0, 0));
+    CHECK(by(SYS_mlock, (long)unit, UNIT / 2, 0, 0, 0, 0) == 0);
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_LOCKED;
+    unsigned char *mapped = unit + UNIT / 2 + PAGE;
+    CHECK(mmap(mapped, 2 * PAGE, PROT_READ | PROT_WRITE, how, -1, 0) == mapped);
+    fill(mapped, 2 * PAGE, 8);
+    for (size_t at = 0; at < UNIT; at += UNIT / 8) {
+        printf("%ld ", by(SYS_madvise, (long)unit + (long)at, PAGE, MADV_DONTNEED, 0, 0, 0));
+    }
+    printf("%ld\n", by(SYS_madvise, (long)mapped, PAGE, MADV_DONTNEED, 0, 0, 0));
     say_sum("locked", unit, UNIT);
     free(block);
     return 0;

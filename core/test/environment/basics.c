@@ -3,6 +3,7 @@
 // The malloc family as the C library documents it: the same checks must pass plain and preloaded.
 #include "check.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdbool.h>
@@ -266,6 +267,7 @@ static int do_something_wrong(const char *what) {
 }
 
 int main(int count, char **arguments) {
+    CHECK(dlerror() == NULL); // of what a library looked for before
     bool all_is_replaced = count > 1 && !strcmp(arguments[1], "replaced");
     if (count > 1 && !all_is_replaced) {
         return do_something_wrong(arguments[1]);

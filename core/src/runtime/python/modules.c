@@ -117,12 +117,14 @@ static void keep_jemalloc_to_itself(const struct pw_options *options) {
     }
 }
 
-bool pw_python_is_here(void) {
-    return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
+extern int Py_IsInitialized(void) __attribute__((weak));
+
+bool pw_python_is_linked(void) {
+    return Py_IsInitialized != NULL;
 }
 
 bool pw_python_find(struct pw_process *process) {
-    process->serves_python = pw_python_is_here();
+    process->serves_python = dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
     if (process->serves_python) {
         process->in_worker = is_worker();
         keep_jemalloc_to_itself(&process->options);

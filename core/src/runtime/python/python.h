@@ -24,8 +24,9 @@ enum pw_module pw_python_module_of_path(const char *path);
 // Is it an interpreter, which loads the others?
 bool pw_python_loads(const char *path);
 
-// Is an interpreter of Python linked to this program?
-bool pw_python_is_here(void);
+// Is an interpreter of Python linked to this program? Looks for no name, which a program could be
+// told of by its first dlerror().
+bool pw_python_is_linked(void);
 
 // Once every module is loaded: is this Python, and a worker? Asks pyarrow's jemalloc, which is
 // loaded later, by its environment variable to start no thread.

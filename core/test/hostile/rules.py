@@ -574,4 +574,9 @@ MUTANTS = [
     Mutant("last-descriptors-taken", "shared objects leave the program's last descriptors", "share/exchange.c",
            "    if (file->fd >= 0 && !pw_os_leaves_room(file)) {", "    if (file->fd < -1 && !pw_os_leaves_room(file)) {",
            ["exchange"]),
+    Mutant("pool-pages-in-part", "a block leaves the hugetlb pool before a call on part of it", "block/mapped.c",
+           "        pw_process_leave_hugetlb_of(extent, range.caller);\n", "", ["environment-advice-pool"]),
+    Mutant("lock-of-the-programs", "what the program has locked stays locked", "block/mapped.c",
+           "(size_t)extent->pages * PW_PAGE);\n        extent->locked = false;", "(size_t)extent->pages * PW_PAGE);",
+           ["environment-advice-locked"]),
 ]

@@ -64,9 +64,9 @@ void pw_quiet_clones(unsigned long flags) {
 // Wheels bring them under names with a hash: libaio-2e0a9f1c.so.1.
 static int brings_writers(struct dl_phdr_info *info, size_t size, void *found) {
     static const char *const names[] = {
-        "liburing", "libaio",   "libibverbs",  "librdmacm",        "libfabric",
-        "libucp",   "libpsm",   "libcxi",      "libxpmem",         "libmpi",
-        "libcuda.", "libcuda-", "libamdhip64", "libhsa-runtime64", "libze_loader"};
+        "liburing",    "libaio",           "libibverbs",   "librdmacm", "libfabric",  "libucp",
+        "libpsm",      "libcxi",           "libxpmem",     "libmpi",    "libcuda.",   "libcuda-",
+        "libamdhip64", "libhsa-runtime64", "libze_loader", "libOpenCL", "librte_eal", "libxdp"};
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
     (void)size;

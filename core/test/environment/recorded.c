@@ -1054,7 +1054,7 @@ static void *allocate_in_handler(void *low) {
 }
 
 static void small_stacks(void) {
-    enum { PAGES = 16 };
+    enum { PAGES = 32 }; // the least that a C library takes, on aarch64
     struct sigaction action = {.sa_handler = allocate_twice, .sa_flags = SA_ONSTACK};
     CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
     for (int i = 0; i < 2; i++) {

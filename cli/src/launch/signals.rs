@@ -111,8 +111,10 @@ pub struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     number: i32,
-    /// Process that sent it with kill; none when it came from the terminal.
+    /// Process that sent it with kill.
     pub sender: Option<i32>,
+    /// Sent by the kernel itself, such as what comes from the terminal.
+    is_kernels: bool,
 }
 
 impl Arrival {
@@ -127,11 +129,11 @@ impl Arrival {
     }
 
     /// Has it reached that process already? So has what the terminal sends, and what waits for it, which was sent to the
-    /// whole process group. Of real-time signals several can wait, each for itself.
+    /// whole process group. Of a real-time signal several can wait, so one that waits says nothing of this one.
     pub fn has_reached(&self, process: i32) -> bool {
         match self.signal() {
             None => false,
-            Some(signal) if self.sender.is_none() && !OF_TIMERS.contains(&signal) => true,
+            Some(signal) if self.is_kernels && !OF_TIMERS.contains(&signal) => true,
             Some(signal) => is_pending(process, signal),
         }
     }
@@ -208,9 +210,17 @@ impl Gate {
         // SAFETY: the three pointers are valid for the call.
         let number =
             unsafe { libc::sigtimedwait(watched.as_ref(), &raw mut info, &raw const time) };
+        let is_sent = matches!(
+            info.si_code,
+            libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL
+        );
         // SAFETY: si_pid is set for signals that a process has sent.
-        let sender = (info.si_code != SI_KERNEL).then(|| unsafe { info.si_pid() });
-        (number > 0).then_some(Arrival { number, sender })
+        let sender = is_sent.then(|| unsafe { info.si_pid() });
+        (number > 0).then_some(Arrival {
+            number,
+            sender,
+            is_kernels: info.si_code == SI_KERNEL,
+        })
     }
 
     /// Stops this process as Ctrl-Z would, by the default action: the kernel lets one run on that no shell could continue.
@@ -317,6 +327,7 @@ mod tests {
             let arrival = Arrival {
                 number,
                 sender: None,
+                is_kernels: false,
             };
             arrival.end_asked_for().is_some()
         };

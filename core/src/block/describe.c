@@ -21,7 +21,7 @@ static void describe(struct pw_process *process, struct pw_block_info *info,
                       : extent->huge_pages ? UNIT_SHIFT
                                            : 0,
         .from_hugetlb = extent->hugetlb > 0,
-        .locked = extent->fixed && !extent->altered,
+        .locked = extent->locked || extent->hugetlb > 0,
     };
 }
 

@@ -2,6 +2,7 @@
 #include "block/mapped.h"
 #include "block/block.h"
 #include "block/fate.h"
+#include "huge/huge.h"
 #include "os/numbers.h"
 #include "process/large_pages.h"
 #include "process/lock.h"
@@ -22,11 +23,11 @@
 enum change {
     NO_CHANGE,
     HUGE_PAGES, // as we advise ourselves: neither contents nor anything that a snapshot would lose
-    RECLAIMS,   // the same, and is refused where pages are locked or large by nature
+    RECLAIMS,   // changes no byte; the kernel refuses it on locked pages and on the hugetlb pool's
     EMPTIES,    // the pages read zero afterwards, but for those that are locked
     EMPTIES_LOCKED, // these as well
     ALTERS,         // what is mapped differs from other memory until it is mapped anew
-    LOCKS,          // the same: whether we had locked it matters no more
+    LOCKS,          // the same, and what we had locked is unlocked first
     NEEDS_OWN,      // the same, and works on no snapshot: not at all, or on the other pages alone
     REPLACES,       // other pages, or none, take their place
     MOVES,          // the same, and these go elsewhere
@@ -103,7 +104,7 @@ static bool is_gone(struct pw_process *process, const struct pw_extent *extent) 
 }
 
 // What lock=on has locked, the whole block: before the program's first call, so that no lock of its
-// own is there yet. Where it has locked all memory, that is what it wishes.
+// own is there yet. Where the program has locked all memory, the lock is its wish as well.
 static void unlock_ours(struct pw_process *process, struct pw_extent *extent) {
     if (extent->locked && !process->locks_all && !process->sealed) {
         pw_os_unlock(pw_extent_address(&process->arena, extent), (size_t)extent->pages * PW_PAGE);
@@ -111,22 +112,29 @@ static void unlock_ours(struct pw_process *process, struct pw_extent *extent) {
     }
 }
 
-// What our options did to a block the program knows nothing of: pages of the hugetlb pool go only
-// as a whole, and locked ones not at all. So it becomes ordinary memory first. Locks are the
-// kernel's business on the pool's pages as well, and who wants pages reclaimed wants none copied.
-// False: it would keep bytes that it is to lose, with no word from the kernel.
+// Would part of a large page of the pool keep bytes that the program is to lose, or to find
+// elsewhere, with no word from the kernel?
+static bool would_keep_bytes(struct pw_process *process, const struct pw_extent *extent,
+                             struct range range) {
+    return extent->hugetlb && (is_emptied(range) || range.change == MOVES) &&
+           pw_huge_cuts_page(&process->arena, extent, range.start, range.end);
+}
+
+// What our options did to a block the program knows nothing of: pages of the hugetlb pool change as
+// a whole, and locked ones are not emptied. So it becomes ordinary memory first. To have pages
+// reclaimed is not worth a copy. False: the call may not be made.
 static bool leave_special_pages(struct pw_process *process, struct pw_extent *extent,
                                 struct range range) {
-    if (range.change == HUGE_PAGES) {
+    if (range.change == HUGE_PAGES || (range.change == RECLAIMS && extent->hugetlb)) {
         return true;
     }
-    if (extent->hugetlb && range.change != RECLAIMS && range.change != LOCKS) {
+    if (extent->hugetlb) {
         pw_process_leave_hugetlb_of(extent, range.caller);
     }
     if (range.change != ALTERS) {
         unlock_ours(process, extent);
     }
-    return !extent->hugetlb || !is_emptied(range);
+    return !would_keep_bytes(process, extent, range);
 }
 
 // Returns whether the call may be made.
@@ -252,8 +260,11 @@ static struct range whole_pages(long address, long size, enum change change,
 static bool change_without_lock(struct pw_process *process, struct pw_extent *extent,
                                 struct range range) {
     bool of_snapshot = extent->snapshot || extent->of_file;
-    if (is_emptied(range) && extent->hugetlb) {
+    if (would_keep_bytes(process, extent, range)) {
         return false;
+    }
+    if (range.change >= LOCKS) { // a lock of the program's may be there from now on
+        extent->locked = false;
     }
     if (range.change >= ALTERS || (is_emptied(range) && of_snapshot)) {
         mark(process, extent, range);
@@ -384,15 +395,15 @@ static struct pw_mapping_call advise_ranges(struct pw_process *process, const lo
 static struct pw_mapping_call register_faults(struct pw_process *process, const long arguments[6],
                                               const void *site) {
     struct uffdio_register wanted;
-    if ((unsigned long)arguments[1] != UFFDIO_REGISTER ||
+    if ((unsigned)arguments[1] != UFFDIO_REGISTER ||
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
     return change(process, (long)wanted.range.start, (long)wanted.range.len, NEEDS_OWN, site);
 }
 
-// Pages are moved out of memory that nobody needs to have registered, and go only where the other
-// side is locked as well.
+// The source need not be registered, so this call alone tells of it. The kernel moves nothing
+// between locked memory and other.
 static struct pw_mapping_call move_faulting(struct pw_process *process, const long arguments[6],
                                             const void *site) {
     struct pw_os_uffd_move wanted;
@@ -464,7 +475,7 @@ static struct pw_mapping_call begin(struct pw_process *process, long number,
     case SYS_shmat:
         return attach_segment(process, arguments, site);
     case SYS_ioctl:
-        return (unsigned long)arguments[1] == PW_OS_UFFDIO_MOVE
+        return (unsigned)arguments[1] == PW_OS_UFFDIO_MOVE
                    ? move_faulting(process, arguments, site)
                    : register_faults(process, arguments, site);
     case SYS_process_madvise:

@@ -212,7 +212,8 @@ FAMILY_API int FAMILY(ioctl)(int fd, unsigned long request, ...) {
     va_start(rest, request);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    BEGIN(request == UFFDIO_REGISTER || request == PW_OS_UFFDIO_MOVE, SYS_ioctl, fd, (long)request,
+    const unsigned number = (unsigned)request; // as the kernel reads it
+    BEGIN(number == UFFDIO_REGISTER || number == PW_OS_UFFDIO_MOVE, SYS_ioctl, fd, (long)request,
           (long)argument)
     int result = NEXT_CALL(ioctl)(fd, request, argument);
     END(result);

@@ -140,6 +140,15 @@ void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent) {
 
 // --- forks, and what the pool's pages do not bear --------------------------------
 
+bool pw_huge_cuts_page(const struct pw_arena *arena, const struct pw_extent *extent,
+                       const char *start, const char *end) {
+    const char *units = units_start(arena, extent);
+    size_t size = hugetlb_size(extent), within = ((size_t)1 << extent->hugetlb) - 1;
+    bool begins = start > units && start < units + size && ((size_t)(start - units) & within);
+    bool ends = end > units && end < units + size && ((size_t)(end - units) & within);
+    return begins || ends;
+}
+
 // False: there is no memory for it.
 static bool move_from_pool(struct pw_arena *arena, struct pw_extent *extent) {
     size_t size = hugetlb_size(extent);

@@ -53,6 +53,10 @@ void pw_huge_empty(struct pw_arena *arena, const struct pw_extent *extent, char 
 // The block is gone: its advised pages no longer count.
 void pw_huge_forget(struct pw_arena *arena, struct pw_extent *extent);
 
+// Does the range begin or end within one of the hugetlb pool's pages of this block?
+bool pw_huge_cuts_page(const struct pw_arena *arena, const struct pw_extent *extent,
+                       const char *start, const char *end);
+
 // Move a block from the hugetlb pool's pages to ordinary ones, with its bytes. No other thread may
 // write it meanwhile. Where that fails its pages are as they were. False: no memory for it.
 bool pw_huge_leave_pool(struct pw_arena *arena, struct pw_extent *extent);

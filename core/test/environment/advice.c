@@ -659,6 +659,19 @@ static int case_large_blocks(char **arguments) {
     return 0;
 }
 
+// A block of 80 MB, and calls on one page of it: what is there afterwards.
+static int case_page_of_large_block(char **arguments) {
+    call_function *by = function_named(arguments[0]);
+    unsigned char *block = malloc(40 * UNIT);
+    CHECK(block != NULL);
+    fill(block, 40 * UNIT, 5);
+    long page = (long)(block + UNIT - (uintptr_t)block % UNIT + PAGE);
+    printf("%ld ", by(SYS_mlock, page, PAGE, 0, 0, 0, 0));
+    printf("%ld\n", by(SYS_madvise, page, PAGE, MADV_DONTNEED, 0, 0, 0));
+    say_sum("block", block, 40 * UNIT);
+    return 0; // with the block: the statistics tell where its pages are
+}
+
 static ucontext_t outside, inside;
 
 static void fork_here(void) {
@@ -700,6 +713,7 @@ const struct program_case advice_cases[] = {
     {"advice-moved-out", case_advice_moved_out},
     {"advice-locked-twice", case_advice_locked_twice},
     {"large-blocks", case_large_blocks},
+    {"page-of-large-block", case_page_of_large_block},
     {"fork-on-large-stack", case_fork_on_large_stack},
     {NULL, NULL},
 };

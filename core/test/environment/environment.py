@@ -1229,6 +1229,16 @@ def pool_limit(bench):
                        prepare=joining(f"{group}/cgroup.procs"))
 
 
+def pool_room(bench):
+    """The pool's pages are in no memory group's account: there is no room for a copy of a block, which stays as it is."""
+    plain = bench.run([bench.program, "page-of-large-block", "function"])
+    with hugetlb_pool(48), memory_group(48 << 20) as (processes, _):
+        for how in ("function", "syscall"):
+            status, output, error, sums = bench.run([bench.program, "page-of-large-block", how], POOL, prepare=joining(processes))
+            if (status, output) != plain[:2] or sums["hugetlb_bytes"] < 70 << 20:
+                raise Failure(f"{how}: {status} {output!r} {error!r} {sums}")
+
+
 def advice_general(bench):
     general_bench(bench)
     for how in ("function", "syscall"):
@@ -1437,6 +1447,7 @@ CASES = {
     "advice-locked": advice_locked,
     "advice-pool": advice_pool,
     "pool-limit": pool_limit,
+    "pool-room": pool_room,
     "pool-stack": pool_stack,
     "advice-general": advice_general,
     "advice-raw": advice_raw,

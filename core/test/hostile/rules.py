@@ -579,4 +579,6 @@ MUTANTS = [
     Mutant("lock-of-the-programs", "what the program has locked stays locked", "block/mapped.c",
            "(size_t)extent->pages * PW_PAGE);\n        extent->locked = false;", "(size_t)extent->pages * PW_PAGE);",
            ["environment-advice-locked"]),
+    Mutant("copies-without-room", "a block leaves the hugetlb pool where there is memory for a copy", "process/large_pages.c",
+           "may_leave(caller) && has_room(extent)", "may_leave(caller) && (has_room(extent) || true)", ["environment-pool-room"]),
 ]

@@ -24,8 +24,8 @@ enum pw_module pw_python_module_of_path(const char *path);
 // Is it an interpreter, which loads the others?
 bool pw_python_loads(const char *path);
 
-// Is an interpreter of Python linked to this program? Looks for no name, which a program could be
-// told of by its first dlerror().
+// Is an interpreter of Python linked to this program? Without dlsym(): of a name that is not found
+// the program would learn by its first dlerror().
 bool pw_python_is_linked(void);
 
 // Once every module is loaded: is this Python, and a worker? Asks pyarrow's jemalloc, which is

@@ -11,11 +11,10 @@
 // 2. A call whose every argument is wrong. ENOSYS: there is no such call, which is all that a stock
 //    kernel is asked. Only EINVAL goes on. The arguments are no descriptors, process numbers or
 //    signals (see SCRATCH), and as pointers they lead to nothing.
-// 3. Calls that mmapcopy refuses, each for a reason of its own: flags that it does not know
-// (EINVAL),
-//    a source that overlaps its destination (EINVAL), may not be read (EACCES), or is not mapped
-//    (EFAULT). They name pages that were mapped for this and hold nothing. A call that answers all
-//    of this alike and is not mmapcopy does not exist by chance.
+// 3. Calls that mmapcopy refuses, each for a reason of its own: unknown flags (EINVAL), a source
+//    that overlaps its destination (EINVAL), may not be read (EACCES), or is not mapped (EFAULT).
+//    They name pages that were mapped for this and hold nothing. A call that answers all of this
+//    alike and is not mmapcopy does not exist by chance.
 // 4. A real copy of such a page, whose two sides are then written and compared.
 #include "os/fault.h"
 #include "os/os.h"

@@ -245,7 +245,8 @@ struct pw_page_cost {
     uint32_t reserved;
 };
 
-// False: this kernel, or a container, does not let a process know about its own pages.
+// False: this kernel, or a container, does not let a process know about its own pages, or the range
+// goes beyond the last address.
 PW_API bool pw_page_cost(const void *address, size_t size, struct pw_page_cost *cost);
 
 // Gather the whole 2 MB units of a range of any memory into huge pages, now. Returns the bytes

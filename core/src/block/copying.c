@@ -363,6 +363,10 @@ static bool zero_pages(struct pw_process *process, struct pw_extent *extent,
         pw_huge_spared(&process->huge_price, extent->pages);
     }
     bool done = zero_existing(process, start, end, &skipped);
+    // What looks as if it was never touched may be another mapping, made by a call that nobody saw.
+    if (skipped > 0 && !pw_block_is_ordinary(process, extent)) {
+        return false;
+    }
     extent->sparse |= skipped > 0;
     PW_COUNT(&process->stats, lazy_zero_bytes, skipped);
     return done;

@@ -139,6 +139,9 @@ bool pw_describe_cost(struct pw_process *process, const void *address, size_t si
     if (size == 0) {
         return true;
     }
+    if (end < start) {
+        return false; // no such range
+    }
     struct shared_part part = find_shared(process, start, end);
     cost->own = part.own * PW_PAGE;
     cost->shared = part.shared * PW_PAGE;

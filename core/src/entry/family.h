@@ -156,7 +156,9 @@ FAMILY_API void FAMILY(free)(void *block) {
     }
 }
 
-// C23's, and one of old programs: what they say beside the address is not needed.
+// C23's: what they say beside the address is not needed. No cfree: the C library has it for
+// programs from before 2017 alone (2.26), and a library may have a function of its own by that
+// name.
 FAMILY_API void FAMILY(free_sized)(void *block, size_t size) {
     (void)size;
     FAMILY(free)(block);
@@ -165,10 +167,6 @@ FAMILY_API void FAMILY(free_sized)(void *block, size_t size) {
 FAMILY_API void FAMILY(free_aligned_sized)(void *block, size_t alignment, size_t size) {
     (void)alignment;
     (void)size;
-    FAMILY(free)(block);
-}
-
-FAMILY_API void FAMILY(cfree)(void *block) {
     FAMILY(free)(block);
 }
 

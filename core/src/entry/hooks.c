@@ -14,7 +14,6 @@
 #include "runtime/r/frozen.h"
 
 #include <dlfcn.h>
-#include <gnu/lib-names.h>
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
@@ -46,8 +45,7 @@ static struct {
 static void *find_call(const char *name) {
     void *stub, *found = pw_got_definition(name, &stub);
     if (!found && stub) {
-        void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-        found = library ? dlsym(library, name) : NULL;
+        found = pw_os_c_library_function(name);
     }
     return found ? found : stub;
 }
@@ -71,7 +69,6 @@ static struct pw_got_function functions[] = {
     NEEDED_FOR(free),
     NEEDED_FOR(free_sized),
     NEEDED_FOR(free_aligned_sized),
-    NEEDED_FOR(cfree),
     NEEDED_FOR(realloc),
     NEEDED_FOR(reallocarray),
     FUNCTION(memalign),

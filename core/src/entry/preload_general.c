@@ -46,7 +46,9 @@ PW_API void free(void *block) {
     }
 }
 
-// C23's, and one of old programs: what they say beside the address is not needed.
+// C23's: what they say beside the address is not needed. No cfree: the C library has it for
+// programs from before 2017 alone (2.26), and a library may have a function of its own by that
+// name.
 PW_API void free_sized(void *block, size_t size) {
     (void)size;
     free(block);
@@ -55,10 +57,6 @@ PW_API void free_sized(void *block, size_t size) {
 PW_API void free_aligned_sized(void *block, size_t alignment, size_t size) {
     (void)alignment;
     (void)size;
-    free(block);
-}
-
-PW_API void cfree(void *block) {
     free(block);
 }
 

@@ -365,7 +365,7 @@ bool pw_arena_start(struct pw_arena *arena, struct pw_stats *stats, unsigned sla
     arena->extent_count = 1; // 0 means none
     arena->most_steps = PW_ARENA_STEPS;
     arena->return_address_space = pw_os_address_space_is_limited();
-    uint64_t place = (pw_os_random() >> 8) % ARENA_PLACES;
+    uint64_t place = pw_os_layout_seed() % ARENA_PLACES;
     arena->base = (char *)(ARENA_LOWEST + place * ARENA_SPACING);
     return true;
 }

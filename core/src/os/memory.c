@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "os/dlsym.h"
 #include "os/fault.h"
 #include "os/numbers.h"
 #include "os/os.h"
@@ -393,16 +394,19 @@ static _Atomic(copy_function) next_copy;
 static _Atomic(fill_function) next_fill;
 static _Atomic(usable_size_function) next_usable_size;
 
-// RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
-// library in the order of loading and finds nothing next. Then the C library itself is asked.
-static void *c_library_function(const char *name) {
+void *pw_os_c_library_function(const char *name) {
     void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-    return library ? dlsym(library, name) : NULL;
+    void *home = dlopen(pw_os_dlsym_library(), RTLD_LAZY | RTLD_NOLOAD);
+    void *(*look_up)(void *, const char *) =
+        home ? (void *(*)(void *, const char *))dlvsym(home, "dlsym", pw_os_dlsym_version()) : NULL;
+    return library && look_up ? look_up(library, name) : NULL;
 }
 
+// RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
+// library in the order of loading and finds nothing next. Then the C library itself is asked.
 void *pw_os_next_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
-    return found ? found : c_library_function(name);
+    return found ? found : pw_os_c_library_function(name);
 }
 
 extern void *__libc_malloc(size_t size);
@@ -415,7 +419,7 @@ static void *find_usable_size(void) {
     bool belongs = next && dladdr(next, &found) &&
                    dladdr((void *)(uintptr_t)__libc_malloc, &wanted) &&
                    found.dli_fbase == wanted.dli_fbase;
-    return belongs ? next : c_library_function("malloc_usable_size");
+    return belongs ? next : pw_os_c_library_function("malloc_usable_size");
 }
 
 void pw_os_find_functions(void) {

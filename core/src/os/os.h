@@ -130,8 +130,10 @@ void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 
-// Another one of its functions, or NULL.
+// Another one of its functions, or NULL: the next after us, or the C library's own whoever else has
+// the name.
 void *pw_os_next_function(const char *name);
+void *pw_os_c_library_function(const char *name);
 
 // The C library's malloc_usable_size, for a block of its own; found likewise.
 size_t pw_os_c_usable_size(const void *block);
@@ -395,6 +397,7 @@ void pw_os_sleep_ns(long nanoseconds); // less than a second
 uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a file
 uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
+uint64_t pw_os_layout_seed(void); // random where the kernel places stacks at random, and then alone
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 // Differs between machines and between their restarts. 0: no descriptor to read it with, and it was
 // never read before.

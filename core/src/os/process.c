@@ -173,6 +173,12 @@ uint64_t pw_os_random(void) {
     return value;
 }
 
+// A program that is started without randomization (setarch -R, gdb) is to have the same addresses
+// each time.
+uint64_t pw_os_layout_seed(void) {
+    return (uint64_t)getauxval(AT_RANDOM) / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
 // core(5): bit of coredump_filter for private mappings of files, off by default.
 #define CORE_FILE_PRIVATE 0x4u
 
@@ -276,16 +282,24 @@ int pw_os_pid(void) {
     return (int)getpid();
 }
 
+// No control character whatever a text holds that comes from the environment: neither one of ASCII
+// nor U+0080 to U+009F, which begin with 0xc2 in UTF-8.
+static void keep_one_line(char *line, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = (unsigned char)line[i], before = i ? (unsigned char)line[i - 1] : 0;
+        if (byte < ' ' || byte == 127 || (before == 0xc2 && byte >= 0x80 && byte < 0xa0)) {
+            line[i] = '?';
+        }
+    }
+}
+
 void pw_os_warn(const char *text, const char *detail) {
     int saved = errno;
     char line[512];
     int length = snprintf(line, sizeof line - 1, "pagewise: %s%s", text, detail ? detail : "");
     if (length > 0) {
         size_t size = (size_t)length < sizeof line - 1 ? (size_t)length : sizeof line - 2;
-        // One line whatever the detail holds: it comes from the environment.
-        for (size_t i = 0; i < size; i++) {
-            line[i] = (unsigned char)line[i] < ' ' || line[i] == 127 ? '?' : line[i];
-        }
+        keep_one_line(line, size);
         line[size++] = '\n';
         pw_os_write_harmlessly(STDERR_FILENO, line, size);
     }

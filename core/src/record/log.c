@@ -72,7 +72,7 @@ static uint64_t number_option(const char *options, const char *name, uint64_t ot
 }
 
 static bool read_options(void) {
-    const char *options = getenv("PAGEWISE_RECORD");
+    const char *options = secure_getenv("PAGEWISE_RECORD");
     if (!options || !option(options, "spool", pw_log.folder, sizeof pw_log.folder)) {
         return false;
     }

@@ -204,7 +204,7 @@ API void free(void *block) {
     LEAVE();
 }
 
-// C23's, and one of old programs.
+// C23's.
 API void free_sized(void *block, size_t size) {
     (void)size;
     free(block);
@@ -213,10 +213,6 @@ API void free_sized(void *block, size_t size) {
 API void free_aligned_sized(void *block, size_t alignment, size_t size) {
     (void)alignment;
     (void)size;
-    free(block);
-}
-
-API void cfree(void *block) {
     free(block);
 }
 

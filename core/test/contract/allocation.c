@@ -293,10 +293,9 @@ static void reuse_keeps_neighbours(void) {
     }
 }
 
-// C23's ways to free, and one that old programs have. The C library may be older, or newer.
+// C23's ways to free. The C library may be older.
 extern void free_sized(void *block, size_t size) __attribute__((weak));
 extern void free_aligned_sized(void *block, size_t alignment, size_t size) __attribute__((weak));
-extern void cfree(void *block) __attribute__((weak));
 
 static void freed_otherwise(void) {
     for (size_t size = 24; size <= 8 * MEGABYTE; size *= 3) {
@@ -306,9 +305,6 @@ static void freed_otherwise(void) {
         block = got_aligned(aligned_alloc(64, (size + 63) & ~(size_t)63), 64, size);
         memset(block, 0xbb, size);
         free_aligned_sized ? free_aligned_sized(block, 64, (size + 63) & ~(size_t)63) : free(block);
-        block = got(malloc(size), size);
-        memset(block, 0xcc, size);
-        cfree ? cfree(block) : free(block);
         block = got(calloc(1, size), size);
         CHECK(is_all(block, size, 0));
         free(block);
@@ -323,7 +319,7 @@ const struct promise allocation_promises[] = {
     {"usable-apart", "all that malloc_usable_size tells is the block's alone", usable_apart, 0},
     {"many-large", "many large blocks live at once", many_large, 0},
     {"no-bytes", "blocks of no bytes are distinct, and may grow", no_bytes, 0},
-    {"freed-otherwise", "free_sized, free_aligned_sized and cfree free", freed_otherwise, 0},
+    {"freed-otherwise", "free_sized and free_aligned_sized free", freed_otherwise, 0},
     {"free-of-null", "free(NULL) does nothing; NULL has no usable bytes", free_of_null, UNSERVED},
     {"calloc-is-zero", "calloc reads zero where a dirty block was freed", calloc_is_zero, 0},
     {"calloc-is-zero-random", "so it does for any two sizes", calloc_is_zero_random, 0},

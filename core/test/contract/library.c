@@ -6,10 +6,12 @@
 
 #include <argz.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <envz.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <gnu/lib-names.h>
 #include <iconv.h>
 #include <limits.h>
 #include <link.h>
@@ -477,6 +479,32 @@ static void own_names(void) {
     }
 }
 
+// The C library's functions as a handle of its own finds them: ctypes, FFI. A program whose tables
+// alone were changed gets the C library's there.
+static void by_handle(void) {
+    void *library = dlopen(LIBC_SO, RTLD_LAZY);
+    CHECK(library);
+    void (*release)(void *) = (void (*)(void *))dlsym(library, "free");
+    void *(*enlarge)(void *, size_t) = (void *(*)(void *, size_t))dlsym(library, "realloc");
+    size_t (*usable)(void *) = (size_t(*)(void *))dlsym(library, "malloc_usable_size");
+    void *(*make)(size_t) = (void *(*)(size_t))dlsym(library, "malloc");
+    CHECK(release && enlarge && usable && make);
+    for (size_t i = 0; i < edge_count && edges[i] <= 4 * MEGABYTE && !is_hooked; i++) {
+        void *block = got(malloc(edges[i]), edges[i]), *text = strdup("text");
+        fill(block, edges[i], 1);
+        CHECK(usable(block) >= edges[i] && usable(text) >= 5);
+        block = got(enlarge(block, 2 * edges[i] + 2), 2 * edges[i] + 2);
+        CHECK(holds(block, edges[i], 1));
+        release(block);
+        release(text);
+        free(got(make(edges[i]), edges[i]));
+    }
+    free(got(malloc(LONG), LONG));
+    CHECK(dlsym(library, "no such function") == NULL && dlerror() != NULL);
+    CHECK(dlsym(RTLD_NEXT, "malloc") != NULL && dlsym(RTLD_DEFAULT, "free") != NULL);
+    dlclose(library);
+}
+
 const struct promise library_promises[] = {
     {"strings", "strdup, strndup, wcsdup", strings, 0},
     {"printed", "asprintf, and printf with much to pad", printed, 0},
@@ -498,6 +526,7 @@ const struct promise library_promises[] = {
      0},
     {"tuning", "mallopt breaks no promise", tuning, ALONE},
     {"told", "mallinfo2, malloc_info, malloc_trim", told, 0},
+    {"by-handle", "the C library's own functions take blocks of malloc", by_handle, 0},
     {"own-names", "blocks of __libc_malloc and its like are freed by free", own_names, 0},
     {0},
 };

@@ -189,10 +189,12 @@ static void run_alone(const struct call *call, call_function *by, int variant,
 }
 
 static call_function *function_named(const char *name) {
-    return strcmp(name, "syscall") == 0 ? by_number : by_function;
+    return strcmp(name, "syscall") == 0  ? by_number
+           : strcmp(name, "handle") == 0 ? by_handle
+                                         : by_function;
 }
 
-// advice syscall|function [CALL]
+// advice syscall|function|handle [CALL]
 static int case_advice(char **arguments) {
     for (size_t i = 0; i < CALLS; i++) {
         if (!arguments[1] || !strcmp(arguments[1], calls[i].name)) {
@@ -486,9 +488,25 @@ static void run_raw(const struct call *call, call_function *by, int variant) {
     say_next_blocks();
 }
 
+// Pages that were never touched need no filling, but for those that are somebody else's by now.
+static void fill_over_file(void) {
+    int file = memfd_create("others", MFD_CLOEXEC);
+    unsigned char *block = malloc(SIZE), *page = block + SIZE / 2;
+    page += PAGE - (uintptr_t)page % PAGE;
+    CHECK(block && file >= 0 && ftruncate(file, 8 * PAGE) == 0);
+    unsigned char *view = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memset(view, 5, 8 * PAGE);
+    CHECK(raw(SYS_mmap, (long)page, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+              0) == (long)page);
+    memset(block, 0, SIZE);
+    printf("filled: %d %d\n", page[PAGE + 1], view[PAGE + 1]);
+    free(block);
+}
+
 static int case_advice_raw(char **arguments) {
     static const char *const names[] = {"read-only", "no-access", NULL};
     (void)arguments;
+    fill_over_file();
     for (size_t i = 0; i < CALLS; i++) {
         for (int variant = 0; variant < VARIANTS && is_one_of(calls[i].name, names); variant++) {
             run_alone(&calls[i], raw, variant, run_raw);

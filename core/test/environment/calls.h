@@ -5,6 +5,8 @@
 #ifndef PW_TEST_CALLS_H
 #define PW_TEST_CALLS_H
 
+#include <dlfcn.h>
+#include <gnu/lib-names.h>
 #include <linux/userfaultfd.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,6 +121,31 @@ static long by_function(long number, long a, long b, long c, long d, long e, lon
     default: // the C library has no function for it
         return by_number(number, a, b, c, d, e, f);
     }
+}
+
+// By the C library's own function, which a handle of the C library finds: as from ctypes or FFI.
+static inline long by_handle(long number, long a, long b, long c, long d, long e, long f) {
+    static const struct {
+        long number;
+        const char *name;
+    } names[] = {{SYS_mprotect, "mprotect"}, {SYS_pkey_mprotect, "pkey_mprotect"},
+                 {SYS_madvise, "madvise"},   {SYS_mlock, "mlock"},
+                 {SYS_mlock2, "mlock2"},     {SYS_mlockall, "mlockall"},
+                 {SYS_munmap, "munmap"},     {SYS_munlockall, "munlockall"},
+                 {SYS_mmap, "mmap"},         {SYS_mremap, "mremap"},
+                 {SYS_ioctl, "ioctl"},       {SYS_process_madvise, "process_madvise"}};
+    void *library = dlopen(LIBC_SO, RTLD_LAZY);
+    for (size_t i = 0; library && i < sizeof names / sizeof *names; i++) {
+        long (*function)(long, long, long, long, long, long) =
+            names[i].number == number
+                ? (long (*)(long, long, long, long, long, long))dlsym(library, names[i].name)
+                : NULL;
+        if (function) {
+            long result = function(a, b, c, d, e, f);
+            return number == SYS_mmap || number == SYS_mremap ? result : (int)result;
+        }
+    }
+    return by_number(number, a, b, c, d, e, f);
 }
 
 typedef long call_function(long number, long a, long b, long c, long d, long e, long f);

@@ -3,8 +3,10 @@
 // System calls denied by a seccomp filter.
 #include "program.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/lib-names.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -90,8 +92,18 @@ static int case_denied_here(char **arguments) {
 
 #define SMALL_BLOCKS 200
 
-// The filter ends the process for one call; by the C library's prctl or by its syscall.
-static void kill_for(long number, bool by_syscall) {
+// By the C library's prctl, by its syscall, or by a prctl that a handle of it finds.
+static int set_filter(const char *how, struct sock_fprog *program) {
+    if (strcmp(how, "syscall") == 0) {
+        return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program);
+    }
+    void *library = strcmp(how, "handle") == 0 ? dlopen(LIBC_SO, RTLD_LAZY) : RTLD_DEFAULT;
+    int (*call)(int, ...) = (int (*)(int, ...))dlsym(library, "prctl");
+    return call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program);
+}
+
+// The filter ends the process for one call.
+static void kill_for(long number, const char *how) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 1),
@@ -102,8 +114,7 @@ static void kill_for(long number, bool by_syscall) {
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     // Only asked whether the kernel knows it, as programs do.
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) == -1);
-    CHECK((by_syscall ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
-                      : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) == 0);
+    CHECK(set_filter(how, &program) == 0);
 }
 
 // Blocks of many sizes, allocated, copied, resized and freed: with no more system calls than the C
@@ -175,7 +186,7 @@ static int under_filter(void) {
 
 // In force before the program starts: for the calls that a start needs, plain ends as well.
 static int case_killed_at_start(char **arguments) {
-    kill_for(atol(arguments[0]), false);
+    kill_for(atol(arguments[0]), "prctl");
     execl(own_path, own_path, "under-filter", (char *)NULL);
     return 1;
 }
@@ -195,7 +206,7 @@ static void change_mapping_but(long killed) {
 
 static int case_killed_later(char **arguments) {
     prepare();
-    kill_for(atol(arguments[0]), !strcmp(arguments[1], "syscall"));
+    kill_for(atol(arguments[0]), arguments[1]);
     change_mapping_but(atol(arguments[0]));
     under_filter();
     finish();

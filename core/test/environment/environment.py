@@ -113,6 +113,19 @@ def basics(bench):
             raise Failure(f"{wrong}: said {error!r}")
 
 
+def addresses(bench):
+    """Without randomization by the kernel (setarch -R, gdb) blocks are where they were in the last run."""
+    say = "import ctypes; f = ctypes.CDLL(None).malloc; f.restype = ctypes.c_void_p; print(f(ctypes.c_size_t(1 << 20)))"
+    command = ["setarch", "-R", sys.executable, "-c", say]
+    if bench.run(command)[0] != 0:
+        raise Skip("randomization cannot be switched off here")
+    for library, options in (("preload", "policy=auto"), ("general", "policy=general")):
+        bench.preload = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+        fixed, any_place = {bench.run(command, options)[1] for _ in range(4)}, {bench.run(command[2:], options)[1] for _ in range(12)}
+        if len(fixed) != 1 or len(any_place) < 2:
+            raise Failure(f"{library}: at {fixed} without randomization, at {any_place} with it")
+
+
 def linked(bench):
     status, output, error, _ = bench.run([bench.linked])
     if status != 0 or not output.startswith(b"right, on: 1"):
@@ -434,12 +447,12 @@ KILLED = {"read": 0, "write": 1, "close": 3, "fstat": 5, "poll": 7, "mmap": 9, "
           "fallocate": 285, "prlimit64": 302, "process_vm_readv": 310, "memfd_create": 319, "rseq": 334, "clone3": 435}
 
 
-def killed(bench, kinds, libraries, but=()):
+def killed(bench, kinds, libraries, but=(), calls=KILLED):
     """Filters that end the process for one call: what the C library survives survives under us."""
     if os.uname().machine != "x86_64":
         raise Skip("the numbers of the calls are x86-64's")
     survived = 0
-    for name, number in KILLED.items():
+    for name, number in ((name, KILLED[name]) for name in calls):
         for kind in kinds if name not in but else ():
             command = [bench.program, kind[0], str(number), *kind[1:]]
             if bench.run(command)[0] != 0:
@@ -451,7 +464,7 @@ def killed(bench, kinds, libraries, but=()):
                     status, output, error, _ = bench.run(command, options)
                     if status != 0 or output or error:
                         raise Failure(f"{name}, {kind}, {library}, {options}: {status} {output} {error}")
-    if survived < len(KILLED) * len(kinds) // 2:
+    if survived < len(calls) * len(kinds) // 2:
         raise Failure(f"the plain program survived {survived} filters only")
 
 
@@ -1104,9 +1117,43 @@ def advice_number(bench):
     advice_works(bench, "advice", "syscall")
 
 
+def advice_handle(bench):
+    """The same by functions that the C library was asked for, as ctypes and FFI do."""
+    advice_works(bench, "advice", "handle")
+
+
+CTYPES = """import ctypes
+library = ctypes.CDLL("libc.so.6")
+library.strdup.restype = library.realloc.restype = library.calloc.restype = ctypes.c_void_p
+library.malloc_usable_size.restype = ctypes.c_size_t
+for size in (5, 5000, 300000, 5000000):
+    text = b"x" * size
+    block = ctypes.c_void_p(library.strdup(text))
+    print(ctypes.string_at(block) == text, library.malloc_usable_size(block) > size)
+    block = ctypes.c_void_p(library.realloc(block, ctypes.c_size_t(2 * size)))
+    print(ctypes.string_at(block, size) == text)
+    library.free(block)
+    library.free(ctypes.c_void_p(library.calloc(ctypes.c_size_t(1), ctypes.c_size_t(size))))
+"""
+
+
+def by_handle(bench):
+    """What a program gets from the C library's functions is freed by the C library's free."""
+    python = [sys.executable, "-c", CTYPES]
+    bench.same(python, ["blocks_allocated"])
+    general_bench(bench)
+    bench.same(python, SEGMENTS, every_options=GENERAL)
+
+
+def filter_by_handle(bench):
+    """A filter that comes into force by such a function is seen."""
+    killed(bench, [("killed-later", "handle")], [("preload", (PAPERS, "policy=auto")), ("general", ("policy=general",))],
+           calls=("openat", "madvise", "memfd_create", "ioctl", "mmap"))
+
+
 def advice_refused(bench):
     """Advice that the kernel refuses empties nothing."""
-    for how in ("function", "syscall"):
+    for how in ("function", "syscall", "handle"):
         bench.work("advice-refused", how)
 
 
@@ -1370,6 +1417,7 @@ CASES = {
     "general-limits": general_limits,
     "general-refused": general_refused,
     "basics": basics,
+    "addresses": addresses,
     "linked": linked,
     "own-functions": own_functions,
     "address-space": address_space,
@@ -1440,6 +1488,9 @@ CASES = {
     "r": r,
     "advice": advice,
     "advice-number": advice_number,
+    "advice-handle": advice_handle,
+    "by-handle": by_handle,
+    "filter-by-handle": filter_by_handle,
     "advice-threads": advice_threads,
     "advice-more": advice_more,
     "advice-all-locked": advice_all_locked,

@@ -42,6 +42,7 @@ class Order(Bench):
         self.with_malloc = os.path.join(arguments.folder, "environment_order_with_malloc")
         self.plugin = os.path.join(arguments.folder, "order", "plugins", "order_plugin.so")
         self.loader = os.path.join(arguments.folder, "order", "order_loader.so")
+        self.wrapper = spaceless(os.path.join(arguments.folder, "order", "liborder_wrapper.so"))
         self.auditor = os.path.join(arguments.folder, "order", "order_audit.so")
 
     def both(self, command, counters=("blocks_allocated",), every_options=DEFAULT, **more):
@@ -121,6 +122,14 @@ def other_malloc(bench):
         raise Failure("blocks were served although the program has a malloc of its own")
     general_bench(bench)
     bench.same([bench.with_malloc, "other-malloc"], SEGMENTS, every_options=GENERAL)
+
+
+def wrapper_by_handle(bench):
+    """A library before ours, or behind it, that gets the C library's malloc by a handle."""
+    for library, every_options in ((bench.preload, DEFAULT), (general_bench(bench).preload, GENERAL)):
+        for bench.preload in (f"{library}:{bench.wrapper}", f"{bench.wrapper}:{library}"):
+            for command in ([bench.program, "ends"], [sys.executable, "-c", "print(sum(len(str(i)) for i in range(100000)))"]):
+                bench.same(command, (), every_options=every_options, has_statistics=False)
 
 
 def redis(bench):
@@ -272,6 +281,7 @@ CASES = {
     "usable-after-shrink": usable_after_shrink,
     "change-after-release": change_after_release,
     "other-malloc": other_malloc,
+    "wrapper-by-handle": wrapper_by_handle,
     "redis": redis,
     "deepbind": deepbind,
     "namespaces": namespaces,

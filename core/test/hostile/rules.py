@@ -369,6 +369,17 @@ MUTANTS = [
            "        if (wait_for_lock(FORK_PATIENCE)) {\n            return true;\n        }\n        if (fork == 1",
            ["hooks"], missed="its libraries register no handlers that wait"),
 
+    # --- functions by a handle of the C library ---
+    Mutant("handle-past-us", "who asks the C library for its free gets ours", "entry/by_handle.c",
+           "are_in_one_module(first, &next_dlsym) ? first : found;", "!first ? first : found;",
+           ["environment-by-handle", "environment-advice-handle"], missed="it asks for no function"),
+    Mutant("handle-in-a-circle", "who stands between us and the C library gets the C library's", "entry/by_handle.c",
+           "    return behind == found && are", "    (void)behind;\n    return are",
+           ["order-wrapper-by-handle"], missed="it asks for no function"),
+    Mutant("filled-past-others", "what others have mapped into a block is filled as well", "block/copying.c",
+           "    if (skipped > 0 && !pw_block_is_ordinary(process, extent)) {", "    if (skipped > 0 && extent->altered) {",
+           ["environment-advice-raw"], missed="it maps nothing into a block by calls of its own"),
+
     # --- filters of system calls ---
     Mutant("filter-at-start", "under a filter that was there before nothing is done", "entry/sandbox.c",
            "options->filters != PW_FILTERS_ANY && pw_os_filter_count() > options->filters;",

@@ -291,6 +291,28 @@ def test_a_cost_counts_views_once_and_strides_whole():
         pagewise.cost(3)
 
 
+class Exporting:
+    """An object that says of itself where its array lies."""
+
+    def __init__(self, **interface):
+        self.__array_interface__ = interface
+
+
+def test_a_cost_is_of_whatever_says_that_it_is_an_array():
+    x = np.ones(SIZE)
+    bare = {name: x.__array_interface__[name] for name in ("data", "shape", "typestr", "version")}
+    assert pagewise.cost(Exporting(**bare)).bytes == SIZE * 8
+    assert pagewise.cost(Exporting(data=b"x" * 5000, shape=(5000,), typestr="|u1", version=3)).bytes == 5000
+    with pytest.raises(TypeError, match="Exporting is no array, although it says so"):
+        pagewise.cost(Exporting(data=5))
+
+
+def test_a_cost_of_what_contains_itself_ends():
+    around = [np.ones(SIZE)]
+    around.extend([around, around, {"again": around}])
+    assert pagewise.cost(around).bytes == SIZE * 8
+
+
 def test_a_curve_sees_memory_come_and_go():
     with pagewise.curve(0.01) as memory:
         x = np.ones(10_000_000)

@@ -85,8 +85,8 @@ def _of_frame(obj: Any) -> Iterator[Any] | None:
     return None
 
 
-def _arrays(obj: Any, depth: int = 0) -> Iterator[Any]:
-    """Find the arrays of an object: of frames, mappings and sequences as well."""
+def _arrays(obj: Any, depth: int = 0, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """Find the arrays of an object: of frames, mappings and sequences as well, each of these once."""
     if hasattr(obj, "__array_interface__"):
         yield obj
         return
@@ -102,20 +102,34 @@ def _arrays(obj: Any, depth: int = 0) -> Iterator[Any]:
                 f"{type(obj).__name__}. Of an object's attributes: pagewise.cost(vars(obj))"
             )
         return
-    if depth < 20:
+    seen = {} if seen is None else seen
+    if depth < 20 and id(obj) not in seen:
+        seen[id(obj)] = obj  # kept, so that no other object gets its number meanwhile
         for part in parts:
-            yield from _arrays(part, depth + 1)
+            yield from _arrays(part, depth + 1, seen)
+
+
+def _as_array(obj: Any) -> Any:
+    """Return NumPy's view of whatever says by ``__array_interface__`` that it is an array."""
+    import numpy  # noqa: PLC0415  (nothing else here needs it)
+
+    try:
+        return numpy.asarray(obj)
+    except (TypeError, ValueError, KeyError) as error:
+        raise TypeError(f"{type(obj).__name__} is no array, although it says so: {error}") from None
 
 
 def _range(array: Any) -> tuple[int, int]:
     """Return the first byte of an array and the one behind it, whatever its strides."""
+    if not hasattr(array, "itemsize"):
+        array = _as_array(array)
     interface = array.__array_interface__
     start = end = interface["data"][0]
     shape = interface["shape"]
     if 0 in shape:
         return start, start
     item = array.itemsize
-    strides = interface["strides"]
+    strides = interface.get("strides")
     if strides is None:
         count = item
         for length in shape:

@@ -429,7 +429,7 @@ static void costs_of_shared_pages_are_told(void **state) {
     pw_switch_off();
     assert_true(pw_page_cost(&cost, sizeof cost, &cost));
     assert_true(pw_page_cost(NULL, 0, &cost));
-    assert_false(pw_page_cost((const void *)-PW_PAGE, 2 * PW_PAGE, &cost));
+    assert_false(pw_page_cost((const void *)-(size_t)4096, 8192, &cost));
 }
 
 // --- what a package does to its own blocks -------------------------------------------

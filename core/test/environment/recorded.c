@@ -60,6 +60,18 @@ static void churn(int count, size_t size) {
 
 // --- every function -----------------------------------------------------------
 
+// As ctypes and FFI find the C library's functions.
+static void by_handle(void) {
+    void *library = dlopen("libc.so.6", RTLD_LAZY);
+    CHECK(library);
+    void *(*allocate_there)(size_t) = (void *(*)(size_t))dlsym(library, "malloc");
+    void (*free_there)(void *) = (void (*)(void *))dlsym(library, "free");
+    free_there(malloc(10016));
+    expect(10016, 1, 1);
+    free(allocate_there(10017));
+    expect(10017, 1, 1);
+}
+
 static void every_function(bool has_pvalloc) {
     void *block;
     free(malloc(10001));
@@ -89,6 +101,7 @@ static void every_function(bool has_pvalloc) {
     if (has_pvalloc) {
         free(pvalloc(10014));
         expect(10014, 1, 1);
+        by_handle();
     }
     expect(10011, 1, 1);
     expect(10048, 1, 1);

@@ -311,6 +311,10 @@ def test_a_cost_of_what_contains_itself_ends():
     around = [np.ones(SIZE)]
     around.extend([around, around, {"again": around}])
     assert pagewise.cost(around).bytes == SIZE * 8
+    deep = around
+    for _ in range(3000):
+        deep = [deep]
+    assert pagewise.cost([deep, around]).arrays == pagewise.cost([around, deep]).arrays == 1
 
 
 def test_a_curve_sees_memory_come_and_go():

@@ -436,11 +436,17 @@ static struct pw_mapping_call remap(struct pw_process *process, const long argum
 
 // Memory locks are kept from now on: what is there is not shared, nor is what comes.
 static struct pw_mapping_call lock_all(struct pw_process *process, long flags, const void *site) {
+    struct pw_mapping_call call = {0};
+    if (flags & MCL_CURRENT) {
+        call = change(process, (long)process->gate->base, (long)process->gate->span, LOCKS, site);
+    }
+    // A child of a fork first forgets what its parent had locked.
+    if (pw_process_enter_soon()) {
+        pw_process_leave();
+    }
     // Until munlockall: a call that would end it may be refused.
     process->locks_all |= (flags & MCL_FUTURE) != 0;
-    return flags & MCL_CURRENT
-               ? change(process, (long)process->gate->base, (long)process->gate->span, LOCKS, site)
-               : (struct pw_mapping_call){0};
+    return call;
 }
 
 static enum change change_by_protection(const long arguments[6]) {

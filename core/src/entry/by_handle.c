@@ -6,49 +6,82 @@
 // (CDLL("libc.so.6") of Python's ctypes, Fiddle, FFI), goes past every preloaded library. But the
 // block that he frees may be one of ours. So he gets our function, as by the name alone.
 //
-// Only where our definition is the first in the process and the C library's is the next. A library
-// between the two has the same name and may ask for the C library's so as to stand in front of it:
-// by ours it would call itself without end.
+// Only where the C library's is the next of that name after ours. A library between the two may ask
+// for the C library's so as to wrap it: by ours it would call itself without end.
 #include "os/dlsym.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
+#include <link.h>
 #include <stdint.h>
 
 #if (defined(__x86_64__) && defined(__LP64__)) || defined(__aarch64__)
 
-typedef void *look_up(void *library, const char *name);
+// Found at the first call, by each thread that is there then: all find the same.
+static struct {
+    pw_os_look_up *own;   // the C library's, by which we look for ourselves
+    uintptr_t start, end; // where the C library lies
+    void *self;           // our library, as a handle
+} found;
 
-// The dlsym behind ours, which another library may have put before the C library's.
-static look_up *next_dlsym __asm__("pw_next_dlsym") __attribute__((used));
+// The dlsym behind ours: the C library's, or that of a library which wraps it.
+static pw_os_look_up *next_dlsym __asm__("pw_next_dlsym") __attribute__((used));
 
-static bool are_in_one_module(const void *one, const void *other) {
-    Dl_info first, second;
-    return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
-}
-
-extern void __libc_free(void *block);
-
-static void *ours_instead_of(void *found, const char *name) {
-    if (!are_in_one_module(found, (const void *)(uintptr_t)__libc_free)) {
-        return found;
+static void find_c_library(void) {
+    Dl_info info; // of a function that nobody else defines
+    if (!dladdr((const void *)(uintptr_t)gnu_get_libc_version, &info)) {
+        return;
     }
-    void *first = next_dlsym(RTLD_DEFAULT, name), *behind = next_dlsym(RTLD_NEXT, name);
-    return behind == found && are_in_one_module(first, &next_dlsym) ? first : found;
+    const ElfW(Ehdr) *header = info.dli_fbase;
+    const ElfW(Phdr) *segments = (const void *)((const char *)info.dli_fbase + header->e_phoff);
+    uintptr_t start = (uintptr_t)info.dli_fbase, end = start;
+    for (int i = 0; i < header->e_phnum; i++) {
+        uintptr_t last = start + segments[i].p_vaddr + segments[i].p_memsz;
+        end = segments[i].p_type == PT_LOAD && last > end ? last : end;
+    }
+    found.start = start;
+    found.end = end;
 }
 
-// What is asked for by a handle, or NULL: the dlsym behind ours has to say it.
+static void find_all(void) {
+    Dl_info info;
+    found.own = pw_os_next_dlsym();
+    find_c_library();
+    if (dladdr(&found, &info)) {
+        found.self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    pw_os_look_up *next = found.own ? (pw_os_look_up *)found.own(RTLD_NEXT, "dlsym") : NULL;
+    __atomic_store_n(&next_dlsym, next, __ATOMIC_RELEASE);
+}
+
+static bool is_ours(const void *address) {
+    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+    extern const char _end[] __attribute__((visibility("hidden")));
+    return (uintptr_t)address - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start);
+}
+
+static void *ours_instead_of(void *function, const char *name) {
+    bool of_c_library = (uintptr_t)function - found.start < found.end - found.start;
+    if (!of_c_library || !found.self || found.own(RTLD_NEXT, name) != function) {
+        return function;
+    }
+    void *ours = found.own(found.self, name);
+    return is_ours(ours) ? ours : function;
+}
+
+// NULL: not ours to answer, or an error that the dlsym behind has to report.
 static void *answer_by_handle(void *library, const char *name) __asm__("pw_answer_by_handle")
     __attribute__((used));
 
 static void *answer_by_handle(void *library, const char *name) {
-    if (!next_dlsym) {
-        next_dlsym = (look_up *)dlvsym(RTLD_NEXT, "dlsym", pw_os_dlsym_version());
+    if (!__atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE)) {
+        find_all();
     }
     if (!next_dlsym || library == RTLD_DEFAULT || library == RTLD_NEXT) {
         return NULL;
     }
-    void *found = next_dlsym(library, name);
-    return found ? ours_instead_of(found, name) : NULL;
+    void *function = next_dlsym(library, name);
+    return function ? ours_instead_of(function, name) : NULL;
 }
 
 // RTLD_NEXT is what comes next after the caller, who is told by the return address. So the function
@@ -57,14 +90,18 @@ static void *answer_by_handle(void *library, const char *name) {
 #define JUMP                                                                                       \
     "    endbr64\n"                                                                                \
     "    pushq %rdi\n"                                                                             \
+    "    .cfi_adjust_cfa_offset 8\n"                                                               \
     "    pushq %rsi\n"                                                                             \
+    "    .cfi_adjust_cfa_offset 8\n"                                                               \
     "    subq $8, %rsp\n"                                                                          \
-    "    .cfi_adjust_cfa_offset 24\n"                                                              \
+    "    .cfi_adjust_cfa_offset 8\n"                                                               \
     "    call pw_answer_by_handle\n"                                                               \
     "    addq $8, %rsp\n"                                                                          \
+    "    .cfi_adjust_cfa_offset -8\n"                                                              \
     "    popq %rsi\n"                                                                              \
+    "    .cfi_adjust_cfa_offset -8\n"                                                              \
     "    popq %rdi\n"                                                                              \
-    "    .cfi_adjust_cfa_offset -24\n"                                                             \
+    "    .cfi_adjust_cfa_offset -8\n"                                                              \
     "    testq %rax, %rax\n"                                                                       \
     "    jnz 1f\n"                                                                                 \
     "    movq pw_next_dlsym(%rip), %rax\n"                                                         \
@@ -76,15 +113,15 @@ static void *answer_by_handle(void *library, const char *name) {
 #define JUMP                                                                                       \
     "    hint #34\n" /* bti c */                                                                   \
     "    stp x0, x1, [sp, #-32]!\n"                                                                \
-    "    str x30, [sp, #16]\n"                                                                     \
     "    .cfi_adjust_cfa_offset 32\n"                                                              \
+    "    str x30, [sp, #16]\n"                                                                     \
     "    .cfi_rel_offset x30, 16\n"                                                                \
     "    bl pw_answer_by_handle\n"                                                                 \
     "    mov x9, x0\n"                                                                             \
     "    ldr x30, [sp, #16]\n"                                                                     \
+    "    .cfi_restore x30\n"                                                                       \
     "    ldp x0, x1, [sp], #32\n"                                                                  \
     "    .cfi_adjust_cfa_offset -32\n"                                                             \
-    "    .cfi_restore x30\n"                                                                       \
     "    cbnz x9, 1f\n"                                                                            \
     "    adrp x16, pw_next_dlsym\n"                                                                \
     "    ldr x16, [x16, :lo12:pw_next_dlsym]\n"                                                    \

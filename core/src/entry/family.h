@@ -156,9 +156,7 @@ FAMILY_API void FAMILY(free)(void *block) {
     }
 }
 
-// C23's: what they say beside the address is not needed. No cfree: the C library has it for
-// programs from before 2017 alone (2.26), and a library may have a function of its own by that
-// name.
+// C23's: what they say beside the address is not needed. No cfree: see docs/design/entry.md.
 FAMILY_API void FAMILY(free_sized)(void *block, size_t size) {
     (void)size;
     FAMILY(free)(block);

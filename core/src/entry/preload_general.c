@@ -46,9 +46,7 @@ PW_API void free(void *block) {
     }
 }
 
-// C23's: what they say beside the address is not needed. No cfree: the C library has it for
-// programs from before 2017 alone (2.26), and a library may have a function of its own by that
-// name.
+// C23's: what they say beside the address is not needed.
 PW_API void free_sized(void *block, size_t size) {
     (void)size;
     free(block);

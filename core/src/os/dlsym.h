@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the C library's own dlsym is. A preloaded library of ours has that name as well
-// (entry/by_handle.c), and another version of it serves as none.
+// The C library's own dlsym. Preloaded libraries, ours among them (entry/by_handle.c), may have
+// that name as well. Asked for by a version, theirs is not found: it has none.
 #ifndef PW_OS_DLSYM_H
 #define PW_OS_DLSYM_H
 
+#include <dlfcn.h>
 #include <gnu/lib-names.h>
 #include <gnu/libc-version.h>
 #include <stdbool.h>
@@ -27,6 +28,14 @@ static inline const char *pw_os_dlsym_library(void) {
 
 static inline const char *pw_os_dlsym_version(void) {
     return pw_os_libdl_is_apart() ? PW_OS_OLDEST_VERSION : "GLIBC_2.34";
+}
+
+typedef void *pw_os_look_up(void *library, const char *name);
+
+// For a library that comes before the C library in the order of loading. NULL: the versions of this
+// C library are not known (other processors, before 2.34).
+static inline pw_os_look_up *pw_os_next_dlsym(void) {
+    return (pw_os_look_up *)dlvsym(RTLD_NEXT, "dlsym", pw_os_dlsym_version());
 }
 
 #endif

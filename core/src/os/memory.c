@@ -394,18 +394,21 @@ static _Atomic(copy_function) next_copy;
 static _Atomic(fill_function) next_fill;
 static _Atomic(usable_size_function) next_usable_size;
 
+static pw_os_look_up *c_library_dlsym(void) {
+    void *library = dlopen(pw_os_dlsym_library(), RTLD_LAZY | RTLD_NOLOAD);
+    void *found = library ? dlvsym(library, "dlsym", pw_os_dlsym_version()) : NULL;
+    return found ? (pw_os_look_up *)found : dlsym;
+}
+
 void *pw_os_c_library_function(const char *name) {
     void *library = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-    void *home = dlopen(pw_os_dlsym_library(), RTLD_LAZY | RTLD_NOLOAD);
-    void *(*look_up)(void *, const char *) =
-        home ? (void *(*)(void *, const char *))dlvsym(home, "dlsym", pw_os_dlsym_version()) : NULL;
-    return library && look_up ? look_up(library, name) : NULL;
+    return library ? c_library_dlsym()(library, name) : NULL;
 }
 
 // RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
 // library in the order of loading and finds nothing next. Then the C library itself is asked.
 void *pw_os_next_function(const char *name) {
-    void *found = dlsym(RTLD_NEXT, name);
+    void *found = c_library_dlsym()(RTLD_NEXT, name);
     return found ? found : pw_os_c_library_function(name);
 }
 
@@ -415,7 +418,7 @@ extern void *__libc_malloc(size_t size);
 // __libc_malloc.
 static void *find_usable_size(void) {
     Dl_info found, wanted;
-    void *next = dlsym(RTLD_NEXT, "malloc_usable_size");
+    void *next = c_library_dlsym()(RTLD_NEXT, "malloc_usable_size");
     bool belongs = next && dladdr(next, &found) &&
                    dladdr((void *)(uintptr_t)__libc_malloc, &wanted) &&
                    found.dli_fbase == wanted.dli_fbase;

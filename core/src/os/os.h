@@ -397,7 +397,7 @@ void pw_os_sleep_ns(long nanoseconds); // less than a second
 uint64_t pw_os_resident_pages(void);   // of this process; 0: unknown. Opens a file
 uint64_t pw_os_now_ms(void);           // monotonic
 uint64_t pw_os_random(void);
-uint64_t pw_os_layout_seed(void); // random where the kernel places stacks at random, and then alone
+uint64_t pw_os_layout_seed(void); // random only where the kernel's place for stacks is
 bool pw_os_random_bytes(void *to, size_t size); // cannot be guessed; at most 256
 // Differs between machines and between their restarts. 0: no descriptor to read it with, and it was
 // never read before.

@@ -27,7 +27,7 @@ static void notice_fork(void) {
     }
     pw_process.keeper_runs = pw_process.keeper_failed = pw_process.keeper_stops = false;
     pw_process.keeper_thread = 0;
-    pw_process.locks_all = false; // mlockall is not inherited
+    pw_process.locks_all = false;                    // mlockall is not inherited
     pw_process.keepers_counted = pw_process.keepers; // one that was begun meanwhile is not here
     // Others went on while the kernel copied page after page: the list may be torn. What is on it
     // is lost to the child, as the caches of threads that it does not have.

@@ -491,14 +491,14 @@ static void run_raw(const struct call *call, call_function *by, int variant) {
 // Pages that were never touched need no filling, but for those that are somebody else's by now.
 static void fill_over_file(void) {
     int file = memfd_create("others", MFD_CLOEXEC);
-    unsigned char *block = malloc(SIZE), *page = block + SIZE / 2;
+    unsigned char *block = malloc(4 * SIZE), *page = block + 2 * SIZE;
     page += PAGE - (uintptr_t)page % PAGE;
     CHECK(block && file >= 0 && ftruncate(file, 8 * PAGE) == 0);
     unsigned char *view = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     memset(view, 5, 8 * PAGE);
     CHECK(raw(SYS_mmap, (long)page, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
               0) == (long)page);
-    memset(block, 0, SIZE);
+    memset(block, 0, 4 * SIZE);
     printf("filled: %d %d\n", page[PAGE + 1], view[PAGE + 1]);
     free(block);
 }

@@ -136,12 +136,10 @@ static inline long by_handle(long number, long a, long b, long c, long d, long e
                  {SYS_ioctl, "ioctl"},       {SYS_process_madvise, "process_madvise"}};
     void *library = dlopen(LIBC_SO, RTLD_LAZY);
     for (size_t i = 0; library && i < sizeof names / sizeof *names; i++) {
-        long (*function)(long, long, long, long, long, long) =
-            names[i].number == number
-                ? (long (*)(long, long, long, long, long, long))dlsym(library, names[i].name)
-                : NULL;
-        if (function) {
-            long result = function(a, b, c, d, e, f);
+        if (names[i].number == number) {
+            long (*function)(long, long, long, long, long, long) =
+                (long (*)(long, long, long, long, long, long))dlsym(library, names[i].name);
+            long result = function ? function(a, b, c, d, e, f) : -1;
             return number == SYS_mmap || number == SYS_mremap ? result : (int)result;
         }
     }

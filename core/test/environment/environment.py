@@ -116,14 +116,24 @@ def basics(bench):
 def addresses(bench):
     """Without randomization by the kernel (setarch -R, gdb) blocks are where they were in the last run."""
     say = "import ctypes; f = ctypes.CDLL(None).malloc; f.restype = ctypes.c_void_p; print(f(ctypes.c_size_t(1 << 20)))"
-    command = ["setarch", "-R", sys.executable, "-c", say]
-    if bench.run(command)[0] != 0:
-        raise Skip("randomization cannot be switched off here")
+    random = [sys.executable, "-c", say]
+    fixed = ["setarch", "-R", *random]
+    needs_ctypes(bench)
+    if not shutil.which("setarch") or bench.run(fixed)[0] != 0 or len({bench.run(random)[1] for _ in range(8)}) == 1:
+        raise Skip("randomization cannot be switched off here, or is off")
     for library, options in (("preload", "policy=auto"), ("general", "policy=general")):
         bench.preload = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
-        fixed, any_place = {bench.run(command, options)[1] for _ in range(4)}, {bench.run(command[2:], options)[1] for _ in range(12)}
-        if len(fixed) != 1 or len(any_place) < 2:
-            raise Failure(f"{library}: at {fixed} without randomization, at {any_place} with it")
+        # What is in the environment moves the stack, and blocks with it.
+        environment = bench.environment(options, os.path.join(bench.folder, "none"))
+        places = [{subprocess.run(command, env=environment, capture_output=True, check=True).stdout for _ in range(count)}
+                  for command, count in ((fixed, 4), (random, 12))]
+        if len(places[0]) != 1 or len(places[1]) < 2:
+            raise Failure(f"{library}: at {places[0]} without randomization, at {places[1]} with it")
+
+
+def needs_ctypes(bench):
+    if bench.run([sys.executable, "-c", "import ctypes"])[0] != 0:
+        raise Skip("this Python has no ctypes")
 
 
 def linked(bench):
@@ -1139,6 +1149,9 @@ for size in (5, 5000, 300000, 5000000):
 
 def by_handle(bench):
     """What a program gets from the C library's functions is freed by the C library's free."""
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        raise Skip("written for x86-64 and aarch64")
+    needs_ctypes(bench)
     python = [sys.executable, "-c", CTYPES]
     bench.same(python, ["blocks_allocated"])
     general_bench(bench)

@@ -323,6 +323,23 @@ static int case_other_malloc(char **arguments) {
     return 0;
 }
 
+// --- a dlsym that another library wraps (order_dlsym.c) --------------------------------------
+
+// Who comes before us asks the C library itself, so that its free stays the C library's.
+static int case_wrapped_dlsym(char **arguments) {
+    void *library = dlopen("libc.so.6", RTLD_LAZY);
+    const char *answer = library ? dlsym(library, "pagewise_of_the_wrapper") : NULL;
+    void (*release)(void *) = (void (*)(void *))dlsym(library, "free");
+    CHECK(release);
+    if (strcmp(arguments[0], "behind") == 0) {
+        release(strdup("text"));
+        release(malloc(MEGABYTE));
+    }
+    free(malloc(50));
+    puts(answer ? answer : "of nobody");
+    return 0;
+}
+
 // --- libraries with a scope of their own --------------------------------------------------
 
 // Blocks go to and fro between the program and a plugin (order_plugin.c).
@@ -592,6 +609,7 @@ static const struct {
     {"usable-after-shrink", case_usable_after_shrink},
     {"change-after-release", case_change_after_release},
     {"other-malloc", case_other_malloc},
+    {"wrapped-dlsym", case_wrapped_dlsym},
     {"deepbind", case_deepbind},
     {"search-path", case_search_path},
     {"namespace", case_namespace},

@@ -43,6 +43,7 @@ class Order(Bench):
         self.plugin = os.path.join(arguments.folder, "order", "plugins", "order_plugin.so")
         self.loader = os.path.join(arguments.folder, "order", "order_loader.so")
         self.wrapper = spaceless(os.path.join(arguments.folder, "order", "liborder_wrapper.so"))
+        self.dlsym = spaceless(os.path.join(arguments.folder, "order", "liborder_dlsym.so"))
         self.auditor = os.path.join(arguments.folder, "order", "order_audit.so")
 
     def both(self, command, counters=("blocks_allocated",), every_options=DEFAULT, **more):
@@ -130,6 +131,17 @@ def wrapper_by_handle(bench):
         for bench.preload in (f"{library}:{bench.wrapper}", f"{bench.wrapper}:{library}"):
             for command in ([bench.program, "ends"], [sys.executable, "-c", "print(sum(len(str(i)) for i in range(100000)))"]):
                 bench.same(command, (), every_options=every_options, has_statistics=False)
+
+
+def wrapped_dlsym(bench):
+    """A library before ours, or behind it, that wraps dlsym is asked by the program, and not by us."""
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        raise Skip("written for x86-64 and aarch64")
+    for library, options in ((bench.preload, ""), (general_bench(bench).preload, "policy=general")):
+        for place, bench.preload in (("behind", f"{library}:{bench.dlsym}"), ("before", f"{bench.dlsym}:{library}")):
+            status, output, error, _ = bench.run([bench.program, "wrapped-dlsym", place], options)
+            if (status, output) != (0, b"of the wrapper\n"):
+                raise Failure(f"{bench.preload}: {status} {output} {error}")
 
 
 def redis(bench):
@@ -282,6 +294,7 @@ CASES = {
     "change-after-release": change_after_release,
     "other-malloc": other_malloc,
     "wrapper-by-handle": wrapper_by_handle,
+    "wrapped-dlsym": wrapped_dlsym,
     "redis": redis,
     "deepbind": deepbind,
     "namespaces": namespaces,

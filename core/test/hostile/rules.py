@@ -340,7 +340,7 @@ MUTANTS = [
            missed="it alters no pages of blocks that are free"),
     # What comes after MCL_FUTURE is locked by the kernel whatever we map: no program can tell whether it is shared.
     Mutant("locked-as-others", "mlockall marks every block", "block/mapped.c",
-           "    return flags & MCL_CURRENT\n", "    return flags & 0x100\n",
+           "    if (flags & MCL_CURRENT) {\n", "    if (flags & 0x100) {\n",
            ["environment-advice-all-locked"], missed="the limit on locked memory leaves no room for all of it"),
 
     # --- handlers, forks and locks ---
@@ -371,13 +371,17 @@ MUTANTS = [
 
     # --- functions by a handle of the C library ---
     Mutant("handle-past-us", "who asks the C library for its free gets ours", "entry/by_handle.c",
-           "are_in_one_module(first, &next_dlsym) ? first : found;", "!first ? first : found;",
+           "    return is_ours(ours) ? ours : function;", "    return is_ours(ours) && !ours ? ours : function;",
            ["environment-by-handle", "environment-advice-handle"], missed="it asks for no function"),
     Mutant("handle-in-a-circle", "who stands between us and the C library gets the C library's", "entry/by_handle.c",
-           "    return behind == found && are", "    (void)behind;\n    return are",
+           " || found.own(RTLD_NEXT, name) != function) {", ") {",
            ["order-wrapper-by-handle"], missed="it asks for no function"),
+    Mutant("dlsym-past-others", "who wraps dlsym behind us is asked as well", "entry/by_handle.c",
+           "found.own ? (pw_os_look_up *)found.own(RTLD_NEXT, \"dlsym\") : NULL;", "found.own;",
+           ["order-wrapped-dlsym"], missed="it asks for no function"),
     Mutant("filled-past-others", "what others have mapped into a block is filled as well", "block/copying.c",
-           "    if (skipped > 0 && !pw_block_is_ordinary(process, extent)) {", "    if (skipped > 0 && extent->altered) {",
+           "    if (skipped >= ASKED_FROM && !pw_block_is_ordinary(process, extent)) {",
+           "    if (skipped >= ASKED_FROM && extent->altered) {",
            ["environment-advice-raw"], missed="it maps nothing into a block by calls of its own"),
 
     # --- filters of system calls ---

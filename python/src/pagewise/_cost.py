@@ -85,28 +85,14 @@ def _of_frame(obj: Any) -> Iterator[Any] | None:
     return None
 
 
-def _arrays(obj: Any, depth: int = 0, seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """Find the arrays of an object: of frames, mappings and sequences as well, each of these once."""
-    if hasattr(obj, "__array_interface__"):
-        yield obj
-        return
-    parts: Iterable[Any] | None = _of_frame(obj)
-    if parts is None and isinstance(obj, Mapping):
-        parts = obj.values()
-    if parts is None and isinstance(obj, (list, tuple, set, frozenset)):
-        parts = obj
-    if parts is None:
-        if depth == 0:
-            raise TypeError(
-                f"cost() is of arrays, data frames, series, and lists and dictionaries of these, not of "
-                f"{type(obj).__name__}. Of an object's attributes: pagewise.cost(vars(obj))"
-            )
-        return
-    seen = {} if seen is None else seen
-    if depth < 20 and id(obj) not in seen:
-        seen[id(obj)] = obj  # kept, so that no other object gets its number meanwhile
-        for part in parts:
-            yield from _arrays(part, depth + 1, seen)
+def _parts(obj: Any) -> Iterable[Any] | None:
+    """Return what an object is made of: a frame, a mapping or a sequence."""
+    frame = _of_frame(obj)
+    if frame is not None:
+        return frame
+    if isinstance(obj, Mapping):
+        return obj.values()
+    return obj if isinstance(obj, (list, tuple, set, frozenset)) else None
 
 
 def _as_array(obj: Any) -> Any:
@@ -119,10 +105,28 @@ def _as_array(obj: Any) -> Any:
         raise TypeError(f"{type(obj).__name__} is no array, although it says so: {error}") from None
 
 
+def _arrays(obj: Any) -> Iterator[Any]:
+    """Find the arrays of an object, and of what it is made of: each part is looked into once."""
+    seen: dict[int, Any] = {}  # keeps the parts, so that no other object gets a number of theirs
+    pending = [obj]
+    while pending:
+        part = pending.pop()
+        if hasattr(part, "__array_interface__"):
+            yield part if hasattr(part, "itemsize") else _as_array(part)
+            continue
+        parts = _parts(part)
+        if parts is None and part is obj:
+            raise TypeError(
+                f"cost() is of arrays, data frames, series, and lists and dictionaries of these, not of "
+                f"{type(obj).__name__}. Of an object's attributes: pagewise.cost(vars(obj))"
+            )
+        if parts is not None and id(part) not in seen:
+            seen[id(part)] = part
+            pending.extend(parts)
+
+
 def _range(array: Any) -> tuple[int, int]:
     """Return the first byte of an array and the one behind it, whatever its strides."""
-    if not hasattr(array, "itemsize"):
-        array = _as_array(array)
     interface = array.__array_interface__
     start = end = interface["data"][0]
     shape = interface["shape"]
@@ -159,7 +163,8 @@ def cost(obj: Any) -> Cost:
     Parameters
     ----------
     obj : array, DataFrame, Series, or a list, tuple or dict of these
-        Python's own objects count as nothing: strings of an object column, the list itself.
+        Python's own objects count as nothing: strings of an object column, the list itself. What makes its data anew
+        whenever it is asked, as a picture of Pillow's does, counts as that copy.
 
     Returns
     -------

@@ -242,19 +242,12 @@ static PHP_MSHUTDOWN_FUNCTION(pagewise) {
     return SUCCESS;
 }
 
-static PHP_RINIT_FUNCTION(pagewise) {
+static PHP_RSHUTDOWN_FUNCTION(pagewise) {
     (void)type;
     (void)module_number;
     if (pw_php.mode) {
         pw_php_prepare_end();
     }
-    return SUCCESS;
-}
-
-static PHP_RSHUTDOWN_FUNCTION(pagewise) {
-    (void)type;
-    (void)module_number;
-    pw_php.request_ends = true;
     return SUCCESS;
 }
 
@@ -268,7 +261,7 @@ static zend_module_entry pagewise_module_entry = {
     functions,
     PHP_MINIT(pagewise),
     PHP_MSHUTDOWN(pagewise),
-    PHP_RINIT(pagewise),
+    NULL,
     PHP_RSHUTDOWN(pagewise),
     PHP_MINFO(pagewise),
     PAGEWISE_VERSION,

@@ -85,7 +85,6 @@ struct pw_php {
     zend_mm_heap *own_heap;                     // PHP's, from before the switch
     zend_mm_heap *hooked_heap;                  // the one with our handlers
     bool starting;                              // PHP is: blocks of own_heap are still in use
-    bool request_ends;                          // its modules have been told
     bool in_transaction;                        // since the last free-all, something was allocated
     pid_t process;                              // whose own the heap is
     void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
@@ -127,7 +126,7 @@ void pw_php_unhook(void);
 // --- shutdown.c ------------------------------------------------------------------
 
 void pw_php_register_end(int module_number);
-// To be called when the request begins.
+// To be called when the request ends (RSHUTDOWN).
 void pw_php_prepare_end(void);
 
 // --- limit.c ---------------------------------------------------------------------

@@ -3,23 +3,34 @@
 // PHP's fast shutdown. At the end of a request PHP leaves variables, functions and classes to the
 // heap's own end instead of destroying each, but for heaps with custom handlers (is_zend_mm()).
 // That costs time, and stack: destroying a list of 300,000 nodes overflows it. Ours has free-all
-// too, so we do the same, at the same place: where PHP has closed the request's resources and says
-// that no PHP function is called from here on (shutdown_executor in Zend/zend_execute_API.c). We
-// are called there as the last one of these resources.
+// too, so we do the same, at the same place (shutdown_executor in Zend/zend_execute_API.c).
+//
+// PHP first closes the request's resources, the newest one first. Ours is the newest: it does what
+// PHP would do with its own heap, and PHP then finds nothing left to close or to destroy.
 #include "php_pagewise.h"
 
-static void leave_to_free_all(zend_resource *resource) {
+// PHP goes on below the place where ours was. If a closing has opened another resource, PHP may
+// have ordered its list anew: then its end is below that place, and old copies lie behind it.
+static void clear_behind_the_end(HashTable *list) {
+    for (uint32_t i = list->nNumUsed; i < list->nTableSize; i++) {
+        ZVAL_UNDEF(ZEND_HASH_ELEMENT(list, i));
+    }
+}
+
+static void shut_down_fast(zend_resource *resource) {
     (void)resource;
-    // opcache's preloading closes the list in the middle of a request. After dl(), what was
-    // registered must be taken back.
-    if (!pw_php.request_ends || EG(full_tables_cleanup)) {
+    // Not active: PHP is beyond this place. A resource that is newer than ours ended its closing by
+    // exit or an error, so that PHP did not come to ours, and has destroyed all one by one.
+    // After dl(), what was registered must be taken back.
+    if (!EG(active) || EG(full_tables_cleanup)) {
         return;
     }
-    EG(active) = 0;
-    zend_objects_store_free_object_storage(&EG(objects_store), true);
+    // Closes all other resources. Their user-space functions may end by exit or an error: it is
+    // caught in here.
+    zend_shutdown_executor_values(true);
+    clear_behind_the_end(&EG(regular_list));
     zend_hash_init(&EG(symbol_table), 8, NULL, ZVAL_PTR_DTOR, 0);
     zend_hash_init(&EG(included_files), 8, NULL, NULL, 0);
-    zend_hash_discard(EG(zend_constants), EG(persistent_constants_count));
     zend_hash_discard(EG(function_table), EG(persistent_functions_count));
     zend_hash_discard(EG(class_table), EG(persistent_classes_count));
     ZVAL_UNDEF(&EG(user_error_handler));
@@ -32,17 +43,14 @@ static void leave_to_free_all(zend_resource *resource) {
 
 void pw_php_register_end(int module_number) {
     pw_php.end_resource = zend_register_list_destructors_ex(
-        leave_to_free_all, NULL, "pagewise end of request", module_number);
+        shut_down_fast, NULL, "pagewise end of request", module_number);
 }
 
-// The list of resources is closed from its end: the first one in it is the last. It must be there
-// before any other, because the list may be ordered anew as it grows. A name in the place of a
-// number keeps it out of get_resources(), and leaves the numbers to others.
+// A name in the place of a number keeps it out of get_resources(), and leaves the numbers to
+// others.
 void pw_php_prepare_end(void) {
-    HashTable *list = &EG(regular_list);
-    pw_php.request_ends = false;
-    if (!pw_php.mode->free_all || pw_php.end_resource <= 0 || list->nNumUsed > 0) {
-        return; // PHP's slow shutdown is correct as well
+    if (!pw_php.mode->free_all || pw_php.end_resource <= 0) {
+        return;
     }
     zend_resource *resource = emalloc(sizeof *resource);
     *resource = (zend_resource){.type = pw_php.end_resource};
@@ -50,5 +58,5 @@ void pw_php_prepare_end(void) {
     GC_TYPE_INFO(resource) = GC_RESOURCE;
     zval value;
     ZVAL_RES(&value, resource);
-    zend_hash_str_add_new(list, ZEND_STRL("pagewise, end of request"), &value);
+    zend_hash_str_add_new(&EG(regular_list), ZEND_STRL("pagewise, end of request"), &value);
 }

@@ -195,7 +195,6 @@ static PHP_FUNCTION(pagewise_status) {
     }
     add_assoc_bool(return_value, "huge_pages", pw_php.huge_pages);
     add_assoc_bool(return_value, "checked", pw_php.checked);
-    // The start of PHP was the first.
     add_assoc_long(return_value, "requests", (zend_long)pw_php.transactions);
     if (pw_php.mode->statistics) {
         add_statistics(return_value);

@@ -90,7 +90,7 @@ struct pw_php {
     void (*free_interned_string)(zval *string); // PHP's own function, while it is replaced
     size_t requested;                           // by the allocation that goes on, for messages
     bool limited;                               // it was the limit that refused it
-    uint64_t transactions;                      // ended so far
+    uint64_t transactions;                      // begun so far
     char reason[256];                           // why there was no switch
     int end_resource;                           // shutdown.c: the type of resource
     int (*sapi_deactivate)(void);               // request.c: the SAPI's own function

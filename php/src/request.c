@@ -6,8 +6,7 @@
 //     starting   blocks from before the switch are in use; frees of them go to the heap they are of
 //     running    a request: the mode's own functions
 //     ended      the SAPI has ended a request: PHP still reads and frees some of its blocks, then
-//     all
-//                are forgotten (after_the_last); the next allocation is the next request's
+//                all are forgotten (after_the_last); the next allocation is the next request's
 //     leaving    our module is shut down, PHP is about to be
 #include "php_pagewise.h"
 
@@ -102,13 +101,21 @@ static void *ended_realloc(void *block, size_t size) {
     return pw_php.mode->realloc(block, size);
 }
 
+static void use_ended(void) {
+    const struct pw_php_mode *mode = pw_php.mode;
+    zend_mm_set_custom_handlers(pw_php.hooked_heap, ended_alloc,
+                                mode->free_all ? ended_free : mode->free, ended_realloc);
+}
+
 // The last of a request's blocks that PHP reads is its table of interned strings
 // (php_request_shutdown in main/main.c). An element of ours at its end tells when it was read: an
 // idle worker then holds no memory of its last request. Without it all is freed when the next
-// request begins.
+// request begins. The handlers are set once more, in case ended_realloc has exchanged them: none of
+// the blocks that PHP frees from here on is there any more.
 static void after_the_last(zval *element) {
     if (Z_TYPE_P(element) == IS_PTR) {
         end_transaction();
+        use_ended();
     } else {
         pw_php.free_interned_string(element);
     }
@@ -129,14 +136,31 @@ static void watch_for_the_last(void) {
     }
 }
 
+// False: it bailed out, as the functions of php-fpm and php-cgi do where the client has gone.
+static bool sapi_deactivates(int *result) {
+    volatile bool returns = true;
+    zend_try {
+        *result = pw_php.sapi_deactivate ? pw_php.sapi_deactivate() : SUCCESS;
+    }
+    zend_catch {
+        returns = false;
+    }
+    zend_end_try();
+    return returns;
+}
+
 // In its shutdown PHP calls this last of all that could allocate: after it, there are frees only.
+// That holds for a bailout as well, which PHP catches right behind this call.
 static int deactivate(void) {
-    int result = pw_php.sapi_deactivate ? pw_php.sapi_deactivate() : SUCCESS;
+    int result = SUCCESS;
+    bool returns = sapi_deactivates(&result);
     if (pw_php.mode->free_all) {
         watch_for_the_last();
     }
-    void (*free_function)(void *) = pw_php.mode->free_all ? ended_free : pw_php.mode->free;
-    zend_mm_set_custom_handlers(pw_php.hooked_heap, ended_alloc, free_function, ended_realloc);
+    use_ended();
+    if (!returns) {
+        zend_bailout();
+    }
     return result;
 }
 

@@ -1,0 +1,2 @@
+<?php
+echo memory_get_usage(), ' ', pagewise_status()['requests'] ?? 0;

@@ -14,12 +14,21 @@ static const struct pw_php_mode *const modes[] = {&pw_php_transaction, &pw_php_r
 #define MODES (sizeof modes / sizeof *modes)
 
 // --- options -------------------------------------------------------------------------
+//
+// They say what the heap is made like when PHP starts. A php-fpm pool and mod_php set theirs when
+// it is there: FAILURE refuses them, and the options stay what the heap is.
+
+static bool has_started(int stage) {
+    return stage != ZEND_INI_STAGE_STARTUP;
+}
 
 static ZEND_INI_MH(take_string) {
     (void)entry;
     (void)mh_arg2;
     (void)mh_arg3;
-    (void)stage;
+    if (has_started(stage)) {
+        return FAILURE;
+    }
     *(char **)mh_arg1 = new_value && ZSTR_LEN(new_value) ? ZSTR_VAL(new_value) : NULL;
     return SUCCESS;
 }
@@ -28,7 +37,9 @@ static ZEND_INI_MH(take_flag) {
     (void)entry;
     (void)mh_arg2;
     (void)mh_arg3;
-    (void)stage;
+    if (has_started(stage)) {
+        return FAILURE;
+    }
     *(bool *)mh_arg1 = new_value && zend_ini_parse_bool(new_value);
     return SUCCESS;
 }
@@ -36,7 +47,9 @@ static ZEND_INI_MH(take_flag) {
 static ZEND_INI_MH(take_size) {
     (void)mh_arg2;
     (void)mh_arg3;
-    (void)stage;
+    if (has_started(stage)) {
+        return FAILURE;
+    }
     *(zend_long *)mh_arg1 = new_value ? zend_ini_parse_quantity_warn(new_value, entry->name) : 0;
     return SUCCESS;
 }

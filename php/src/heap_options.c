@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// From the options of php.ini to those of the core's heap.
+// From the options of php.ini to those of the core's heap, and why there is none.
 #include "php_pagewise.h"
 
 struct pw_heap_options pw_php_heap_options(void) {
@@ -11,4 +11,14 @@ struct pw_heap_options pw_php_heap_options(void) {
                  (pw_php.return_memory ? PW_HEAP_RETURN_EMPTY : 0) |
                  (pw_php.checked ? PW_HEAP_CHECKED : 0),
     };
+}
+
+void pw_php_log_none(const char *what) {
+    if (errno == ENOSYS) {
+        pw_php_log("the kernel's pages are not of 4 KB, for which %ss are made. PHP keeps its own "
+                   "allocator",
+                   what);
+    } else {
+        pw_php_log("no memory for a %s. PHP keeps its own allocator", what);
+    }
 }

@@ -7,7 +7,7 @@
 //     shutdown.c      PHP's fast shutdown, which it leaves out for heaps that are not its own
 //     limit.c         memory_limit, memory_get_usage() and their like
 //     ffi.c           FFI::free(), which asks PHP's own heap whose a block is
-//     heap_options.c  what the options say to the core's heap
+//     heap_options.c  what the options say to the core's heap, and why there is none
 //     state.c         the state of all of them
 //     transaction.c region.c pass_through.c foreign.c     one way to serve the handlers each
 //
@@ -115,6 +115,8 @@ void pw_php_log(const char *format, ...) ZEND_ATTRIBUTE_FORMAT(printf, 1, 2);
 
 // What the options say, for pw_heap_new and pw_region_new.
 struct pw_heap_options pw_php_heap_options(void);
+// Says why pw_heap_new or pw_region_new has made none, as errno has it. What: "heap" or "region".
+void pw_php_log_none(const char *what);
 
 // --- request.c -------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ static bool start(void) {
     struct pw_heap_options options = pw_php_heap_options();
     pw_php.region = pw_region_new(&options);
     if (!pw_php.region) {
-        pw_php_log("no memory for a region. PHP keeps its own allocator");
+        pw_php_log_none("region");
     }
     return pw_php.region != NULL;
 }

@@ -22,7 +22,7 @@ static bool start(void) {
                        "PHP keeps its own allocator",
                        pw_php.segment_size);
         } else {
-            pw_php_log("no memory for a heap. PHP keeps its own allocator");
+            pw_php_log_none("heap");
         }
     }
     reclaim_again_above(0);

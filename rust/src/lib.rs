@@ -47,6 +47,9 @@ pub enum HeapError {
     /// The size of a segment is not one of 16, 32, 64, 128 and 256 KB.
     #[error("a segment's size is a power of two from 16 KB to 256 KB, not {0} bytes")]
     Segment(usize),
+    /// The kernel's pages are not of the size that the library was built for.
+    #[error("the kernel's pages are not of 4 KB, for which heaps are made")]
+    PageSize,
     /// The kernel has no memory.
     #[error("no memory for a heap")]
     Memory,
@@ -124,16 +127,23 @@ impl Options {
         };
         // SAFETY: the options are laid out as the C header's, and read before the call returns.
         let raw = unsafe { sys::pw_heap_new(&options) };
+        NonNull::new(raw)
+            .map(|raw| Heap { raw })
+            .ok_or_else(|| self.refused(std::io::Error::last_os_error().kind()))
+    }
+
+    /// Why there is no heap, from the error of the call.
+    fn refused(&self, kind: std::io::ErrorKind) -> HeapError {
         let segment = self.segment_bytes;
         let segment_is_valid = segment == 0
             || (segment.is_power_of_two() && (16 << 10..=256 << 10).contains(&segment));
-        NonNull::new(raw)
-            .map(|raw| Heap { raw })
-            .ok_or(if segment_is_valid {
-                HeapError::Memory
-            } else {
-                HeapError::Segment(segment)
-            })
+        if !segment_is_valid {
+            HeapError::Segment(segment)
+        } else if kind == std::io::ErrorKind::Unsupported {
+            HeapError::PageSize // ENOSYS
+        } else {
+            HeapError::Memory
+        }
     }
 }
 

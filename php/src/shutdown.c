@@ -46,17 +46,31 @@ void pw_php_register_end(int module_number) {
         shut_down_fast, NULL, "pagewise end of request", module_number);
 }
 
+// Up to so many slots PHP's list may be made larger: 18 KB at most.
+enum { SMALL_LIST = 256, ROOM = 32 };
+
 // A name in the place of a number keeps it out of get_resources(), and leaves the numbers to
-// others.
-void pw_php_prepare_end(void) {
-    if (!pw_php.mode->free_all || pw_php.end_resource <= 0) {
-        return;
-    }
+// others. It makes a hash of a packed list.
+static void add_by_name(HashTable *list) {
     zend_resource *resource = emalloc(sizeof *resource);
     *resource = (zend_resource){.type = pw_php.end_resource};
     GC_SET_REFCOUNT(resource, 1);
     GC_TYPE_INFO(resource) = GC_RESOURCE;
     zval value;
     ZVAL_RES(&value, resource);
-    zend_hash_str_add_new(&EG(regular_list), ZEND_STRL("pagewise, end of request"), &value);
+    zend_hash_str_add_new(list, ZEND_STRL("pagewise, end of request"), &value);
+}
+
+// A hash takes more than twice the memory of a packed list, which for a long one may be beyond
+// memory_limit. So ours has a number in such a list, and what closings open has the numbers behind.
+void pw_php_prepare_end(void) {
+    if (!pw_php.mode->free_all || pw_php.end_resource <= 0) {
+        return;
+    }
+    HashTable *list = &EG(regular_list);
+    if (list->nTableSize > SMALL_LIST && HT_IS_PACKED(list)) {
+        zend_register_resource(NULL, pw_php.end_resource);
+    } else {
+        add_by_name(list);
+    }
 }

@@ -10,7 +10,8 @@
 #include "php_pagewise.h"
 
 // PHP goes on below the place where ours was. If a closing has opened another resource, PHP may
-// have ordered its list anew: then its end is below that place, and old copies lie behind it.
+// have ordered its list anew: then its end is below that place, and old copies lie behind it. This
+// is for PHP's loop around ours; the room made below keeps its loop inside ours from the same.
 static void clear_behind_the_end(HashTable *list) {
     for (uint32_t i = list->nNumUsed; i < list->nTableSize; i++) {
         ZVAL_UNDEF(ZEND_HASH_ELEMENT(list, i));
@@ -46,7 +47,7 @@ void pw_php_register_end(int module_number) {
         shut_down_fast, NULL, "pagewise end of request", module_number);
 }
 
-// Up to so many slots PHP's list may be made larger: 18 KB at most.
+// Of PHP's list, in slots. 18 KB are the most that it takes when ours has been added.
 enum { SMALL_LIST = 256, ROOM = 32 };
 
 // A name in the place of a number keeps it out of get_resources(), and leaves the numbers to
@@ -63,14 +64,21 @@ static void add_by_name(HashTable *list) {
 
 // A hash takes more than twice the memory of a packed list, which for a long one may be beyond
 // memory_limit. So ours has a number in such a list, and what closings open has the numbers behind.
+//
+// PHP orders a hash anew where it is full and has gaps, and 8.2 then closes old copies of what may
+// be freed. In a packed list it would not: room in the hash is for what closings open.
 void pw_php_prepare_end(void) {
     if (!pw_php.mode->free_all || pw_php.end_resource <= 0) {
         return;
     }
     HashTable *list = &EG(regular_list);
-    if (list->nTableSize > SMALL_LIST && HT_IS_PACKED(list)) {
+    bool is_small = list->nTableSize <= SMALL_LIST;
+    if (!is_small && HT_IS_PACKED(list)) {
         zend_register_resource(NULL, pw_php.end_resource);
-    } else {
-        add_by_name(list);
+        return;
+    }
+    add_by_name(list);
+    if (is_small) {
+        zend_hash_extend(list, list->nNumUsed + ROOM, false);
     }
 }

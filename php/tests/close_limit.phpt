@@ -24,6 +24,7 @@ for ($i = 0; $i < 120000; $i++) {
 }
 if ($argv[1] === 'one') {
     $contexts = null; // the list keeps its size
+    gc_mem_caches();
 }
 ini_set('memory_limit', memory_get_usage(true) + 1000000);
 SCRIPT;

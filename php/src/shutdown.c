@@ -18,6 +18,25 @@ static void clear_behind_the_end(HashTable *list) {
     }
 }
 
+// Closes all other resources: PHP catches in there what their user-space functions end by. Then it
+// frees what objects hold, and if a destructor is still to be called it leaves by an error. Each
+// such error has an object behind it that is not tried again.
+static void close_and_free(void) {
+    volatile bool is_done = false;
+    zend_try {
+        zend_shutdown_executor_values(true);
+        is_done = true;
+    }
+    zend_end_try();
+    for (volatile uint32_t left = EG(objects_store).top; !is_done && left > 0; left--) {
+        zend_try {
+            zend_objects_store_free_object_storage(&EG(objects_store), true);
+            is_done = true;
+        }
+        zend_end_try();
+    }
+}
+
 static void shut_down_fast(zend_resource *resource) {
     (void)resource;
     // Not active: PHP is beyond this place. A resource that is newer than ours ended its closing by
@@ -26,9 +45,7 @@ static void shut_down_fast(zend_resource *resource) {
     if (!EG(active) || EG(full_tables_cleanup)) {
         return;
     }
-    // Closes all other resources. Their user-space functions may end by exit or an error: it is
-    // caught in here.
-    zend_shutdown_executor_values(true);
+    close_and_free();
     clear_behind_the_end(&EG(regular_list));
     zend_hash_init(&EG(symbol_table), 8, NULL, ZVAL_PTR_DTOR, 0);
     zend_hash_init(&EG(included_files), 8, NULL, NULL, 0);

@@ -6,7 +6,8 @@
 // too, so we do the same, at the same place (shutdown_executor in Zend/zend_execute_API.c).
 //
 // PHP first closes the request's resources, the newest one first. Ours is the newest: it does what
-// PHP would do with its own heap, and PHP then finds nothing left to close or to destroy.
+// PHP would do with its own heap. PHP then finds nothing left to destroy, and nothing to close but
+// what 8.2 leaves open where a closing ends by exit or an error.
 #include "php_pagewise.h"
 
 // PHP goes on below the place where ours was. If a closing has opened another resource, PHP may
@@ -37,6 +38,65 @@ static void close_and_free(void) {
     }
 }
 
+static void forget_variables(zend_op_array *function) {
+    if (ZEND_MAP_PTR(function->static_variables_ptr)) {
+        ZEND_MAP_PTR_SET(function->static_variables_ptr, NULL);
+    }
+}
+
+#if PHP_VERSION_ID >= 80400
+static void forget_variables_of_hooks(zend_class_entry *class) {
+    zend_property_info *property;
+    ZEND_HASH_MAP_FOREACH_PTR(&class->properties_info, property) {
+        for (int i = 0; property->hooks && i < ZEND_PROPERTY_HOOK_COUNT; i++) {
+            if (property->hooks[i] && property->hooks[i]->type == ZEND_USER_FUNCTION) {
+                forget_variables(&property->hooks[i]->op_array);
+            }
+        }
+    }
+    ZEND_HASH_FOREACH_END();
+}
+#else
+static void forget_variables_of_hooks(zend_class_entry *class) {
+    (void)class;
+}
+#endif
+
+static void forget_statics_of_class(zend_class_entry *class) {
+    if (class->default_static_members_count && ZEND_MAP_PTR(class->static_members_table)) {
+        ZEND_MAP_PTR_SET(class->static_members_table, NULL);
+    }
+    forget_variables_of_hooks(class);
+    zend_function *method;
+    ZEND_HASH_MAP_FOREACH_PTR(&class->function_table, method) {
+        if (method->type == ZEND_USER_FUNCTION) {
+            forget_variables(&method->op_array);
+        }
+    }
+    ZEND_HASH_FOREACH_END();
+}
+
+// What opcache has preloaded stays, and PHP will come to it. It destroys static properties and
+// variables, however deep, and sets what points to them to NULL: here without destroying.
+static void forget_statics(void) {
+    zend_function *function;
+    ZEND_HASH_MAP_REVERSE_FOREACH_PTR(EG(function_table), function) {
+        if (function->type == ZEND_INTERNAL_FUNCTION) {
+            break;
+        }
+        forget_variables(&function->op_array);
+    }
+    ZEND_HASH_FOREACH_END();
+    zend_class_entry *class;
+    ZEND_HASH_MAP_REVERSE_FOREACH_PTR(EG(class_table), class) {
+        if (class->type == ZEND_INTERNAL_CLASS) {
+            break;
+        }
+        forget_statics_of_class(class);
+    }
+    ZEND_HASH_FOREACH_END();
+}
+
 static void shut_down_fast(zend_resource *resource) {
     (void)resource;
     // Not active: PHP is beyond this place. A resource that is newer than ours ended its closing by
@@ -51,6 +111,7 @@ static void shut_down_fast(zend_resource *resource) {
     zend_hash_init(&EG(included_files), 8, NULL, NULL, 0);
     zend_hash_discard(EG(function_table), EG(persistent_functions_count));
     zend_hash_discard(EG(class_table), EG(persistent_classes_count));
+    forget_statics();
     ZVAL_UNDEF(&EG(user_error_handler));
     ZVAL_UNDEF(&EG(user_exception_handler));
     zend_stack_init(&EG(user_error_handlers_error_reporting), sizeof(int));

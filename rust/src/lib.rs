@@ -43,6 +43,7 @@ const NATURAL_ALIGNMENT: usize = 16;
 
 /// Why a heap could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeapError {
     /// The size of a segment is not one of 16, 32, 64, 128 and 256 KB.
     #[error("a segment's size is a power of two from 16 KB to 256 KB, not {0} bytes")]

@@ -13,19 +13,30 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #if (defined(__x86_64__) && defined(__LP64__)) || defined(__aarch64__)
 
-// Found at the first call, by each thread that is there then: all find the same.
-static struct {
-    pw_os_look_up *own;   // the C library's, by which we look for ourselves
-    uintptr_t start, end; // where the C library lies
-    void *self;           // our library, as a handle
-} found;
-
 // The dlsym behind ours: the C library's, or that of a library which wraps it.
 static pw_os_look_up *next_dlsym __asm__("pw_next_dlsym") __attribute__((used));
+
+// What is found at the first question about a handle, and not before: a sanitizer asks for what
+// comes next before anything else works. Who asks meanwhile finds the same.
+static struct {
+    pw_os_look_up *own;   // the C library's dlsym, by which we look for ourselves
+    uintptr_t start, end; // where the C library lies
+    void *self;           // our library, as a handle; stored last
+    bool tried;
+} found;
+
+static void find_next_dlsym(void) {
+    pw_os_look_up *own = pw_os_next_dlsym();
+    pw_os_look_up *next = own ? (pw_os_look_up *)own(RTLD_NEXT, "dlsym") : NULL;
+    found.own = own;
+    __atomic_store_n(&next_dlsym, next, __ATOMIC_RELEASE);
+}
 
 static void find_c_library(void) {
     Dl_info info; // of a function that nobody else defines
@@ -43,15 +54,28 @@ static void find_c_library(void) {
     found.end = end;
 }
 
-static void find_all(void) {
+// By the C library's dlopen: one that wraps it may look for the next by our dlsym.
+static void *find_self(void) {
     Dl_info info;
-    found.own = pw_os_next_dlsym();
-    find_c_library();
-    if (dladdr(&found, &info)) {
-        found.self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    void *(*open_library)(const char *, int) =
+        (void *(*)(const char *, int))dlvsym(RTLD_NEXT, "dlopen", pw_os_dlsym_version());
+    void *self = open_library && dladdr(&found, &info)
+                     ? open_library(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                     : NULL;
+    if (!self) {
+        dlerror(); // not the program's to see: what it asked for was found
     }
-    pw_os_look_up *next = found.own ? (pw_os_look_up *)found.own(RTLD_NEXT, "dlsym") : NULL;
-    __atomic_store_n(&next_dlsym, next, __ATOMIC_RELEASE);
+    return self;
+}
+
+// False: it cannot be found.
+static bool know_ourselves(void) {
+    if (!__atomic_load_n(&found.tried, __ATOMIC_ACQUIRE)) {
+        find_c_library();
+        __atomic_store_n(&found.self, find_self(), __ATOMIC_RELEASE);
+        __atomic_store_n(&found.tried, true, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&found.self, __ATOMIC_ACQUIRE) != NULL;
 }
 
 static bool is_ours(const void *address) {
@@ -60,9 +84,12 @@ static bool is_ours(const void *address) {
     return (uintptr_t)address - (uintptr_t)__ehdr_start < (uintptr_t)(_end - __ehdr_start);
 }
 
+static bool is_of_c_library(const void *address) {
+    return (uintptr_t)address - found.start < found.end - found.start;
+}
+
 static void *ours_instead_of(void *function, const char *name) {
-    bool of_c_library = (uintptr_t)function - found.start < found.end - found.start;
-    if (!of_c_library || !found.self || found.own(RTLD_NEXT, name) != function) {
+    if (!know_ourselves() || !is_of_c_library(function) || found.own(RTLD_NEXT, name) != function) {
         return function;
     }
     void *ours = found.own(found.self, name);
@@ -75,7 +102,7 @@ static void *answer_by_handle(void *library, const char *name) __asm__("pw_answe
 
 static void *answer_by_handle(void *library, const char *name) {
     if (!__atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE)) {
-        find_all();
+        find_next_dlsym();
     }
     if (!next_dlsym || library == RTLD_DEFAULT || library == RTLD_NEXT) {
         return NULL;

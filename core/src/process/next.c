@@ -10,12 +10,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-// By the C library's dlsym: who wraps it may not say on whose behalf he asks what comes next. It
-// may allocate, and so be called from within itself.
 PW_API void *pw_find_next(const char *name) {
-    pw_os_look_up *look_up = pw_os_next_dlsym();
-    void *volatile found = look_up ? look_up(RTLD_NEXT, name) : dlsym(RTLD_NEXT, name); // no jump
-    return found;
+    return pw_os_find_next(name);
 }
 
 // What pthread_atfork calls. Before a fork the handler that was registered first runs last: ours,

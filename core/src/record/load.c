@@ -5,6 +5,7 @@
 // not be taken for a later one's. (Those that the C library unloads by itself, converters of
 // iconv's, are noticed when another one is found in their place.)
 
+#include "os/dlsym.h"
 #include "record/log.h"
 #include "record/record.h"
 
@@ -15,7 +16,7 @@
 int pw_record_close(void *library) {
     static int (*next)(void *);
     if (!next) {
-        next = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
+        next = (int (*)(void *))pw_os_find_next("dlclose");
     }
     return next ? next(library) : 0;
 }

@@ -15,6 +15,7 @@
 // scope is looked through when the recorder starts. Of callers in other scopes the loader is asked
 // only where somebody defines operators who is neither the caller itself nor the C++ library.
 
+#include "os/dlsym.h"
 #include "os/os.h"
 #include "record/definers.h"
 #include "record/record.h"
@@ -98,7 +99,7 @@ static void *find_by_tables(const struct pw_definers *definers) {
 }
 
 static void *find_by_loader(const char *name, const void *site) {
-    void *next = behind.whose == BY_CALLER ? NULL : dlsym(RTLD_NEXT, name);
+    void *next = behind.whose == BY_CALLER ? NULL : pw_os_find_next(name);
     return next ? next : find_for(site, name);
 }
 
@@ -145,11 +146,11 @@ static int decide_for(const void *site) {
 // is in the program's scope.
 static void decide_for_program(void) {
     behind.is_searched = true;
-    const void *function = dlsym(RTLD_NEXT, "_Znwm");
+    const void *function = pw_os_find_next("_Znwm");
     if (!function) {
         return;
     }
-#define FIND_NEXT(name) behind.name = dlsym(RTLD_NEXT, #name);
+#define FIND_NEXT(name) behind.name = pw_os_find_next(#name);
     EACH_NEW(FIND_NEXT)
     EACH_DELETE(FIND_NEXT)
     __atomic_store_n(&behind.whose, is_usual(function) ? OURS : OTHERS, __ATOMIC_RELEASE);

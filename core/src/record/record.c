@@ -5,6 +5,7 @@
 // a trace of what it leaves. It needs no other library of ours.
 
 #include "record/record.h"
+#include "os/dlsym.h"
 #include "record/log.h"
 
 #include <dlfcn.h>
@@ -77,15 +78,15 @@ void pw_record_resume(uintptr_t before) {
 
 static void find_next(void) {
     uintptr_t before = pw_record_pause(FRAME);
-    next.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
-    next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
-    next.free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-    next.memalign = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "memalign");
-    next.aligned_alloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
-    next.posix_memalign = (int (*)(void **, size_t, size_t))dlsym(RTLD_NEXT, "posix_memalign");
-    next.valloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "valloc");
-    next.pvalloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "pvalloc");
-    next.malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+    next.calloc = (void *(*)(size_t, size_t))pw_os_find_next("calloc");
+    next.realloc = (void *(*)(void *, size_t))pw_os_find_next("realloc");
+    next.free = (void (*)(void *))pw_os_find_next("free");
+    next.memalign = (void *(*)(size_t, size_t))pw_os_find_next("memalign");
+    next.aligned_alloc = (void *(*)(size_t, size_t))pw_os_find_next("aligned_alloc");
+    next.posix_memalign = (int (*)(void **, size_t, size_t))pw_os_find_next("posix_memalign");
+    next.valloc = (void *(*)(size_t))pw_os_find_next("valloc");
+    next.pvalloc = (void *(*)(size_t))pw_os_find_next("pvalloc");
+    next.malloc = (void *(*)(size_t))pw_os_find_next("malloc");
     pw_log.behind = (uintptr_t)next.malloc;
     __atomic_store_n(&next.is_known, next.malloc != NULL, __ATOMIC_RELEASE);
     pw_record_resume(before);

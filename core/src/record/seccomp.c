@@ -13,6 +13,7 @@
 // Restrictions by a system call instruction of the program's own are not seen, nor what was in
 // force before the program began.
 
+#include "os/dlsym.h"
 #include "record/filter.h"
 #include "record/log.h"
 #include "record/record.h"
@@ -231,8 +232,8 @@ __attribute__((used)) any_syscall *pw_record_next_syscall;
 
 // Not between pause and resume: the loader may release what it has allocated for the program.
 static void find_next(void) {
-    next_prctl = (any_prctl *)dlsym(RTLD_NEXT, "prctl");
-    pw_record_next_syscall = (any_syscall *)dlsym(RTLD_NEXT, "syscall");
+    next_prctl = (any_prctl *)pw_os_find_next("prctl");
+    pw_record_next_syscall = (any_syscall *)pw_os_find_next("syscall");
 }
 
 __attribute__((constructor)) static void start_seccomp(void) {

@@ -137,11 +137,31 @@ def wrapped_dlsym(bench):
     """A library before ours, or behind it, that wraps dlsym is asked by the program, and not by us."""
     if os.uname().machine not in ("x86_64", "aarch64"):
         raise Skip("written for x86-64 and aarch64")
-    for library, options in ((bench.preload, ""), (general_bench(bench).preload, "policy=general")):
+    folder = os.path.dirname(bench.preload)
+    for name, options in (("preload", ""), ("general", "policy=general"), ("record", "")):
+        library = os.path.join(folder, f"libpagewise-{name}.so")
         for place, bench.preload in (("behind", f"{library}:{bench.dlsym}"), ("before", f"{bench.dlsym}:{library}")):
-            status, output, error, _ = bench.run([bench.program, "wrapped-dlsym", place], options)
+            status, output, error, _ = bench.run([bench.program, "wrapped-dlsym", place], options, has_statistics=False)
             if (status, output) != (0, b"of the wrapper\n"):
                 raise Failure(f"{bench.preload}: {status} {output} {error}")
+
+
+def sanitized(bench):
+    """A sanitizer that starts asks for functions before anything else works."""
+    environment = {"ASAN_OPTIONS": "verify_asan_link_order=0,detect_leaks=0"}
+    ran = 0
+    for kind in ("address", "thread"):
+        program = bench.compiled(kind, "cc", f"-fsanitize={kind}")
+        if not program or subprocess.run([program], env=os.environ | environment, capture_output=True, check=False).returncode != 7:
+            continue
+        ran += 1
+        for library in ("preload", "general"):
+            path = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
+            done = subprocess.run([program], env=os.environ | environment | {"LD_PRELOAD": path}, capture_output=True, check=False)
+            if done.returncode != 7 or b"1 words" not in done.stdout:
+                raise Failure(f"{kind}, {library}: {done.returncode} {done.stdout} {done.stderr[-1000:]}")
+    if not ran:
+        raise Skip("there are no sanitizers here")
 
 
 def redis(bench):
@@ -295,6 +315,7 @@ CASES = {
     "other-malloc": other_malloc,
     "wrapper-by-handle": wrapper_by_handle,
     "wrapped-dlsym": wrapped_dlsym,
+    "sanitized": sanitized,
     "redis": redis,
     "deepbind": deepbind,
     "namespaces": namespaces,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // A library that stands in front of the C library's malloc, and calls it by a handle of the C
-// library: what that handle finds must not be somebody who calls this library.
+// library: what that handle finds must not be somebody who calls this library. And in front of
+// dlopen, which it looks for at each call.
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
 #include <stdbool.h>
@@ -67,4 +68,9 @@ void free(void *block) {
     if (!is_early(block) && is_found()) {
         c_library.free(block);
     }
+}
+
+void *dlopen(const char *path, int flags) {
+    void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return next(path, flags);
 }

@@ -377,7 +377,7 @@ MUTANTS = [
            " || found.own(RTLD_NEXT, name) != function) {", ") {",
            ["order-wrapper-by-handle"], missed="it asks for no function"),
     Mutant("dlsym-past-others", "who wraps dlsym behind us is asked as well", "entry/by_handle.c",
-           "found.own ? (pw_os_look_up *)found.own(RTLD_NEXT, \"dlsym\") : NULL;", "found.own;",
+           "own ? (pw_os_look_up *)own(RTLD_NEXT, \"dlsym\") : NULL;", "own;",
            ["order-wrapped-dlsym"], missed="it asks for no function"),
     Mutant("filled-past-others", "what others have mapped into a block is filled as well", "block/copying.c",
            "    if (skipped >= ASKED_FROM && !pw_block_is_ordinary(process, extent)) {",

@@ -87,14 +87,24 @@ static void forget_statics(void) {
         forget_variables(&function->op_array);
     }
     ZEND_HASH_FOREACH_END();
-    zend_class_entry *class;
-    ZEND_HASH_MAP_REVERSE_FOREACH_PTR(EG(class_table), class) {
-        if (class->type == ZEND_INTERNAL_CLASS) {
+    zval *element;
+    ZEND_HASH_MAP_REVERSE_FOREACH_VAL(EG(class_table), element) {
+        zend_class_entry *class = Z_PTR_P(element);
+        if (class->type != ZEND_INTERNAL_CLASS) {
+            forget_statics_of_class(class);
+        } else if (Z_TYPE_P(element) != IS_ALIAS_PTR) { // 8.4 lets PHP code name an internal class
             break;
         }
-        forget_statics_of_class(class);
     }
     ZEND_HASH_FOREACH_END();
+}
+
+// Of lazy objects that were made after the destructors were called. PHP would destroy what they
+// stand for, when no function of PHP code can be called any more.
+static void forget_lazy_objects(void) {
+#if PHP_VERSION_ID >= 80400
+    EG(lazy_objects_store).infos.pDestructor = NULL;
+#endif
 }
 
 static void shut_down_fast(zend_resource *resource) {
@@ -106,6 +116,7 @@ static void shut_down_fast(zend_resource *resource) {
         return;
     }
     close_and_free();
+    forget_lazy_objects();
     clear_behind_the_end(&EG(regular_list));
     zend_hash_init(&EG(symbol_table), 8, NULL, ZVAL_PTR_DTOR, 0);
     zend_hash_init(&EG(included_files), 8, NULL, NULL, 0);

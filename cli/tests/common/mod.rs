@@ -99,33 +99,15 @@ pub fn folders_of_links() -> usize {
     usize::from(stand_in().to_string_lossy().contains([' ', ':']))
 }
 
-/// The recorder, built from its sources: these tests do not need the core to be built.
+/// The recorder, built from the sources that cmake has: these tests do not need the core to be built.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core");
-        let sources = [
-            "record/record.c",
-            "record/new.c",
-            "record/spool_chunk.c",
-            "record/log.c",
-            "record/site.c",
-            "record/sample.c",
-            "record/unwind.c",
-            "record/cfi.c",
-            "record/load.c",
-            "record/hold.c",
-            "record/seccomp.c",
-            "record/filter.c",
-            "os/file.c",
-            "os/memory.c",
-            "os/process.c",
-            "os/mapping.c",
-            "os/mapped_file.c",
-            "os/module.c",
-            "os/system_call.c",
-        ]
-        .map(|name| core.join("src").join(name));
+        let list = std::fs::read_to_string(core.join("CMakeLists.txt")).unwrap();
+        let list = list.split("set(PAGEWISE_RECORD_SOURCES").nth(1);
+        let list = list.and_then(|rest| rest.split(')').next()).unwrap();
+        let sources = list.split_whitespace().map(|name| core.join(name));
         let own = own_file("libpagewise-record.so");
         let status = c_compiler()
             .args([

@@ -72,7 +72,10 @@ static void *find_self(void) {
 static bool know_ourselves(void) {
     if (!__atomic_load_n(&found.tried, __ATOMIC_ACQUIRE)) {
         find_c_library();
-        __atomic_store_n(&found.self, find_self(), __ATOMIC_RELEASE);
+        void *self = find_self();
+        if (self) { // another thread may have found it
+            __atomic_store_n(&found.self, self, __ATOMIC_RELEASE);
+        }
         __atomic_store_n(&found.tried, true, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(&found.self, __ATOMIC_ACQUIRE) != NULL;

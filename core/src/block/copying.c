@@ -9,8 +9,8 @@
 #include "process/state.h"
 #include "runtime/runtime.h"
 
-#define ASKED_FROM                                                                                 \
-    ((uint64_t)1 << 20) // bytes left out: to ask takes 5 us, to write them 13 and more
+// Bytes that a fill leaves out. To ask the kernel takes 5 us, to write as much 13 and more.
+#define ASKED_FROM ((uint64_t)1 << 20)
 
 // A copy in terms of extents: pages [from, from + pages) of source to [to, ...) of destination.
 struct copy {

@@ -155,7 +155,7 @@ def sanitized(bench):
         if not program or subprocess.run([program], env=os.environ | environment, capture_output=True, check=False).returncode != 7:
             continue
         ran += 1
-        for library in ("preload", "general"):
+        for library in ("preload", "general", "record"):
             path = os.path.join(os.path.dirname(bench.preload), f"libpagewise-{library}.so")
             done = subprocess.run([program], env=os.environ | environment | {"LD_PRELOAD": path}, capture_output=True, check=False)
             if done.returncode != 7 or b"1 words" not in done.stdout:

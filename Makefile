@@ -309,7 +309,7 @@ install-libraries: core ## install the libraries alone, below PREFIX, for a comm
 
 install-r: core ## install the R package into R's first library (or R_LIBRARY=FOLDER)
 	@$(ENSURE) run
-	@scripts/install-r $(R_LIBRARY)
+	@scripts/install-r $(if $(R_LIBRARY),"$(R_LIBRARY)")
 
 check-r: core ## R CMD check of the R package
 	@$(ENSURE) build run test
@@ -354,4 +354,4 @@ lint: ## clang-format, shellcheck, rustfmt, clippy and Python's compiler, changi
 	@scripts/lint
 
 clean: ## remove build/
-	rm -rf $(B)
+	rm -rf "$(B)"

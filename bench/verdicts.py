@@ -246,7 +246,8 @@ def of_mutants(page: Tables) -> Iterable[str | None]:
 PAGES: dict[str, Sentences] = {
     "r.md": of_r, "large-pages.md": of_large_pages, "php.md": of_php, "rails.md": of_rails,
     "rails-cluster.md": of_rails_cluster, "rails-transaction.md": of_rails_transaction, "replay.md": of_replay,
-    "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis, "foundation.md": of_foundation,
+    "trace-overhead.md": of_overhead, "transaction.md": of_transaction, "metis.md": of_metis,
+    "foundation.md": of_foundation, "foundation-debian-13.md": of_foundation,
     "r-share.md": of_share, "beside-threads.md": of_threads, "mmapcopy.md": of_mmapcopy, "mmapcopy-r.md": of_mmapcopy_r,
     "programs.md": of_programs, "hostile.md": of_hostile, "mutants.md": of_mutants, "everyday.md": of_everyday, "frozen.md": of_frozen, "workers.md": of_workers,
     "together.md": of_together,

@@ -321,7 +321,9 @@ r-tarball: ## build build/pagewise_VERSION.tar.gz, for R CMD INSTALL on machines
 
 deb: ## build Debian packages of what is committed, into build/deb
 	@$(ENSURE) build run
-	@scripts/deb $(B)/deb
+	@# Who installs *.deb from there is not to get those of another version.
+	@rm -rf "$(B)/deb"
+	@scripts/deb "$(B)/deb"
 
 deb-release: ## Debian packages of what is committed, made on a bare newer RELEASE (trixie), into build/deb-RELEASE (root)
 	@test/packages/build $(or $(RELEASE),trixie)

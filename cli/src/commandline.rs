@@ -1,6 +1,6 @@
 //! The command line: an interface, documented in docs/reference/command-line.md.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::UnknownArgumentValueParser;
@@ -11,6 +11,7 @@ use trace_analysis::analysis::Moment;
 use trace_analysis::diff::Measure;
 use trace_analysis::flame::Kind;
 
+use crate::launch::executable;
 use crate::launch::options::nearest;
 use crate::measure::SamplerKind;
 use crate::policy::Policy;
@@ -588,13 +589,19 @@ fn nearest_command(error: &clap::Error) -> Option<String> {
     let usage = text_of(error, ContextKind::Usage)?;
     let command = CommandLine::command();
     let trace = command.find_subcommand("trace");
+    if given == "help" {
+        return Some("see: pagewise --help, or pagewise run --help".into());
+    }
     let parent = match usage.contains("pagewise trace") {
         true => trace?,
         false => &command,
     };
     let shown = parent.get_subcommands().filter(|one| !one.is_hide_set());
-    let nearest = nearest(&given, shown.map(clap::Command::get_name))?;
-    Some(format!("did you mean '{nearest}'?"))
+    if let Some(nearest) = nearest(&given, shown.map(clap::Command::get_name)) {
+        return Some(format!("did you mean '{nearest}'?"));
+    }
+    let is_program = executable::find(OsStr::new(&given)).is_ok();
+    is_program.then(|| format!("to run it: pagewise run -- {given} ..."))
 }
 
 /// The first example of the command's help.
@@ -644,6 +651,11 @@ mod tests {
                 "did you mean 'run'?",
             ),
             (&["pagewise", "compair"], "'compare'"),
+            (&["pagewise", "help"], "pagewise --help"),
+            (
+                &["pagewise", "/bin/sh", "x.sh"],
+                "pagewise run -- /bin/sh ...",
+            ),
             (&["pagewise", "trace", "recrod"], "'record'"),
             (&["pagewise", "trace", "sta"], "'stat'"),
             (

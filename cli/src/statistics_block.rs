@@ -196,6 +196,8 @@ pub struct Statistics {
     pub processes: u64,
     /// Files that were not statistics blocks.
     pub unreadable: u64,
+    /// Why no process could leave its block, where that is known.
+    pub refused: Option<io::ErrorKind>,
 }
 
 impl Statistics {
@@ -239,6 +241,7 @@ impl Statistics {
                 .collect(),
             processes: mean(&|run| run.processes),
             unreadable: mean(&|run| run.unreadable),
+            refused: runs.iter().find_map(|run| run.refused),
         }
     }
 

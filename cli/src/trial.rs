@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +24,9 @@ use crate::measure::process_tree::Strangers;
 use crate::measure::record::Measurement;
 use crate::policy::Policy;
 use crate::statistics_block::Statistics;
+
+/// A statistics block is no larger.
+const BLOCK: usize = 4096;
 
 /// What is the same for all runs of one command.
 pub struct Setting<'a> {
@@ -100,7 +103,7 @@ impl Trial {
 /// Fails as [`Interrupted`](crate::launch::signals::Interrupted) when a signal has asked for the end before the command was started.
 pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Result<Trial> {
     let library = setting.library_for(policy);
-    let folder = library.map(|_| statistics_folder()).transpose()?;
+    let (folder, refused) = library.map(|_| statistics_folder()).transpose()?.unzip();
     let ksm = start_merging(policy)?;
     let cgroup = match setting.sampler {
         SamplerKind::Counters => None,
@@ -140,8 +143,11 @@ pub fn run(setting: &Setting, policy: Policy, streams: Streams) -> anyhow::Resul
     let (end, at) = running.wait().map_err(lost)?;
     let mut memory = meter.finish(at).map_err(lost)?;
     let ended = running.settle(end, at, are_captured);
-    let statistics =
+    let mut statistics =
         folder.map(|folder| Statistics::read_folder(folder.path()).unwrap_or_default());
+    if let Some(found) = &mut statistics {
+        found.refused = refused.flatten();
+    }
     let has_shared = statistics.as_ref().is_some_and(|s| s.get("publishes") > 0);
     if !has_shared && ended.usage.peak_resident_bytes > own_peak {
         memory.raise_to(ended.usage.peak_resident_bytes);
@@ -194,8 +200,10 @@ fn prepare(
     command
 }
 
-/// Statistics blocks are shared memory: a folder that is not on a disk is best. Only its owner may enter.
-fn statistics_folder() -> Result<TempDir, Failure> {
+/// Statistics blocks are shared memory: a folder that is not on a disk is best. Only its owner may enter. Where none has
+/// room for a block, why; the command runs all the same.
+fn statistics_folder() -> Result<(TempDir, Option<io::ErrorKind>), Failure> {
+    let mut without_room = None;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for place in places().filter(|place| is_plain(place.as_os_str())) {
         let made = tempfile::Builder::new()
@@ -203,14 +211,26 @@ fn statistics_folder() -> Result<TempDir, Failure> {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(&place);
         match made {
-            Ok(folder) => return Ok(folder),
+            Ok(folder) => match try_writing(folder.path()) {
+                Ok(()) => return Ok((folder, None)),
+                Err(error) => without_room = without_room.or(Some((folder, Some(error.kind())))),
+            },
             Err(error) => last = error,
         }
+    }
+    if let Some(found) = without_room {
+        return Ok(found);
     }
     Err(Failure::new(
         format!("cannot make a folder for the statistics: {last}"),
         "TMPDIR=/a/folder/you/may/write/to pagewise ...",
     ))
+}
+
+/// Is there room for a block?
+fn try_writing(folder: &Path) -> io::Result<()> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    file.write_all(&[1; BLOCK])
 }
 
 /// The option string has no quotes: a comma in a folder's name would end it.

@@ -696,7 +696,45 @@ fn a_process_that_the_limit_killed_is_said() {
     assert!(said.contains(expected), "{said}");
 }
 
-/// The area under the curve is the average, its highest point the peak: both files describe one run.
+/// Has a shell start pagewise in that state.
+fn started_by(line: &str) -> std::process::Output {
+    let line = line.replace("PAGEWISE", &format!("'{}'", env!("CARGO_BIN_EXE_pagewise")));
+    Command::new("sh")
+        .args(["-c", &line])
+        .env("PAGEWISE_LIBRARY", common::stand_in())
+        .env_remove("PAGEWISE_OPTIONS")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn closed_streams_stay_closed() {
+    for (command, stream) in [("echo hi", ">&-"), ("cat", "<&-"), ("echo hi >&2", "2>&-")] {
+        let plain = started_by(&format!("sh -c '{command}' {stream}"));
+        let ours = started_by(&format!(
+            "PAGEWISE run --quiet -- sh -c '{command}' {stream}"
+        ));
+        assert_ne!(plain.status.code(), Some(0), "{command}");
+        assert_eq!(ours.status.code(), plain.status.code(), "{command}");
+    }
+    let lost = started_by("PAGEWISE run --quiet --json - -- true >&-");
+    assert_eq!(lost.status.code(), Some(125));
+    assert!(errors(&lost).contains("cannot write to standard output: Bad file descriptor"));
+}
+
+#[test]
+fn where_no_figures_can_be_left_that_is_said() {
+    let output = started_by("trap '' XFSZ; ulimit -f 0 && exec PAGEWISE run -- true");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("what was saved is not known: no file can be written here"),
+        "{said}"
+    );
+    assert!(!said.contains("seccomp"), "{said}");
+}
+
 #[test]
 fn a_limit_on_addresses_is_named_where_the_command_failed() {
     let said = |limit: &str, status: &str| {

@@ -764,6 +764,44 @@ fn what_other_processes_lost_is_said() {
     );
 }
 
+#[test]
+fn without_room_to_begin_there_is_no_trace_and_that_is_said() {
+    let bench = new_bench();
+    fs::write(bench.path("x.trace"), "an earlier one").unwrap();
+    let mut command = Command::new("sh");
+    let line =
+        "ulimit -f 1 && exec \"$0\" trace record --quiet -o x.trace -- \"$1\" every-function";
+    let output = command
+        .args(["-c", line, env!("CARGO_BIN_EXE_pagewise")])
+        .arg(allocating_program())
+        .env("PAGEWISE_RECORD_LIBRARY", recorder())
+        .current_dir(bench.path("."))
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("left no recording: cannot write below"),
+        "{said}"
+    );
+    assert!(said.contains("x.trace is as it was before"), "{said}");
+    assert_eq!(fs::read(bench.path("x.trace")).unwrap(), b"an earlier one");
+    assert_eq!(bench.names(), ["x.trace"]);
+}
+
+#[test]
+fn traces_of_earlier_recordings_are_named() {
+    let bench = new_bench();
+    for name in ["x.trace.123", "x.trace.123.0", "x.trace.old", "y.trace.1"] {
+        fs::write(bench.path(name), "").unwrap();
+    }
+    let said = errors(&bench.record_program(&[], "every-function"));
+    assert!(
+        said.contains("2 traces of earlier recordings left beside it (x.trace.123)"),
+        "{said}"
+    );
+}
+
 /// Names with spaces and line ends, started through the loader, from a folder that is left.
 #[test]
 fn names_that_mean_nothing_elsewhere_are_found() {

@@ -1,7 +1,7 @@
 //! Which file a command name stands for, as execvp(3) finds it.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,44 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
 
+/// The program of a command and its arguments.
+pub fn of(command: &[OsString]) -> Result<PathBuf, Failure> {
+    let (name, rest) = command
+        .split_first()
+        .ok_or_else(|| not_found(OsStr::new("")))?;
+    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") {
+        true if failure.exit == EXIT_NOT_FOUND => Failure::new(
+            failure.what,
+            format!(
+                "{} stands before --, where options are: values in a list have commas between them, and no spaces",
+                name.to_string_lossy()
+            ),
+        )
+        .exit(EXIT_NOT_FOUND),
+        _ => failure,
+    })
+}
+
 pub fn find(command: &OsStr) -> Result<PathBuf, Failure> {
     if command.as_bytes().contains(&b'/') {
         return check(Path::new(command));
     }
-    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let candidates: Vec<PathBuf> = env::split_paths(&folders)
-        .map(|folder| folder.join(command))
-        .filter(|path| path.is_file())
-        .collect();
+    let candidates = in_path(command);
     let executable = candidates.iter().find(|path| is_executable(path));
     match (executable, candidates.first()) {
         (Some(path), _) => Ok(path.clone()),
         (None, Some(path)) => check(path),
         (None, None) => Err(not_found(command)),
     }
+}
+
+/// Files of that name.
+fn in_path(name: &OsStr) -> Vec<PathBuf> {
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .filter(|path| path.is_file())
+        .collect()
 }
 
 fn check(path: &Path) -> Result<PathBuf, Failure> {
@@ -57,10 +80,21 @@ fn not_found(command: &OsStr) -> Failure {
             Some(folder) if !folder.is_empty() => {
                 format!("ls {folder}: what is there, and is it built?")
             }
-            _ => format!("command -v {name}, and give the full path after --"),
+            _ if name.is_empty() => "a command after --: the first word there is empty".to_owned(),
+            _ => with_its_version(&name)
+                .unwrap_or_else(|| format!("command -v {name}, and give the full path after --")),
         }
     });
     Failure::new(format!("command not found: {name}"), advice).exit(EXIT_NOT_FOUND)
+}
+
+/// Debian has python3 and no python, for one.
+fn with_its_version(name: &str) -> Option<String> {
+    let versioned = format!("{name}3");
+    let is_here = in_path(OsStr::new(&versioned))
+        .iter()
+        .any(|path| is_executable(path));
+    is_here.then(|| format!("{versioned}, which is here"))
 }
 
 fn not_executable(path: &Path, why: &str) -> Failure {
@@ -104,6 +138,17 @@ mod tests {
         assert_eq!(exit("/etc/passwd"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit("/etc/passwd/x"), Err(EXIT_NOT_EXECUTABLE));
         assert_eq!(exit(""), Err(EXIT_NOT_FOUND));
+    }
+
+    #[test]
+    fn a_word_before_the_dashes_is_no_command() {
+        let next = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            of(&words).expect_err("no such command").next
+        };
+        assert!(next(&["no-such-command", "--", "true"]).contains("before --"));
+        assert!(next(&["no-such-command", "true"]).contains("command -v"));
+        assert!(next(&[""]).contains("is empty"));
     }
 
     #[test]

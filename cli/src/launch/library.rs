@@ -97,7 +97,9 @@ impl Library {
             Ok(()) => Ok(path),
             Err(problem) => Err(Failure::new(
                 format!("the library cannot be loaded: {problem}"),
-                "make build, or make install: libraries of ours want each other beside them; or pagewise doctor",
+                what_is_short(&problem).unwrap_or(
+                    "make build, or make install: libraries of ours want each other beside them; or pagewise doctor",
+                ),
             )),
         }
     }
@@ -146,6 +148,23 @@ pub fn name_of(library: &Path) -> Result<PathBuf, Failure> {
             "TMPDIR=/a/folder/of/yours/without/them pagewise ..., or install to such a folder: make install PREFIX=/usr/local",
         )
     })
+}
+
+/// What to type where a program cannot be started at all, by what the C library says of it.
+fn what_is_short(problem: &str) -> Option<&'static str> {
+    let known = [
+        ("Too many open files", "ulimit -n 1024, and the same again"),
+        (
+            "Resource temporarily unavailable",
+            "ulimit -u: how many processes you may have; end some, or raise it",
+        ),
+        (
+            "Cannot allocate memory",
+            "ulimit -v unlimited, and the same again",
+        ),
+    ];
+    let found = known.into_iter().find(|(words, _)| problem.contains(words));
+    found.map(|(_, next)| next)
 }
 
 /// Loads the library into a program that does nothing. One that cannot be loaded would keep the command

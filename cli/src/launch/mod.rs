@@ -9,4 +9,5 @@ pub mod places;
 pub mod preload;
 pub mod signals;
 pub mod spaceless;
+pub mod standard;
 pub mod supervise;

@@ -10,6 +10,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::signals::{Arrival, Gate};
+use super::standard;
 use crate::measure::process_tree::{self, Strangers};
 
 /// How long a process may take to end after SIGTERM.
@@ -144,6 +145,7 @@ impl<'a> Running<'a> {
                     // The run is worth as much outside the group.
                     libc::write(entrance, b"0".as_ptr().cast(), 1);
                 }
+                standard::close_again();
                 restore_signals()
             })
         };

@@ -1,5 +1,7 @@
 //! One honest sentence about what was saved and why, from the statistics blocks.
 
+use std::io;
+
 use super::units;
 use crate::policy::Policy;
 use crate::statistics_block::Statistics;
@@ -42,6 +44,9 @@ fn reasons(statistics: &Statistics) -> Option<String> {
 
 /// What was saved and why, or why nothing was, in the words of one clause.
 pub fn clause(policy: Policy, statistics: &Statistics) -> String {
+    if let Some(why) = refused(statistics) {
+        return format!("what was saved is not known: {why}");
+    }
     match (reasons(statistics), policy.uncounted()) {
         (Some(reasons), _) if is_little(statistics) => {
             format!(
@@ -58,6 +63,20 @@ pub fn clause(policy: Policy, statistics: &Statistics) -> String {
             )
         }
         _ => format!("nothing was saved: {}", no_reason(statistics, policy)),
+    }
+}
+
+/// Why the processes could not tell.
+fn refused(statistics: &Statistics) -> Option<&'static str> {
+    match statistics.refused? {
+        _ if statistics.processes > 0 => None,
+        io::ErrorKind::FileTooLarge => {
+            Some("no file can be written here (try: ulimit -f unlimited)")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("there is no room for a small file (df -h; or TMPDIR=/a/folder/with/room)")
+        }
+        _ => Some("no small file can be written (TMPDIR=/a/folder/of/yours)"),
     }
 }
 

@@ -14,6 +14,7 @@ use tempfile::NamedTempFile;
 use super::link;
 pub use super::link::folder_of;
 use crate::failure::Failure;
+use crate::launch::standard;
 
 /// As any new file's: less what the umask takes.
 const MODE: u32 = 0o666;
@@ -47,7 +48,7 @@ impl Target {
     /// `-` is standard output.
     pub fn open(path: &Path) -> io::Result<Self> {
         if is_standard(path) {
-            return Ok(Self::Standard(io::stdout()));
+            return standard::output().map(Self::Standard);
         }
         let Some(existing) = link::open(path)? else {
             let data = Data::beside(path)?;

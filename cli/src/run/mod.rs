@@ -137,7 +137,7 @@ pub fn prepare<'a>(
     inherited_options: &str,
     gate: &'a Gate,
 ) -> Result<Setting<'a>, Failure> {
-    let program = executable::find(&common.command[0])?;
+    let program = executable::of(&common.command)?;
     let mut wanted: Vec<&library::Library> = Vec::new();
     for library in policies.iter().filter_map(|policy| library_of(*policy)) {
         if !wanted.iter().any(|one| one.file_name == library.file_name) {
@@ -285,6 +285,9 @@ const WORTH_SAYING: u64 = 10_000_000;
 /// One part in so many of the peak is not, either: the estimate is no better.
 const WORTH_SAYING_OF_PEAK: u64 = 20;
 
+/// A peak that lasts for less than the time between two looks is a good part of a run of so few.
+const FEW_LOOKS: u64 = 50;
+
 /// How the command, or a process of its, was killed. None: it ended by itself.
 fn ending(trial: &Trial) -> Option<String> {
     let why = trial.ran_out.map(|ran_out| match ran_out.limit {
@@ -365,8 +368,14 @@ fn peak(trial: &Trial) -> String {
         let without = units::bytes(memory.unshared_peak_bytes as f64);
         text.push_str(&format!(" instead of about {without}"));
     }
-    if memory.samples < 5 {
-        text.push_str(&format!(" (a short run: {} samples)", memory.samples));
+    match memory.samples {
+        0..5 => text.push_str(&format!(" (a short run: {} samples)", memory.samples)),
+        // What the kernel keeps is none of ours.
+        5..FEW_LOOKS if !memory.is_peak_of_process => text.push_str(&format!(
+            " ({} looks: a peak between two is missed)",
+            memory.samples
+        )),
+        _ => {}
     }
     if memory.swap_bytes > 0 {
         let swap = units::bytes(memory.swap_bytes as f64);

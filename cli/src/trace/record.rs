@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use super::progress;
 use super::spools::{Spools, spools_in};
 use crate::commandline::RecordArguments;
 use crate::ending::Ending;
-use crate::failure::Failure;
+use crate::failure::{EXIT_PAGEWISE, Failure};
 use crate::launch::environment::preload_list;
 use crate::launch::signals::{self, Gate, Interrupted};
 use crate::launch::supervise::{self, End, Ended, Running};
@@ -45,7 +45,7 @@ const FEW_EVENTS: u64 = 1000;
 const LONGEST_PLACE: usize = 900;
 
 pub fn record(arguments: &RecordArguments) -> Result<Ending> {
-    let program = executable::find(&arguments.command[0])?;
+    let program = executable::of(&arguments.command)?;
     if let Err(refusal) = preload::check(&program) {
         return Err(Failure::new(
             format!("{refusal}: what it allocates cannot be seen"),
@@ -76,8 +76,9 @@ pub fn record_command(
         .map_err(|error| trial::not_started(&arguments.command[0], &error))?;
     // Its threads are started behind the gate.
     let profiles = listener.and_then(|it| it.serve(spool.path(), running.process()));
-    let end = match see_to_the_end(arguments, spool.path(), running, profiles, &gate) {
-        Ok(end) => end,
+    let (end, is_recorded) = match see_to_the_end(arguments, spool.path(), running, profiles, &gate)
+    {
+        Ok(seen) => seen,
         Err(error) => {
             // Hours of recording shall not be lost to a full disk, or to impatience.
             tell_where(&spool.keep(), arguments);
@@ -85,6 +86,8 @@ pub fn record_command(
         }
     };
     Ok(match end {
+        // Who goes on with FILE would take an earlier one for this recording's.
+        End::Exited(0) if !is_recorded => Ending::Exit(EXIT_PAGEWISE),
         End::Exited(status) => Ending::Exit(u8::try_from(status).unwrap_or(u8::MAX)),
         End::Killed(signal) => Ending::Signal(signal),
     })
@@ -96,13 +99,13 @@ fn see_to_the_end(
     mut running: Running,
     profiles: Option<Server>,
     gate: &Gate,
-) -> Result<End> {
+) -> Result<(End, bool)> {
     let process = running.process();
     let (end, at) = running.wait().map_err(trial::lost)?;
     drop(profiles);
     let ended = running.settle(end, at, false);
-    make_traces(arguments, spool, process, &ended, gate)?;
-    Ok(end)
+    let is_recorded = make_traces(arguments, spool, process, &ended, gate)?;
+    Ok((end, is_recorded))
 }
 
 fn tell_where(kept: &Path, arguments: &RecordArguments) {
@@ -210,13 +213,14 @@ fn names(spools: &Spools, main: i32, file: &Path) -> BTreeMap<(i32, u32), PathBu
         .collect()
 }
 
+/// Whether there is a trace of the command's process.
 fn make_traces(
     arguments: &RecordArguments,
     folder: &Path,
     main: i32,
     ended: &Ended,
     gate: &Gate,
-) -> Result<()> {
+) -> Result<bool> {
     let spools = spools_in(folder).with_context(|| folder.display().to_string())?;
     let names = names(&spools, main, &arguments.output);
     let is_ours = arguments.python && std::env::var_os(PYTHON_VARIABLE).is_none();
@@ -257,9 +261,47 @@ fn make_traces(
     hint_at_jvm(arguments, &spools);
     hint_at_python(arguments, &spools, folder);
     if !arguments.quiet {
-        tell(&summary(arguments, seen_main.as_ref(), &others, ended));
+        let said = summary(arguments, seen_main.as_ref(), &others, ended);
+        let earlier = earlier_ones(&arguments.output, &names);
+        let line: Vec<String> = said.into_iter().chain(earlier).collect();
+        if !line.is_empty() {
+            tell(&line.join("; "));
+        }
     }
-    Ok(())
+    if seen_main.is_none() {
+        tell_there_is_none(arguments, folder);
+    }
+    Ok(seen_main.is_some())
+}
+
+/// Also under --quiet, as the exit status alone would not tell what is wrong.
+fn tell_there_is_none(arguments: &RecordArguments, spool: &Path) {
+    let mut said = vec![match (why_nothing_fits(spool), arguments.jvm) {
+        (Some(error), _) => format!(
+            "the command's process left no recording: cannot write below {}: {error}; try: --spool FOLDER, with room for it",
+            output::folder_of(spool).display()
+        ),
+        (None, true) => "the command started no JVM that was recorded".into(),
+        (None, false) => {
+            "the command's process left no recording: it could not make its file, or the recorder could not be loaded into it".into()
+        }
+    }];
+    if arguments.output.is_file() {
+        said.push(format!(
+            "{} is as it was before",
+            arguments.output.display()
+        ));
+    }
+    tell(&said.join("; "));
+}
+
+/// What a recording needs to begin, and more.
+const BEGINNING: usize = 1 << 20;
+
+fn why_nothing_fits(spool: &Path) -> Option<io::Error> {
+    let written =
+        tempfile::tempfile_in(spool).and_then(|mut file| file.write_all(&vec![1; BEGINNING]));
+    written.err()
 }
 
 /// Traces of other processes than the command's, and of what its process executed before.
@@ -438,7 +480,7 @@ fn summary(
     main: Option<&Assembled>,
     others: &Others,
     ended: &Ended,
-) -> String {
+) -> Vec<String> {
     let file = arguments.output.display();
     let mut line = Vec::new();
     if let Some(signal) = ended.end.signal() {
@@ -465,11 +507,7 @@ fn summary(
                 line.push(format!("recording stopped early: {stop}"));
             }
         }
-        None if arguments.jvm => line.push("the command started no JVM that was recorded".into()),
-        None => line.push(
-            "the command's process left no recording: it could not make its file, or the recorder could not be loaded into it"
-                .into(),
-        ),
+        None => {}
     }
     if !others.kept.is_empty() {
         line.push(others.in_words());
@@ -486,7 +524,33 @@ fn summary(
             "{more} processes go on running and are not recorded further"
         )),
     }
-    line.join("; ")
+    line
+}
+
+/// Files that look like this recording's, and are another's.
+fn earlier_ones(file: &Path, names: &BTreeMap<(i32, u32), PathBuf>) -> Option<String> {
+    let mut prefix = file.file_name()?.to_owned();
+    prefix.push(".");
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let is_process = |name: &[u8]| {
+        let rest = name.strip_prefix(prefix.as_bytes());
+        rest.is_some_and(|rest| rest.splitn(2, |&byte| byte == b'.').all(is_number))
+    };
+    let entries = fs::read_dir(output::folder_of(file)).ok()?.flatten();
+    let mut found: Vec<OsString> = entries
+        .map(|entry| entry.file_name())
+        .filter(|name| {
+            is_process(name.as_bytes())
+                && !names.values().any(|known| known.file_name() == Some(name))
+        })
+        .collect();
+    found.sort();
+    let first = file.with_file_name(found.first()?);
+    let traces = units::counted(found.len() as u64, "trace");
+    Some(format!(
+        "{traces} of earlier recordings left beside it ({})",
+        first.display()
+    ))
 }
 
 fn never_called(arguments: &RecordArguments) -> String {

@@ -589,19 +589,22 @@ fn nearest_command(error: &clap::Error) -> Option<String> {
     let usage = text_of(error, ContextKind::Usage)?;
     let command = CommandLine::command();
     let trace = command.find_subcommand("trace");
-    if given == "help" {
-        return Some("see: pagewise --help, or pagewise run --help".into());
-    }
-    let parent = match usage.contains("pagewise trace") {
-        true => trace?,
-        false => &command,
+    let (parent, name) = match usage.contains("pagewise trace") {
+        true => (trace?, "pagewise trace"),
+        false => (&command, "pagewise"),
     };
+    if given == "help" {
+        return Some(format!("see: {name} --help"));
+    }
+    let is_program = executable::find(OsStr::new(&given)).is_ok();
+    if name == "pagewise" && is_program && given.contains('/') {
+        return Some(format!("to run it: pagewise run -- {given} ..."));
+    }
     let shown = parent.get_subcommands().filter(|one| !one.is_hide_set());
     if let Some(nearest) = nearest(&given, shown.map(clap::Command::get_name)) {
         return Some(format!("did you mean '{nearest}'?"));
     }
-    let is_program = executable::find(OsStr::new(&given)).is_ok();
-    is_program.then(|| format!("to run it: pagewise run -- {given} ..."))
+    (name == "pagewise" && is_program).then(|| format!("to run it: pagewise run -- {given} ..."))
 }
 
 /// The first example of the command's help.
@@ -651,7 +654,8 @@ mod tests {
                 "did you mean 'run'?",
             ),
             (&["pagewise", "compair"], "'compare'"),
-            (&["pagewise", "help"], "pagewise --help"),
+            (&["pagewise", "help"], "see: pagewise --help"),
+            (&["pagewise", "trace", "help"], "see: pagewise trace --help"),
             (
                 &["pagewise", "/bin/sh", "x.sh"],
                 "pagewise run -- /bin/sh ...",

@@ -97,7 +97,7 @@ _pagewise() {
     done
     [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
     _pagewise_words "$1" "$2" "$previous"
-    if [[ ${COMP_WORDS[1]} == trace && $2 != -* && ${COMPREPLY[*]} == -* ]]; then
+    if [[ ${COMP_WORDS[1]} == trace && $COMP_CWORD -gt 2 && $2 != -* && ${COMPREPLY[*]} == -* ]]; then
         COMPREPLY=()
     fi
 }

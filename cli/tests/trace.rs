@@ -792,9 +792,11 @@ fn without_room_to_begin_there_is_no_trace_and_that_is_said() {
 #[test]
 fn traces_of_earlier_recordings_are_named() {
     let bench = new_bench();
+    bench.record_program(&[], "every-function");
     for name in ["x.trace.123", "x.trace.123.0", "x.trace.old", "y.trace.1"] {
-        fs::write(bench.path(name), "").unwrap();
+        fs::copy(bench.path("x.trace"), bench.path(name)).unwrap();
     }
+    fs::write(bench.path("x.trace.7"), "a log that was rotated").unwrap();
     let said = errors(&bench.record_program(&[], "every-function"));
     assert!(
         said.contains("2 traces of earlier recordings left beside it (x.trace.123)"),

@@ -354,6 +354,18 @@ fn the_status_passes_through_scripts_too() {
     let names = bench.names();
     let traces = names.iter().filter(|name| name.contains("x.trace")).count();
     assert_eq!(traces, 1);
+    // A shell that waits has no trace of its own.
+    let output = bench.record_jvm(&["--heap", "1g"], &["sh", "-c", &format!("{line}; true")]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("x.trace was not written") && said.contains("x.trace."),
+        "{said}"
+    );
+    let output = bench.record_jvm(&["--quiet"], &["true"]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("no JVM that was recorded"), "{said}");
 }
 
 /// The JVM takes its variable apart at white space.

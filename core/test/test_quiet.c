@@ -162,6 +162,27 @@ static void another_librarys_pool_is_not_known(void **state) {
     end(thread);
 }
 
+// Both kinds begin in the same function.
+static void of_laters_threads_only_timers_are_known(void **state) {
+    (void)state;
+    struct pool later = load("later/libs/later.so");
+    struct {
+        const void *function, *argument;
+    } what[] = {{dlsym(later.library, "_ZN5Timer12bg_main_funcEPv"), NULL},
+                {dlsym(later.library, "wait_for_files"), NULL},
+                {NULL, NULL}};
+    assert_true(what[0].function && what[1].function);
+    for (size_t i = 0; i <= sizeof what / sizeof *what; i++) {
+        pthread_t thread;
+        void *argument = i < sizeof what / sizeof *what ? &what[i] : NULL;
+        assert_int_equal(
+            pw_quiet_create(pthread_create, &thread, NULL, wait_to_end, argument, later.site), 0);
+        sem_wait(&began);
+        assert_int_equal(is_quiet(), i == 0);
+        end(thread);
+    }
+}
+
 // One that is known never stands for one that is not.
 static void a_pool_hides_no_other_thread(void **state) {
     (void)state;
@@ -387,6 +408,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(a_blas_is_quiet_outside_of_itself),
         cmocka_unit_test(an_openmp_pool_is_quiet_outside_of_its_region),
         cmocka_unit_test(another_librarys_pool_is_not_known),
+        cmocka_unit_test(of_laters_threads_only_timers_are_known),
         cmocka_unit_test(a_pool_hides_no_other_thread),
         cmocka_unit_test(nor_does_the_one_that_asks),
         cmocka_unit_test(in_a_handler_a_blas_may_be_at_work),

@@ -14,7 +14,7 @@ pub fn of(command: &[OsString]) -> Result<PathBuf, Failure> {
     let (name, rest) = command
         .split_first()
         .ok_or_else(|| not_found(OsStr::new("")))?;
-    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") {
+    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") && !is_after_dashes(command) {
         true if failure.exit == EXIT_NOT_FOUND => Failure::new(
             failure.what,
             format!(
@@ -25,6 +25,12 @@ pub fn of(command: &[OsString]) -> Result<PathBuf, Failure> {
         .exit(EXIT_NOT_FOUND),
         _ => failure,
     })
+}
+
+/// Does it begin where the command line says that options end?
+fn is_after_dashes(command: &[OsString]) -> bool {
+    let words = env::args_os().skip_while(|word| word != "--").skip(1);
+    words.count() == command.len()
 }
 
 pub fn find(command: &OsStr) -> Result<PathBuf, Failure> {

@@ -1,7 +1,8 @@
 //! Standard streams that were closed where this process began.
 //!
-//! Rust's runtime opens /dev/null in their place before `main`. The command is to find them closed, as it would without us,
-//! and what we were to write there has not been written.
+//! Rust's runtime opens /dev/null in their place before `main`. The command is to find its input and output closed, as it
+//! would without us, and what we were to write there has not been written. Standard error stays /dev/null: by its number a
+//! preloaded library would write its warnings into a file of the program's.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -36,9 +37,9 @@ pub fn output() -> io::Result<io::Stdout> {
     }
 }
 
-/// In a child that has its streams: closes those that are still the runtime's. Async-signal-safe.
+/// In a child that has its streams: closes input and output where they are still the runtime's. Async-signal-safe.
 pub fn close_again() {
-    for stream in (0..3).filter(|&stream| was_closed(stream)) {
+    for stream in (0..2).filter(|&stream| was_closed(stream)) {
         if is_null_device(stream) {
             // SAFETY: nothing of this process's is behind it.
             unsafe { libc::close(stream) };

@@ -16,6 +16,7 @@ use trace_analysis::Stacks;
 use trace_analysis::assemble::{self, Assembled, Known, Progress};
 use trace_analysis::spool::{Header, Spool};
 use trace_analysis::symbols::Symbols;
+use trace_format::TraceReader;
 
 use super::jvm;
 use super::losses::Losses;
@@ -213,7 +214,7 @@ fn names(spools: &Spools, main: i32, file: &Path) -> BTreeMap<(i32, u32), PathBu
         .collect()
 }
 
-/// Whether there is a trace of the command's process.
+/// Whether there is anything that was recorded.
 fn make_traces(
     arguments: &RecordArguments,
     folder: &Path,
@@ -268,18 +269,23 @@ fn make_traces(
             tell(&line.join("; "));
         }
     }
-    if seen_main.is_none() {
+    let is_recorded = seen_main.is_some() || others.left_out > 0 || !others.kept.is_empty();
+    if !is_recorded {
         tell_there_is_none(arguments, folder);
     }
-    Ok(seen_main.is_some())
+    Ok(is_recorded)
 }
 
 /// Also under --quiet, as the exit status alone would not tell what is wrong.
 fn tell_there_is_none(arguments: &RecordArguments, spool: &Path) {
     let mut said = vec![match (why_nothing_fits(spool), arguments.jvm) {
         (Some(error), _) => format!(
-            "the command's process left no recording: cannot write below {}: {error}; try: --spool FOLDER, with room for it",
-            output::folder_of(spool).display()
+            "the command's process left no recording: cannot write below {}: {error} (try: {})",
+            output::folder_of(spool).display(),
+            match error.kind() {
+                io::ErrorKind::FileTooLarge => "ulimit -f unlimited, and the same again",
+                _ => "--spool FOLDER, with room for it",
+            }
         ),
         (None, true) => "the command started no JVM that was recorded".into(),
         (None, false) => {
@@ -507,7 +513,10 @@ fn summary(
                 line.push(format!("recording stopped early: {stop}"));
             }
         }
-        None => {}
+        None if others.kept.is_empty() => {}
+        None => line.push(format!(
+            "{file} was not written, as the command's own process left no recording"
+        )),
     }
     if !others.kept.is_empty() {
         line.push(others.in_words());
@@ -541,6 +550,7 @@ fn earlier_ones(file: &Path, names: &BTreeMap<(i32, u32), PathBuf>) -> Option<St
         .map(|entry| entry.file_name())
         .filter(|name| {
             is_process(name.as_bytes())
+                && is_trace(&file.with_file_name(name))
                 && !names.values().any(|known| known.file_name() == Some(name))
         })
         .collect();
@@ -551,6 +561,12 @@ fn earlier_ones(file: &Path, names: &BTreeMap<(i32, u32), PathBuf>) -> Option<St
         "{traces} of earlier recordings left beside it ({})",
         first.display()
     ))
+}
+
+fn is_trace(file: &Path) -> bool {
+    // A pipe of that name would have us wait for who writes to it.
+    let is_file = fs::symlink_metadata(file).is_ok_and(|found| found.is_file());
+    is_file && TraceReader::open(file).is_ok()
 }
 
 fn never_called(arguments: &RecordArguments) -> String {

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <string.h>
 
 struct pool_thread {
     void *(*start)(void *);
@@ -60,15 +61,28 @@ static struct pw_openmp *openmp_runtime(const void *site) {
     return found;
 }
 
+// Package later starts two kinds of threads by one function of its own, whose argument begins with
+// what is to be called: timers, and since 1.4 threads that wait for files, and write into vectors
+// which they have found.
+static bool is_timer_of_later(const void *argument) {
+    static const char timer[] = "_ZN5Timer12bg_main_funcEPv"; // Timer::bg_main_func(void *)
+    Dl_info found;
+    const void *function = argument ? *(const void *const *)argument : NULL;
+    return function && dladdr(function, &found) && found.dli_saddr == function &&
+           strcmp(found.dli_sname, timer) == 0;
+}
+
 // Where a thread that `site` starts counts; NULL: it is not known to be quiet at any time. Threads
 // of OpenMP run the program's own code, which would find signals blocked: only where blocks may be
 // shared at all.
-static unsigned *counter_of(const void *site) {
+static unsigned *counter_of(const void *site, const void *argument) {
     struct pw_quiet *quiet = &pw_process.quiet;
     struct pw_openmp *runtime = NULL;
     switch (pw_pool_at(site)) {
     case PW_POOL_TIMER:
         return &quiet->timers;
+    case PW_POOL_LATER:
+        return is_timer_of_later(argument) ? &quiet->timers : NULL;
     case PW_POOL_BLAS:
         return &quiet->blas;
     case PW_POOL_OPENMP:
@@ -108,7 +122,7 @@ static void unknown_thread_comes(void) {
 
 int pw_quiet_create(pw_create_thread *create, pthread_t *thread, const pthread_attr_t *attributes,
                     void *(*start)(void *), void *argument, const void *site) {
-    unsigned *threads = counter_of(site);
+    unsigned *threads = counter_of(site, argument);
     struct pool_thread *pooled = threads ? pw_c_malloc(sizeof *pooled) : NULL;
     if (!pooled) {
         unknown_thread_comes();

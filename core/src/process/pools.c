@@ -10,17 +10,16 @@ static bool starts_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
 // As R installs the libraries of packages.
-static bool is_timer(const char *path) {
-    static const char *const ends[] = {"/cli/libs/cli.so", "/later/libs/later.so"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcmp(path + length - end, ends[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+static enum pw_pool pool_of_package(const char *path) {
+    return ends_with(path, "/cli/libs/cli.so")       ? PW_POOL_TIMER
+           : ends_with(path, "/later/libs/later.so") ? PW_POOL_LATER
+                                                     : PW_POOL_NONE;
 }
 
 enum pw_pool pw_pool_of_path(const char *path) {
@@ -32,7 +31,7 @@ enum pw_pool pw_pool_of_path(const char *path) {
     if (starts_with(name, "libgomp")) {
         return PW_POOL_OPENMP;
     }
-    return is_timer(path) ? PW_POOL_TIMER : PW_POOL_NONE;
+    return pool_of_package(path);
 }
 
 enum pw_pool pw_pool_at(const void *site) {

@@ -15,7 +15,8 @@
 //    has interrupted them, and a signal is blocked.
 //  - libgomp's threads work in parallel regions and for teams; the runtime tells whether the caller
 //    is in one. Tasks are done when a region ends.
-//  - The timers of R's packages cli and later count, and write a byte to a pipe.
+//  - The timers of R's packages cli and later count, and write a byte to a pipe. Other threads of
+//    later's wait for files, and write what they find.
 //  - The thread of pyarrow's jemalloc gives free memory of that jemalloc back to the kernel.
 //
 // These are told by the library that calls pthread_create. Their threads block all signals that can

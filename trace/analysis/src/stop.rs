@@ -12,6 +12,8 @@ pub enum Stop {
     File(i32),
     Memory,
     StrictMode,
+    /// Of a JVM's recording: what follows was written, but not as it should have been.
+    Damage,
     /// Denied is the system call of this number.
     Filter(u32),
 }
@@ -31,6 +33,9 @@ impl fmt::Display for Stop {
             }
             Self::Memory => {
                 f.write_str("the program had no address space left for what was recorded")
+            }
+            Self::Damage => {
+                f.write_str("what was recorded is damaged from there on, and cannot be read")
             }
             Self::StrictMode => f.write_str(
                 "the program entered seccomp's strict mode, where the recorder can make no more room",

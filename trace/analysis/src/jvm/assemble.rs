@@ -124,7 +124,7 @@ pub fn assemble<W: Write>(
             return Err(Error::Stopped);
         }
     }
-    assembly.end(&spool.header)
+    assembly.end(spool)
 }
 
 impl<W: Write> Assembly<W> {
@@ -322,9 +322,12 @@ impl<W: Write> Assembly<W> {
 
     fn name(&mut self, number: u32, text: String) {
         let number = number as usize;
-        // The agent numbers them one by one.
+        // The agent numbers them one by one, and takes a number again if something came in between.
+        let place = Place { text };
         if number == self.places.len() {
-            self.places.push(Place { text });
+            self.places.push(place);
+        } else if let Some(again) = self.places.get_mut(number) {
+            *again = place;
         }
     }
 
@@ -337,8 +340,9 @@ impl<W: Write> Assembly<W> {
         })
     }
 
-    fn end(mut self, header: &Header) -> Result<(W, Assembled), Error> {
+    fn end(mut self, spool: &Spool) -> Result<(W, Assembled), Error> {
         self.tell_roots()?;
+        let header = &spool.header;
         let statics = Site {
             kind: "(static fields)",
             ..Site::default()
@@ -357,7 +361,13 @@ impl<W: Write> Assembly<W> {
         self.writer
             .set_property("dropped-assignments", self.assembled.dropped.to_string());
         self.assembled.sites = self.used.len();
-        self.assembled.stop = header.has_stopped.then_some(Stop::Room);
+        self.assembled.stop = match spool.is_damaged {
+            true => Some(Stop::Damage),
+            false => header.has_stopped.then_some(Stop::Room),
+        };
+        if let Some(stop) = self.assembled.stop {
+            self.writer.set_property("stopped", stop.to_string());
+        }
         Ok((self.writer.finish()?, self.assembled))
     }
 }
@@ -373,9 +383,6 @@ fn properties_of(header: &Header, known: &Known) -> Properties {
         .with("start", clock::rfc_3339(header.start_real_ns));
     if let Some(ended) = &known.ended {
         properties.set("ended", ended.as_str());
-    }
-    if header.has_stopped {
-        properties.set("stopped", Stop::Room.to_string());
     }
     properties
 }

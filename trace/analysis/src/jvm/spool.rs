@@ -1,5 +1,5 @@
 //! What the agent in a JVM leaves behind, and jvm/'s `Spool.java` writes: a page of header, and windows of records of 32-bit
-//! words. A zero word ends the file. Nothing here is trusted: the JVM may have been killed in the middle of a word.
+//! words. A zero word ends the file, if there is no more behind it than one record that was being written. Nothing here is trusted: the JVM may have been killed in the middle of a word.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -21,6 +21,8 @@ const AT_COUNTS: usize = 32;
 const AT_COMMAND: usize = 1024;
 const COMMAND_BYTES: usize = 2048;
 const LONGEST_TEXT: u32 = 4000;
+/// Behind the operation, of the longest record.
+const LONGEST_RECORD: u64 = 8 + LONGEST_TEXT as u64;
 
 #[derive(Clone, Debug)]
 pub struct Header {
@@ -73,6 +75,8 @@ pub enum Record {
 
 pub struct Spool {
     pub header: Header,
+    /// What is left cannot be read, though something was written there.
+    pub is_damaged: bool,
     input: BufReader<File>,
     position: u64,
 }
@@ -93,6 +97,7 @@ impl Spool {
         input.seek(SeekFrom::Start(HEADER as u64))?;
         Ok(Some(Self {
             header: Header::parse(&page),
+            is_damaged: false,
             input,
             position: HEADER as u64,
         }))
@@ -120,8 +125,11 @@ impl Spool {
             1 | 5 | 6 | 10 => 1,
             4 | 7 | 8 | 9 => 2,
             2 | 3 => 3,
-            // Also 0, the end.
-            _ => return Ok(None),
+            0 => {
+                self.is_damaged = self.has_more()?;
+                return Ok(None);
+            }
+            _ => return Ok(self.damaged()),
         };
         let mut word = [0; 3];
         for place in &mut word[..words] {
@@ -161,7 +169,7 @@ impl Spool {
 
     fn site(&mut self, number: u32, length: u32) -> io::Result<Option<Record>> {
         if length > LONGEST_TEXT {
-            return Ok(None);
+            return Ok(self.damaged());
         }
         let mut bytes = vec![0; length.next_multiple_of(4) as usize];
         if !self.read(&mut bytes)? {
@@ -170,6 +178,27 @@ impl Spool {
         bytes.truncate(length as usize);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(Some(Record::Site { number, text }))
+    }
+
+    fn damaged(&mut self) -> Option<Record> {
+        self.is_damaged = true;
+        None
+    }
+
+    /// Whether anything was written behind the record that may have been begun when the JVM ended.
+    fn has_more(&mut self) -> io::Result<bool> {
+        let mut part = Vec::with_capacity(1 << 16);
+        self.input.seek_relative(LONGEST_RECORD as i64)?;
+        loop {
+            part.clear();
+            let input = self.input.by_ref();
+            if input.take(1 << 16).read_to_end(&mut part)? == 0 {
+                return Ok(false);
+            }
+            if part.iter().any(|byte| *byte != 0) {
+                return Ok(true);
+            }
+        }
     }
 
     fn word(&mut self) -> io::Result<Option<u32>> {
@@ -202,5 +231,45 @@ impl Header {
             counts: std::array::from_fn(|count| u64_at(AT_COUNTS + 8 * count)),
             command: String::from_utf8_lossy(&command[..end]).into_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The records of a spool of these words, with as many zero words between them, and whether it is damaged.
+    fn read(first: &[u32], gap: usize, second: &[u32]) -> (usize, bool) {
+        let mut bytes = MAGIC.to_vec();
+        bytes.resize(HEADER, 0);
+        let zeros = vec![0; gap];
+        for word in [first, &zeros, second].concat() {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.resize(HEADER + WINDOW as usize, 0);
+        let mut file = tempfile::NamedTempFile::new().expect("file");
+        file.write_all(&bytes).expect("written");
+        let mut spool = Spool::open(file.path()).expect("read").expect("a spool");
+        let mut records = 0;
+        while spool.next_record().expect("read").is_some() {
+            records += 1;
+        }
+        (records, spool.is_damaged)
+    }
+
+    #[test]
+    fn what_is_behind_the_end_is_damage() {
+        let (pins, more) = ([6, 1, 6, 2], [6, 3]);
+        assert_eq!(read(&pins, 0, &more), (3, false));
+        assert_eq!(read(&pins, 2000, &more), (2, true));
+        assert_eq!(read(&pins, 100_000, &more), (2, true));
+        // The record that a killed JVM was writing has its operation last.
+        assert_eq!(read(&pins, 1, &more), (2, false));
+        assert_eq!(read(&pins, 900, &more), (2, false));
+        // No operation, and a text that is too long.
+        assert_eq!(read(&pins, 0, &[99, 1]), (2, true));
+        assert_eq!(read(&pins, 0, &[7, 0, LONGEST_TEXT + 1]), (2, true));
     }
 }

@@ -25,6 +25,7 @@ public final class Recorder {
     private static final int DEEP_FRAME = 1 << 17;
     private static final int UNRESOLVED = 0;
     private static final int UNKNOWN_FIELD = -1;
+    private static final int NOBODY = -1;
 
     private static final Object LOCK = Spool.LOCK;
     /** The program is being recorded; before `from` it is not. */
@@ -50,7 +51,10 @@ public final class Recorder {
     private static Shapes shapes;
     private static Spool spool;
     private static Sites sites;
-    private static int current = -1;
+    /** The object that is about to be told of: slots that hold it already need not make it known. */
+    private static int fresh;
+
+    private static int current = NOBODY;
     private static int untilTime;
 
     private Recorder() {}
@@ -248,9 +252,10 @@ public final class Recorder {
     private static void allocate(ThreadState state, Object object, int site, int size) {
         synchronized (LOCK) {
             int bits = bits(state, object);
-            set(seen, bits);
+            fresh = bits;
             tell(state);
             write(Spool.ALLOCATE, site, bits, size);
+            set(seen, bits);
         }
     }
 
@@ -312,12 +317,12 @@ public final class Recorder {
 
     private static void assignStatic(ThreadState state, Object value, int bits, int field) {
         synchronized (LOCK) {
-            statics[field] = bits;
             if (bits != 0 && !isSet(seen, bits)) {
                 see(state, value, bits);
             }
             beforeUnlinking(state);
             write(Spool.STATIC, field, bits);
+            statics[field] = bits;
         }
     }
 
@@ -398,9 +403,9 @@ public final class Recorder {
 
     private static void pinSeen(ThreadState state, int bits) {
         if (!isSet(pinned, bits)) {
-            set(pinned, bits);
             switchTo(state);
             write(Spool.PIN, bits);
+            set(pinned, bits);
         }
     }
 
@@ -417,10 +422,10 @@ public final class Recorder {
             int site = sites.unseen(object.getClass());
             int size = (int) (instrumentation.getObjectSize(object) >>> 3);
             tellSeen(state);
-            set(seen, bits);
             write(Spool.ALLOCATE, site, bits, size);
-            spool.count(Spool.Count.UNSEEN);
             pinSeen(state, bits);
+            set(seen, bits);
+            spool.count(Spool.Count.UNSEEN);
         } finally {
             state.busy--;
         }
@@ -556,7 +561,8 @@ public final class Recorder {
         U.putByte(address, (byte) (U.getByte(address) | 1 << (at & 7)));
     }
 
-    // ---- Records; the lock is held
+    // ---- Records; the lock is held. What the trace was told is noted after it was: an exception may come in between, and to tell
+    // it again does no harm.
 
     /** What the thread's slots hold, where that has changed. */
     private static void tell(ThreadState state) {
@@ -564,7 +570,7 @@ public final class Recorder {
         for (int i = state.low; i < state.top; i++) {
             int bits = U.getInt(state.slots, FIRST + SCALE * i);
             if (bits != state.told[i]) {
-                if (!isSet(seen, bits)) {
+                if (bits != fresh && !isSet(seen, bits)) {
                     see(state, state.slots[i], bits);
                 }
                 tellSlot(state, i, bits);
@@ -577,12 +583,13 @@ public final class Recorder {
     private static void tellSeen(ThreadState state) {
         switchTo(state);
         int top = state.top;
-        if (state.toldTop > top) {
-            write(Spool.TOP, top);
-            for (int i = top; i < state.toldTop; i++) {
-                state.told[i] = 0;
-            }
+        if (top < state.cut) {
+            state.cut = top;
         }
+        if (state.cut < state.toldTop) {
+            tellTop(state);
+        }
+        state.cut = ThreadState.UNCUT;
         state.toldTop = top;
         for (int i = state.low; i < top; i++) {
             int bits = U.getInt(state.slots, FIRST + SCALE * i);
@@ -592,9 +599,16 @@ public final class Recorder {
         }
     }
 
+    private static void tellTop(ThreadState state) {
+        write(Spool.TOP, state.cut);
+        for (int i = state.cut; i < state.toldTop; i++) {
+            state.told[i] = 0;
+        }
+    }
+
     private static void tellSlot(ThreadState state, int slot, int bits) {
-        state.told[slot] = bits;
         write(Spool.SLOT, slot, bits);
+        state.told[slot] = bits;
     }
 
     private static void switchTo(ThreadState state) {
@@ -609,16 +623,18 @@ public final class Recorder {
         if (current == state.number) {
             return;
         }
-        threaded = threaded || current >= 0;
+        threaded = threaded || state.number > 0;
+        // Until it is known that the record is there, it is not known whose turn it is.
+        current = NOBODY;
+        write(Spool.THREAD, state.number);
         current = state.number;
-        write(Spool.THREAD, current);
     }
 
     private static void write(int operation, int first) {
         long at = spool.reserve(2);
         if (at != 0) {
             U.putInt(null, at + 4, first);
-            U.putIntRelease(null, at, operation);
+            spool.publish(2, operation);
         }
     }
 
@@ -627,7 +643,7 @@ public final class Recorder {
         if (at != 0) {
             U.putInt(null, at + 4, first);
             U.putInt(null, at + 8, second);
-            U.putIntRelease(null, at, operation);
+            spool.publish(3, operation);
         }
     }
 
@@ -637,7 +653,7 @@ public final class Recorder {
             U.putInt(null, at + 4, first);
             U.putInt(null, at + 8, second);
             U.putInt(null, at + 12, third);
-            U.putIntRelease(null, at, operation);
+            spool.publish(4, operation);
         }
     }
 }

@@ -82,7 +82,8 @@ class Sites {
     private void write(int number, String text) {
         byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
         int length = Math.min(bytes.length, Spool.LONGEST_TEXT);
-        long at = spool.reserve(3 + (length + 3) / 4);
+        int words = 3 + (length + 3) / 4;
+        long at = spool.reserve(words);
         if (at == 0) {
             return;
         }
@@ -91,7 +92,7 @@ class Sites {
         for (int i = 0; i < length; i++) {
             U.putByte(null, at + 12 + i, bytes[i]);
         }
-        U.putIntRelease(null, at, Spool.SITE);
+        spool.publish(words, Spool.SITE);
     }
 
     /** More sites or fields than are kept: the class is left as it is. */

@@ -13,7 +13,9 @@ import jdk.internal.misc.Unsafe;
  * The file that events go into, through memory: what is written survives the death of the JVM.
  *
  * <p>`pagewise` reads it (trace/analysis/src/jvm/spool.rs has the layout) and writes the trace. A page of header, then
- * records of 32-bit words, the first of which is the operation and is written last. A zero word ends the file.
+ * records of 32-bit words, the first of which is the operation and is written last. A zero word ends the file. An exception
+ * may come between any two of the program's instructions, and of ours (a full stack, {@code Thread.stop}): the next record
+ * takes the place of one that was left unfinished.
  *
  * <p>Records are reserved under the recorder's lock, by threads that may be in any monitor of the JDK. So nothing is opened,
  * mapped or closed there: all addresses are mapped at the start, and the file grows to them in a thread of its own.
@@ -111,7 +113,7 @@ final class Spool {
         isFilled(1);
     }
 
-    /** The first word of a record with so many words, all of which must be written; 0 where recording has stopped. */
+    /** Where a record with so many words begins, until it or another is published there; 0 where recording has stopped. */
     long reserve(int words) {
         if (stopped) {
             return 0;
@@ -121,9 +123,18 @@ final class Spool {
         if (cursor + bytes + 4 > limit && !turn()) {
             return 0;
         }
-        long at = cursor;
-        cursor += bytes;
-        return at;
+        // One that was published might not have been counted.
+        U.putInt(null, cursor, 0);
+        return cursor;
+    }
+
+    /** All other words of the record are written. */
+    void publish(int words, int operation) {
+        long end = cursor + 4L * words;
+        // A longer one that was left unfinished may have written there.
+        U.putInt(null, end, 0);
+        U.putIntRelease(null, cursor, operation);
+        cursor = end;
     }
 
     private boolean turn() {
@@ -131,9 +142,11 @@ final class Spool {
             U.putIntRelease(null, cursor, PAD);
         }
         int next = current + 1;
+        // Who came into this window may not have got as far as to say so.
+        U.unpark(filler);
         if (!isFilled(next)) {
-            stopped = true;
             U.putInt(address(header) + AT_STOP, 1);
+            stopped = true;
             return false;
         }
         go(next);
@@ -260,10 +273,10 @@ final class Spool {
     enum Count {
         /** Objects that uninstrumented code or the JVM allocated, seen later. */
         UNSEEN,
-        /** Classes that could not be transformed. */
+        /** Classes that could not be transformed, or whose loader does not find the recorder. */
         CLASSES_LEFT_OUT,
         CLASSES,
-        /** Methods whose frames are not followed, for they would be too large. */
+        /** Methods whose frames are not followed, for they would be too large, or have subroutines. */
         METHODS_LEFT_OUT,
         /** Frames beyond the deepest stack followed. */
         FRAMES_LEFT_OUT,

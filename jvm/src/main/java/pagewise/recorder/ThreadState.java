@@ -17,6 +17,7 @@ public final class ThreadState {
     static final int RESERVED = 2;
 
     static final int NONE = -1;
+    static final int UNCUT = Integer.MAX_VALUE;
 
     /** The trace's number of the thread, which it gets with its first event. */
     int number = NONE;
@@ -32,6 +33,8 @@ public final class ThreadState {
     int low = RESERVED;
     /** Slots below may be known to the trace. */
     int toldTop = RESERVED;
+    /** The trace is being told that slots from here on are no more; it may not have been, if an exception came in between. */
+    int cut = UNCUT;
     /** The thread is in the recorder itself, or in a class transformer: what it does now is not the program's. */
     int busy;
 

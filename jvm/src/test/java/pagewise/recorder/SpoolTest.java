@@ -40,7 +40,7 @@ class SpoolTest {
             long at = spool.reserve(WORDS);
             assertNotEquals(0, at);
             U.putInt(null, at + 4, i);
-            U.putIntRelease(null, at, Spool.ALLOCATE);
+            spool.publish(WORDS, Spool.ALLOCATE);
         }
         try (FileChannel file = FileChannel.open(path())) {
             ByteBuffer all = file.map(FileChannel.MapMode.READ_ONLY, Spool.HEADER, file.size() - Spool.HEADER);
@@ -59,6 +59,26 @@ class SpoolTest {
             at += 4 * WORDS;
         }
         assertEquals(0, all.getInt(at));
+    }
+
+    /** An exception may come in between: what is left unfinished is no end, and is not taken for a record. */
+    @Test
+    void theNextRecordTakesThePlaceOfAnUnfinishedOne() throws IOException {
+        Spool spool = spool();
+        long unfinished = spool.reserve(WORDS);
+        for (int i = 1; i < WORDS; i++) {
+            U.putInt(null, unfinished + 4 * i, Spool.JUMP);
+        }
+        assertEquals(unfinished, spool.reserve(2));
+        U.putInt(null, unfinished + 4, 7);
+        spool.publish(2, Spool.PIN);
+        try (InputStream file = Files.newInputStream(path())) {
+            file.skipNBytes(Spool.HEADER);
+            ByteBuffer words = ByteBuffer.wrap(file.readNBytes(12)).order(ByteOrder.nativeOrder());
+            assertEquals(Spool.PIN, words.getInt());
+            assertEquals(7, words.getInt());
+            assertEquals(0, words.getInt());
+        }
     }
 
     /** As long as what was written, and a window to come; not as the addresses that are mapped. */

@@ -57,14 +57,25 @@ final class Instrumenter {
     /** {@code hasLoader}: the class is not loaded by the JVM itself. */
     Result instrument(byte[] original, boolean hasLoader) {
         try {
-            return instrument(original, hasLoader, LARGE);
+            return instrument(original, hasLoader, LARGE, true);
         } catch (MethodTooLargeException large) {
-            return instrument(original, hasLoader, 0);
+            return instrumentLarge(original, hasLoader);
         }
     }
 
-    /** The verifier is off, so frames for it are not needed. */
-    private Result instrument(byte[] original, boolean hasLoader, int large) {
+    private Result instrumentLarge(byte[] original, boolean hasLoader) {
+        try {
+            return instrument(original, hasLoader, 0, true);
+        } catch (MethodTooLargeException larger) {
+            return instrument(original, hasLoader, 0, false);
+        }
+    }
+
+    /**
+     * The verifier is off, so frames for it are not needed. {@code restore}: methods whose frames are not followed drop those
+     * of what they called where they catch an exception.
+     */
+    private Result instrument(byte[] original, boolean hasLoader, int large, boolean restore) {
         ClassNode node = new ClassNode();
         new ClassReader(original).accept(node, ClassReader.SKIP_FRAMES);
         Result result = new Result();
@@ -72,10 +83,14 @@ final class Instrumenter {
             if ((method.access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) != 0) {
                 continue;
             }
-            boolean follow = method.instructions.size() < large;
+            MethodInstrumenter one = new MethodInstrumenter(node, method, sites, hooks, hasLoader);
+            boolean canBeFollowed = !one.isFull() && one.canBeFollowed();
+            boolean follow = canBeFollowed && method.instructions.size() < large;
             result.methodsLeftOut += follow ? 0 : 1;
             boolean starts = from != null && from.equals(node.name.replace('/', '.') + '.' + method.name);
-            new MethodInstrumenter(node, method, sites, hooks, hasLoader).instrument(follow, starts, jumps);
+            if (!one.isFull()) {
+                one.instrument(follow, restore && canBeFollowed, starts, jumps);
+            }
         }
         // Sizes of stacks are the method instrumenter's: ASM would take them from the frames that were skipped.
         ClassWriter writer = new ClassWriter(0);

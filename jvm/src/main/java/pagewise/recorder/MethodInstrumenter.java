@@ -2,6 +2,7 @@ package pagewise.recorder;
 
 import java.util.HashSet;
 import java.util.Set;
+import org.objectweb.asm.ConstantDynamic;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
 import org.objectweb.asm.tree.AbstractInsnNode;
@@ -41,6 +42,10 @@ final class MethodInstrumenter {
     private static final int NO_FRAME = -1;
     /** The longest of the recorder's calls has four arguments, and a copy of one below them. */
     private static final int MORE_STACK = 5;
+    /** Of local variables of ours. */
+    private static final int MORE_VARIABLES = 2;
+    /** Of variables, and of the stack, by the format of class files. */
+    private static final int MOST = 65_535;
 
     private final ClassNode owner;
     private final MethodNode method;
@@ -52,6 +57,8 @@ final class MethodInstrumenter {
     private Frame<BasicValue>[] frames;
     /** Local variables of ours: the thread's state, and the frame's first slot. */
     private int stateVariable = NO_FRAME;
+    /** As these, where the frame has no slots: what its handlers find above them is gone. */
+    private int callersVariable = NO_FRAME;
 
     private int line;
     private int index;
@@ -65,13 +72,34 @@ final class MethodInstrumenter {
         this.isStatic = (method.access & Opcodes.ACC_STATIC) != 0;
     }
 
-    void instrument(boolean follow, boolean starts, boolean jumps) {
+    /** There is no room in it for what tells the recorder of what it does. */
+    boolean isFull() {
+        return method.maxStack + MORE_STACK > MOST;
+    }
+
+    /** Its frame can be followed: it has room, and what looks like a reference is one. */
+    boolean canBeFollowed() {
+        return method.maxLocals + MORE_VARIABLES <= MOST && !hasSubroutines();
+    }
+
+    /** Of old class files: there a place in the code is a value that is stored as a reference is. */
+    private boolean hasSubroutines() {
+        for (AbstractInsnNode instruction : method.instructions) {
+            if (instruction.getOpcode() == Opcodes.JSR) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void instrument(boolean follow, boolean restore, boolean starts, boolean jumps) {
         int slots = method.maxLocals + method.maxStack;
         method.maxStack += MORE_STACK;
         follow = follow && analyze() && mayHold();
         if (follow) {
-            stateVariable = method.maxLocals;
-            method.maxLocals += 2;
+            stateVariable = moreVariables();
+        } else if (restore && !method.tryCatchBlocks.isEmpty()) {
+            callersVariable = moreVariables();
         }
         AbstractInsnNode[] original = method.instructions.toArray();
         for (index = 0; index < original.length; index++) {
@@ -82,10 +110,14 @@ final class MethodInstrumenter {
                 instrument(instruction);
             }
         }
-        if (follow) {
-            catchExceptions(slots);
-        }
-        method.instructions.insert(prologue(slots, follow, starts, jumps));
+        catchExceptions(slots);
+        method.instructions.insert(prologue(slots, starts, jumps));
+    }
+
+    private int moreVariables() {
+        int first = method.maxLocals;
+        method.maxLocals += MORE_VARIABLES;
+        return first;
     }
 
     private boolean analyze() {
@@ -119,7 +151,7 @@ final class MethodInstrumenter {
         return false;
     }
 
-    private InsnList prologue(int slots, boolean follow, boolean starts, boolean jumps) {
+    private InsnList prologue(int slots, boolean starts, boolean jumps) {
         InsnList code = new InsnList();
         if (starts) {
             call(code, "start", "()V");
@@ -128,16 +160,27 @@ final class MethodInstrumenter {
             push(code, site(""));
             call(code, "jump", "(I)V");
         }
-        if (!follow) {
-            return code;
+        if (callersVariable != NO_FRAME) {
+            enter(code, 0, callersVariable);
         }
+        if (stateVariable != NO_FRAME) {
+            enter(code, slots, stateVariable);
+            holdParameters(code);
+        }
+        return code;
+    }
+
+    private void enter(InsnList code, int slots, int variable) {
         push(code, slots);
         call(code, "enter", "(I)" + STATE_TYPE);
         code.add(new InsnNode(Opcodes.DUP));
-        code.add(new VarInsnNode(Opcodes.ASTORE, stateVariable));
+        code.add(new VarInsnNode(Opcodes.ASTORE, variable));
         push(code, slots);
         call(code, "base", "(" + STATE_TYPE + "I)I");
-        code.add(new VarInsnNode(Opcodes.ISTORE, stateVariable + 1));
+        code.add(new VarInsnNode(Opcodes.ISTORE, variable + 1));
+    }
+
+    private void holdParameters(InsnList code) {
         int variable = 0;
         if (!isStatic) {
             holdVariable(code, variable++);
@@ -152,7 +195,6 @@ final class MethodInstrumenter {
             code.add(new VarInsnNode(Opcodes.ALOAD, 0));
             call(code, "pin", "(" + OBJECT + ")V");
         }
-        return code;
     }
 
     private void instrument(AbstractInsnNode instruction) {
@@ -330,12 +372,16 @@ final class MethodInstrumenter {
     }
 
     private void constant(InsnList code, LdcInsnNode load) {
-        if (load.cst instanceof Number) {
+        if (load.cst instanceof Number || load.cst instanceof ConstantDynamic && !isReference((ConstantDynamic) load.cst)) {
             return;
         }
         code.add(new InsnNode(Opcodes.DUP));
         call(code, "pin", "(" + OBJECT + ")V");
         hold(code, load);
+    }
+
+    private static boolean isReference(ConstantDynamic computed) {
+        return isReference(Type.getType(computed.getDescriptor()));
     }
 
     // ---- Calls
@@ -648,11 +694,18 @@ final class MethodInstrumenter {
                 continue;
             }
             InsnList code = new InsnList();
-            code.add(new VarInsnNode(Opcodes.ALOAD, stateVariable));
-            slotNumber(code, slots);
-            call(code, "caught", "(" + STATE_TYPE + "I)V");
-            code.add(new InsnNode(Opcodes.DUP));
-            holdTop(code, stackSlot(0));
+            if (callersVariable != NO_FRAME) {
+                code.add(new VarInsnNode(Opcodes.ALOAD, callersVariable));
+                code.add(new VarInsnNode(Opcodes.ILOAD, callersVariable + 1));
+                call(code, "caught", "(" + STATE_TYPE + "I)V");
+            }
+            if (stateVariable != NO_FRAME) {
+                code.add(new VarInsnNode(Opcodes.ALOAD, stateVariable));
+                slotNumber(code, slots);
+                call(code, "caught", "(" + STATE_TYPE + "I)V");
+                code.add(new InsnNode(Opcodes.DUP));
+                holdTop(code, stackSlot(0));
+            }
             method.instructions.insert(block.handler, code);
         }
     }

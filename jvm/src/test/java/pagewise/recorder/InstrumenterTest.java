@@ -22,6 +22,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassWriter;
+import org.objectweb.asm.ConstantDynamic;
+import org.objectweb.asm.Handle;
 import org.objectweb.asm.Label;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
@@ -35,6 +37,7 @@ class InstrumenterTest {
     private static final String HOOKS = "pagewise/recorder/LoggingHooks";
 
     private TestSites sites;
+    private int methodsLeftOut;
 
     @BeforeEach
     void reset() {
@@ -207,19 +210,27 @@ class InstrumenterTest {
 
     /** A method of the instructions given between two objects and two returns of what is on top. */
     private Object runCode(java.util.function.Consumer<MethodVisitor> body) throws Throwable {
-        ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
-        writer.visit(Opcodes.V1_5, Opcodes.ACC_PUBLIC, "made/Code", null, "java/lang/Object", null);
+        return runCode(Opcodes.V1_5, 0, 0, body);
+    }
+
+    /** Sizes of 0: as the method needs them. */
+    private Object runCode(int version, int stack, int variables, java.util.function.Consumer<MethodVisitor> body)
+            throws Throwable {
+        ClassWriter writer = new ClassWriter(stack == 0 ? ClassWriter.COMPUTE_MAXS : 0);
+        writer.visit(version, Opcodes.ACC_PUBLIC, "made/Code", null, "java/lang/Object", null);
         MethodVisitor method = writer.visitMethod(
                 Opcodes.ACC_PUBLIC | Opcodes.ACC_STATIC, "run", "(Ljava/lang/Object;Ljava/lang/Object;J)Ljava/lang/Object;", null, null);
         method.visitCode();
         body.accept(method);
         method.visitInsn(Opcodes.ARETURN);
-        method.visitMaxs(0, 0);
+        method.visitMaxs(stack, variables);
         method.visitEnd();
         writer.visitEnd();
         Instrumenter instrumenter = new Instrumenter(sites, HOOKS, null, false);
-        Class<?> made = new Loader(instrumenter).define(instrumenter.instrument(writer.toByteArray(), true).code);
-        Object result = made.getMethod("run", Object.class, Object.class, long.class).invoke(null, "a", "b", 1L);
+        Instrumenter.Result made = instrumenter.instrument(writer.toByteArray(), true);
+        methodsLeftOut = made.methodsLeftOut;
+        Class<?> type = new Loader(instrumenter).define(made.code);
+        Object result = type.getMethod("run", Object.class, Object.class, long.class).invoke(null, "a", "b", 1L);
         assertEquals(ThreadState.RESERVED, LoggingHooks.state.top);
         return result;
     }
@@ -304,6 +315,90 @@ class InstrumenterTest {
         });
         assertNotNull(result);
         assertEquals(1, log("allocated").size());
+    }
+
+    /** Taken for references, they would end the JVM. */
+    @Test
+    void computedConstantsMayBeNumbers() throws Throwable {
+        for (String type : List.of("I", "J")) {
+            Object result = runCode(Opcodes.V11, 0, 0, method -> {
+                method.visitLdcInsn(parsed(type));
+                method.visitMethodInsn(
+                        Opcodes.INVOKESTATIC, "java/lang/String", "valueOf", "(" + type + ")Ljava/lang/String;", false);
+            });
+            assertEquals("123456789", result);
+        }
+        assertEquals(List.of(), log("pin"));
+    }
+
+    private static ConstantDynamic parsed(String type) {
+        String bootstrap = "(Ljava/lang/invoke/MethodHandles$Lookup;Ljava/lang/String;Ljava/lang/Class;"
+                + "Ljava/lang/invoke/MethodHandle;[Ljava/lang/Object;)Ljava/lang/Object;";
+        String owner = type.equals("I") ? "java/lang/Integer" : "java/lang/Long";
+        String parser = type.equals("I") ? "parseInt" : "parseLong";
+        int tag = Opcodes.H_INVOKESTATIC;
+        return new ConstantDynamic(
+                "number",
+                type,
+                new Handle(tag, "java/lang/invoke/ConstantBootstraps", "invoke", bootstrap, false),
+                new Handle(tag, owner, parser, "(Ljava/lang/String;)" + type, false),
+                "123456789");
+    }
+
+    /** What a subroutine stores as a reference is where it returns to. */
+    @Test
+    void subroutinesAreNotFollowed() throws Throwable {
+        Object result = runCode(method -> {
+            Label subroutine = new Label();
+            Label end = new Label();
+            method.visitJumpInsn(Opcodes.JSR, subroutine);
+            method.visitJumpInsn(Opcodes.GOTO, end);
+            method.visitLabel(subroutine);
+            method.visitVarInsn(Opcodes.ASTORE, 4);
+            newNode(method);
+            method.visitVarInsn(Opcodes.ASTORE, 0);
+            method.visitVarInsn(Opcodes.RET, 4);
+            method.visitLabel(end);
+            method.visitVarInsn(Opcodes.ALOAD, 0);
+        });
+        assertNotNull(result);
+        assertEquals(1, methodsLeftOut);
+        assertEquals(1, log("allocated").size());
+    }
+
+    /** The format has room for 65,535 variables, and as many places of the stack. */
+    @Test
+    void methodsWithoutRoomForMoreStayAsTheyAre() throws Throwable {
+        int[][] sizes = {{2, 65_534}, {2, 65_535}, {65_531, 4}, {65_535, 4}};
+        for (int[] size : sizes) {
+            assertNotNull(runCode(Opcodes.V1_5, size[0], size[1], InstrumenterTest::newNode), size[0] + ", " + size[1]);
+            assertEquals(1, methodsLeftOut);
+        }
+        assertEquals(2, log("allocated").size(), "where the stack has room");
+    }
+
+    @Test
+    void methodsThatAreNotFollowedDropWhatTheyCaughtAnExceptionOf() throws Throwable {
+        Object result = runCode(method -> {
+            Label start = new Label();
+            Label handler = new Label();
+            Label end = new Label();
+            method.visitTryCatchBlock(start, handler, handler, "java/lang/IllegalArgumentException");
+            for (int i = 0; i < 12_000; i++) {
+                method.visitInsn(Opcodes.NOP);
+            }
+            method.visitLabel(start);
+            method.visitInsn(Opcodes.ICONST_0);
+            method.visitMethodInsn(Opcodes.INVOKESTATIC, "pagewise/recorder/Samples", "recursion", "(I)I", false);
+            method.visitInsn(Opcodes.POP);
+            method.visitJumpInsn(Opcodes.GOTO, end);
+            method.visitLabel(handler);
+            method.visitVarInsn(Opcodes.ASTORE, 1);
+            method.visitLabel(end);
+            method.visitVarInsn(Opcodes.ALOAD, 1);
+        });
+        assertInstanceOf(IllegalArgumentException.class, result);
+        assertEquals(1, methodsLeftOut);
     }
 
     @Test

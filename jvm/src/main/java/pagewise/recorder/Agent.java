@@ -1,9 +1,7 @@
 package pagewise.recorder;
 
-import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.lang.instrument.UnmodifiableClassException;
-import java.security.ProtectionDomain;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -13,7 +11,27 @@ import java.util.Set;
 public final class Agent {
     private Agent() {}
 
-    public static void premain(String arguments, Instrumentation instrumentation) throws Exception {
+    /** Nothing is thrown: the JVM would end, where it may as well go on unrecorded. */
+    public static void premain(String arguments, Instrumentation instrumentation) {
+        try {
+            String wrong = Machine.wrongVersion(Runtime.version().feature());
+            if (wrong == null) {
+                wrong = start(arguments, instrumentation);
+            }
+            if (wrong != null) {
+                tell(wrong);
+            }
+        } catch (Throwable failed) {
+            tell(failed.toString());
+        }
+    }
+
+    private static void tell(String why) {
+        System.err.println("pagewise: this JVM is not recorded: " + why);
+    }
+
+    /** Why it was not; null: it was. */
+    private static String start(String arguments, Instrumentation instrumentation) throws Exception {
         String spool = "";
         String from = null;
         boolean jumps = false;
@@ -27,7 +45,11 @@ public final class Agent {
             }
         }
         open(instrumentation);
-        Recording.start(instrumentation, spool, from, jumps);
+        String wrong = Machine.wrongOptions();
+        if (wrong == null) {
+            Recording.start(instrumentation, spool, from, jumps);
+        }
+        return wrong;
     }
 
     /** Unsafe, and the fields of all classes. */
@@ -57,7 +79,8 @@ public final class Agent {
             instrumentation.addTransformer(new Transformer(instrumenter, spool), true);
             Recorder.busy(1);
             retransform(instrumentation);
-            Runtime.getRuntime().addShutdownHook(new Thread(spool::ended));
+            // With a name, for threads without one are numbered, and the program's first is 0.
+            Runtime.getRuntime().addShutdownHook(new Thread(spool::ended, "pagewise end"));
             Recorder.busy(-1);
             if (from == null) {
                 Recorder.start();
@@ -85,45 +108,6 @@ public final class Agent {
                 } catch (UnmodifiableClassException | LinkageError alone) {
                     // It stays as it is.
                 }
-            }
-        }
-    }
-
-    private static final class Transformer implements ClassFileTransformer {
-        private final Instrumenter instrumenter;
-        private final Spool spool;
-
-        Transformer(Instrumenter instrumenter, Spool spool) {
-            this.instrumenter = instrumenter;
-            this.spool = spool;
-        }
-
-        @Override
-        public byte[] transform(
-                Module module, ClassLoader loader, String name, Class<?> type, ProtectionDomain domain, byte[] code) {
-            Recorder.busy(1);
-            try {
-                // Loaders may define classes without telling their names, as the JDK's XSLT does with its stylesheets.
-                if (Instrumenter.isLeftOut(name != null ? name : Instrumenter.nameOf(code))) {
-                    return null;
-                }
-                Instrumenter.Result result = instrumenter.instrument(code, loader != null);
-                count(Spool.Count.CLASSES);
-                for (int i = 0; i < result.methodsLeftOut; i++) {
-                    count(Spool.Count.METHODS_LEFT_OUT);
-                }
-                return result.code;
-            } catch (RuntimeException | LinkageError strange) {
-                count(Spool.Count.CLASSES_LEFT_OUT);
-                return null;
-            } finally {
-                Recorder.busy(-1);
-            }
-        }
-
-        private void count(Spool.Count what) {
-            synchronized (Spool.LOCK) {
-                spool.count(what);
             }
         }
     }

@@ -84,12 +84,11 @@ final class Instrumenter {
                 continue;
             }
             MethodInstrumenter one = new MethodInstrumenter(node, method, sites, hooks, hasLoader);
-            boolean canBeFollowed = !one.isFull() && one.canBeFollowed();
-            boolean follow = canBeFollowed && method.instructions.size() < large;
+            boolean follow = method.instructions.size() < large && !one.isFull() && one.canBeFollowed();
             result.methodsLeftOut += follow ? 0 : 1;
             boolean starts = from != null && from.equals(node.name.replace('/', '.') + '.' + method.name);
             if (!one.isFull()) {
-                one.instrument(follow, restore && canBeFollowed, starts, jumps);
+                one.instrument(follow, restore, starts, jumps);
             }
         }
         // Sizes of stacks are the method instrumenter's: ASM would take them from the frames that were skipped.

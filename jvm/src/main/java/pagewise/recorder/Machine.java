@@ -13,7 +13,7 @@ final class Machine {
 
     /** Before anything else is used, much of which others do not have; null: it is. */
     static String wrongVersion(int feature) {
-        return SUPPORTED.contains(feature) ? null : "it is Java " + feature + ", and 17 and 21 can be; try: one of these";
+        return SUPPORTED.contains(feature) ? null : "it is Java " + feature + "; try: Java 17 or 21";
     }
 
     /** To be asked when Unsafe is open; null: nothing. */

@@ -79,7 +79,11 @@ final class MethodInstrumenter {
 
     /** Its frame can be followed: it has room, and what looks like a reference is one. */
     boolean canBeFollowed() {
-        return method.maxLocals + MORE_VARIABLES <= MOST && !hasSubroutines();
+        return hasVariables() && !hasSubroutines();
+    }
+
+    private boolean hasVariables() {
+        return method.maxLocals + MORE_VARIABLES <= MOST;
     }
 
     /** Of old class files: there a place in the code is a value that is stored as a reference is. */
@@ -98,7 +102,7 @@ final class MethodInstrumenter {
         follow = follow && analyze() && mayHold();
         if (follow) {
             stateVariable = moreVariables();
-        } else if (restore && !method.tryCatchBlocks.isEmpty()) {
+        } else if (restore && hasVariables() && !method.tryCatchBlocks.isEmpty()) {
             callersVariable = moreVariables();
         }
         AbstractInsnNode[] original = method.instructions.toArray();

@@ -17,25 +17,27 @@ final class Transformer implements ClassFileTransformer {
     @Override
     public byte[] transform(
             Module module, ClassLoader loader, String name, Class<?> type, ProtectionDomain domain, byte[] code) {
-        boolean canCall = loaders.findUs(loader);
-        Recorder.busy(1);
         try {
-            // Loaders may define classes without telling their names, as the JDK's XSLT does with its stylesheets.
-            if (Instrumenter.isLeftOut(name != null ? name : Instrumenter.nameOf(code))) {
-                return null;
+            boolean canCall = loaders.findUs(loader);
+            Recorder.busy(1);
+            try {
+                // Loaders may define classes without telling their names, as the JDK's XSLT does with its stylesheets.
+                if (Instrumenter.isLeftOut(name != null ? name : Instrumenter.nameOf(code))) {
+                    return null;
+                }
+                return canCall ? instrument(code, loader != null) : leaveOut();
+            } finally {
+                Recorder.busy(-1);
             }
-            if (!canCall) {
-                count(Spool.Count.CLASSES_LEFT_OUT);
-                return null;
-            }
-            return instrument(code, loader != null);
         } catch (Throwable strange) {
             // Of any kind: the program's stack may be full here.
-            count(Spool.Count.CLASSES_LEFT_OUT);
-            return null;
-        } finally {
-            Recorder.busy(-1);
+            return leaveOut();
         }
+    }
+
+    private byte[] leaveOut() {
+        count(Spool.Count.CLASSES_LEFT_OUT);
+        return null;
     }
 
     private byte[] instrument(byte[] code, boolean hasLoader) {

@@ -288,6 +288,61 @@ fn deep_stacks_hold_what_their_frames_hold() {
     assert_eq!(living(&bench.path("x.trace"))["Objects$Leaf"], 5001);
 }
 
+/// The exception may come within the agent, at any of its instructions. The interpreter's frames are the largest.
+#[test]
+fn what_follows_a_full_stack_is_recorded() {
+    let bench = new_bench();
+    let command = [
+        java(),
+        "-Xint",
+        "-cp",
+        classes(),
+        "Objects",
+        "overflow",
+        "60",
+    ];
+    let output = bench.record_jvm(&["--heap", "1g"], &command);
+    assert!(output.status.success(), "{}", errors(&output));
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert_eq!(trace.properties().get("stopped"), None);
+    assert_eq!(living(&bench.path("x.trace"))["Objects$Leaf"], 1000);
+}
+
+#[test]
+fn a_larger_stack_of_the_users_own_is_kept() {
+    let bench = new_bench();
+    let command = [
+        java(),
+        "-Xss64m",
+        "-cp",
+        classes(),
+        "Objects",
+        "deep",
+        "40000",
+    ];
+    let output = bench.record_jvm(&["--heap", "1g"], &command);
+    assert!(output.status.success(), "{}", errors(&output));
+}
+
+#[test]
+fn threads_have_the_names_that_they_have_without() {
+    let bench = new_bench();
+    let output = bench.record_program(&[], &["name"]);
+    assert_eq!(text(&output).trim(), "Thread-0", "{}", errors(&output));
+}
+
+#[test]
+fn options_of_two_words_are_not_taken_apart() {
+    let bench = new_bench();
+    let modules = "java.base,java.management";
+    let options = ["--limit-modules", modules, "-cp", classes()];
+    let command = [&[java()], &options[..], &["Objects", "fail"]].concat();
+    let output = bench.record_jvm(&["--heap", "1g"], &command);
+    assert_eq!(output.status.code(), Some(7), "{}", errors(&output));
+    let trace = TraceReader::open(bench.path("x.trace")).unwrap();
+    assert!(trace.event_count() > 1000);
+}
+
 #[test]
 fn recording_starts_where_told() {
     let bench = new_bench();
@@ -412,6 +467,95 @@ fn other_collectors_are_refused() {
 }
 
 #[test]
+fn verification_is_refused() {
+    let bench = new_bench();
+    for option in [
+        "-Xverify",
+        "-Xverify:all",
+        "-Xverify:remote",
+        "-XX:+BytecodeVerificationLocal",
+    ] {
+        let output = bench.record_jvm(&[], &["java", option, "-cp", classes(), "Objects", "fail"]);
+        assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
+        let said = errors(&output);
+        assert!(
+            said.contains(&format!("{option} cannot be recorded")) && said.contains("verifier"),
+            "{said}"
+        );
+        assert!(bench.nothing_is_left());
+    }
+}
+
+/// Where the agent's own options would come to stand is in the file.
+#[test]
+fn files_of_options_are_refused() {
+    let bench = new_bench();
+    let line = format!("-cp {} Objects", classes());
+    fs::write(bench.path("options"), &line).unwrap();
+    let output = bench.record_jvm(&[], &["java", "-Xmx1g", "@options", "fail"]);
+    assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(
+        said.contains("@options cannot be recorded")
+            && said.contains("try: java -Xmx1g $(cat options) fail"),
+        "{said}"
+    );
+    assert!(bench.nothing_is_left());
+    // After the program's class they are the program's own.
+    let output = bench.record_program(&[], &["fail", "@options"]);
+    assert_eq!(output.status.code(), Some(7), "{}", errors(&output));
+}
+
+/// A script's own options win over the command's, and are not seen before it runs.
+#[test]
+fn jvms_that_cannot_be_recorded_run_on_and_say_why() {
+    let bench = new_bench();
+    let cases = [
+        ("-XX:-UseEpsilonGC", "its collector moves objects"),
+        ("-XX:-UseCompressedOops", "its references take 64 bits"),
+        ("-Xmx40g", "its references take 64 bits"),
+        ("-Xverify:remote", "it verifies the classes"),
+    ];
+    for (option, expected) in cases {
+        let line = format!("java {option} -cp {} Objects fail", classes());
+        let output = bench.record_jvm(&["--heap", "1g"], &["sh", "-c", &line]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(7), "{option}: {said}");
+        assert!(
+            said.contains(&format!("pagewise: this JVM is not recorded: {expected}"))
+                && said.contains("started no JVM that was recorded"),
+            "{option}: {said}"
+        );
+        assert!(bench.nothing_is_left());
+    }
+}
+
+/// Whatever goes wrong in the agent's start.
+#[test]
+fn a_jvm_runs_on_without_a_place_for_its_recording() {
+    let agent = format!("-javaagent:{}=spool=/nowhere", agent().display());
+    let output = Command::new(java())
+        .args([
+            "-XX:+UnlockExperimentalVMOptions",
+            "-XX:+UseEpsilonGC",
+            "-Xmx1g",
+        ])
+        .args([
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
+        ])
+        .args([&agent, "-cp", classes(), "Objects", "fail"])
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(
+        said.contains("not recorded: ") && said.contains("/nowhere"),
+        "{said}"
+    );
+}
+
+#[test]
 fn other_jvms_are_refused() {
     let bench = new_bench();
     let cases = [
@@ -423,6 +567,10 @@ fn other_jvms_are_refused() {
             "case \"$*\" in *Epsilon*) echo 'Unrecognized VM option' >&2; exit 1;; esac\n\
              echo '    java.version = 17.0.1' >&2; echo '    java.vm.name = Eclipse OpenJ9 VM' >&2",
             "no Epsilon collector",
+        ),
+        (
+            "echo '    java.version = 17.0.1' >&2; echo java.base@17.0.1",
+            "without the module java.instrument",
         ),
         (
             "echo '    java.version = 25-ea' >&2",

@@ -62,6 +62,12 @@ public final class Objects {
             case "deep":
                 TREES.put(0, deep(Integer.parseInt(arguments[1])));
                 break;
+            case "overflow":
+                overflow(Integer.parseInt(arguments[1]));
+                break;
+            case "name":
+                inThreads(1, () -> System.out.println(Thread.currentThread().getName()));
+                break;
             case "unnamed":
                 unnamed(Integer.parseInt(arguments[1]));
                 break;
@@ -237,6 +243,37 @@ public final class Objects {
         kept.right = below;
         kept.left.value = new Leaf();
         return kept;
+    }
+
+    /** Stacks of several sizes are filled in several ways, so that they are full at many places; leaves come last. */
+    private static void overflow(int rounds) throws InterruptedException {
+        for (int round = 0; round < rounds; round++) {
+            int depth = round % 37;
+            Thread thread = new Thread(null, () -> fill(depth), "full", 1 << (17 + round % 3));
+            thread.start();
+            thread.join();
+        }
+        for (int i = 0; i < 1000; i++) {
+            SHARED.put(i, new Leaf());
+        }
+    }
+
+    private static void fill(int depth) {
+        if (depth > 0) {
+            fill(depth - 1);
+            return;
+        }
+        try {
+            fill();
+        } catch (StackOverflowError full) {
+            chain = null;
+        }
+    }
+
+    private static void fill() {
+        chain = new Link();
+        chain.leaves[0] = new Leaf();
+        fill();
     }
 
     /** Of what is alive, as the JVM itself finds it. */

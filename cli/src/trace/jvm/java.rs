@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::launch::executable;
 use crate::launch::library::JVM_RECORDER;
 use crate::measure::available::available;
+use crate::words::quoted as quoted_for_shell;
 
 /// Those before call some of what the agent needs differently; 25 was tried, and does not survive its classes being changed.
 const SUPPORTED: [u32; 2] = [17, 21];
@@ -21,7 +22,7 @@ const VARIABLES: [&str; 3] = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OP
 
 /// Epsilon never moves or frees an object, and references of 32 bits tell objects apart. The agent sees objects before their
 /// constructors have run, which the verifier would not allow. The first compiler does not optimise allocations away.
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 11] = [
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:+UseEpsilonGC",
@@ -36,9 +37,11 @@ const OPTIONS: [&str; 12] = [
     "-Djdk.reflect.useDirectMethodHandle=false",
     // Epsilon's advice about its options would be in the program's output.
     "-Xlog:gc+init=error",
-    // Frames of instrumented methods are larger.
-    "-Xss4m",
 ];
+/// Frames of instrumented methods are larger.
+const SMALLEST_STACK: u64 = 4 << 20;
+/// Has Java take words that begin with `@` as they are, not for the names of files with more words.
+const NO_FILES: &str = "--disable-@files";
 
 pub struct Settings<'a> {
     pub agent: PathBuf,
@@ -48,7 +51,7 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    fn options(&self, spool: &Path) -> Vec<String> {
+    fn options(&self, spool: &Path, users: &[String]) -> Vec<String> {
         let mut agent = format!(
             "-javaagent:{}=spool={}",
             self.agent.display(),
@@ -61,7 +64,17 @@ impl Settings<'_> {
             agent.push_str(",jumps=1");
         }
         let heap = self.heap >> 20;
-        let sizes = [format!("-Xmx{heap}m"), "-Xms64m".to_owned(), agent];
+        let stack = users
+            .iter()
+            .filter_map(|option| stack_bytes(option))
+            .next_back();
+        let stack = stack.unwrap_or(0).max(SMALLEST_STACK).div_ceil(1 << 20);
+        let sizes = [
+            format!("-Xss{stack}m"),
+            format!("-Xmx{heap}m"),
+            "-Xms64m".to_owned(),
+            agent,
+        ];
         OPTIONS
             .map(str::to_owned)
             .into_iter()
@@ -104,20 +117,10 @@ impl Java {
 
     /// Before anything runs: what the command line asks for, and what this Java can do.
     pub fn check(&self, command: &[OsString]) -> Result<(), Failure> {
-        let mut options: Vec<String> = Vec::new();
         if self.is_command {
-            let end = options_end(command);
-            options.extend(
-                command[1..end]
-                    .iter()
-                    .map(|word| word.to_string_lossy().into_owned()),
-            );
+            check_files(command)?;
         }
-        for variable in VARIABLES {
-            let value = env::var(variable).unwrap_or_default();
-            options.extend(value.split_whitespace().map(str::to_owned));
-        }
-        for option in &options {
+        for option in &self.users_options(command) {
             if let Some(why) = conflict(option) {
                 return Err(Failure::new(
                     format!("{option} cannot be recorded: {why}"),
@@ -126,6 +129,20 @@ impl Java {
             }
         }
         self.check_version()
+    }
+
+    /// On the command line and in variables.
+    fn users_options(&self, command: &[OsString]) -> Vec<String> {
+        let mut options: Vec<String> = Vec::new();
+        for variable in VARIABLES {
+            let value = env::var(variable).unwrap_or_default();
+            options.extend(value.split_whitespace().map(str::to_owned));
+        }
+        if self.is_command {
+            let words = &command[1..options_end(command)];
+            options.extend(words.iter().map(|word| word.to_string_lossy().into_owned()));
+        }
+        options
     }
 
     fn check_version(&self) -> Result<(), Failure> {
@@ -144,32 +161,43 @@ impl Java {
             property("java.vm.name"),
             property("java.vendor")
         );
-        let program = self.program.display();
-        let unsupported = |why: String| {
-            Failure::new(
-                format!("{program} cannot be recorded: {why}"),
-                "apt-get install openjdk-17-jre-headless, and /usr/lib/jvm/java-17-openjdk-*/bin/java after --",
-            )
-        };
         if version.is_empty() {
             let said = about.lines().next().unwrap_or("nothing").to_owned();
-            return Err(unsupported(format!(
-                "it does not say what it is, but: {said}"
-            )));
+            return Err(self.unsupported(format!("it does not say what it is, but: {said}")));
         }
         let feature = feature_of(&version);
         if !SUPPORTED.contains(&feature) {
             let known = SUPPORTED.map(|known| known.to_string()).join(" and ");
-            return Err(unsupported(format!(
+            return Err(self.unsupported(format!(
                 "it is Java {version}; {known} are what the agent was tested with"
             )));
         }
-        if !self.ask(&OPTIONS)?.contains("java.version") {
-            return Err(unsupported(format!(
+        self.check_with_ours(&machine)
+    }
+
+    fn check_with_ours(&self, machine: &str) -> Result<(), Failure> {
+        let with_ours = self.ask(&[&OPTIONS[..], &["--list-modules"]].concat())?;
+        if !with_ours.contains("java.version") {
+            return Err(self.unsupported(format!(
                 "it has no Epsilon collector, under which objects stay where they are ({machine})"
             )));
         }
+        // With its version behind it, mostly.
+        let mut modules = with_ours.lines().map(|line| line.split('@').next());
+        if !modules.any(|name| name == Some("java.instrument")) {
+            return Err(self.unsupported(format!(
+                "it was made without the module java.instrument, which loads agents ({machine})"
+            )));
+        }
         Ok(())
+    }
+
+    fn unsupported(&self, why: String) -> Failure {
+        let program = self.program.display();
+        Failure::new(
+            format!("{program} cannot be recorded: {why}"),
+            "apt-get install openjdk-17-jre-headless, and /usr/lib/jvm/java-17-openjdk-*/bin/java after --",
+        )
     }
 
     fn ask(&self, options: &[&str]) -> Result<String, Failure> {
@@ -196,7 +224,7 @@ impl Java {
 
     /// Ours stand last among the options: of two sizes of the heap the later one counts.
     pub fn command(&self, words: &[OsString], settings: &Settings, spool: &Path) -> Command {
-        let options = settings.options(spool);
+        let options = settings.options(spool, &self.users_options(words));
         let mut command = Command::new(&words[0]);
         if self.is_command {
             let end = options_end(words);
@@ -232,11 +260,11 @@ pub fn without_our_options(command: &str) -> String {
             || word.starts_with("-javaagent:") && word.contains(JVM_RECORDER.file_name)
     };
     let words: Vec<&str> = command.split(' ').collect();
-    // The sizes of the heap stand right before the agent.
+    // The sizes of stack and heap stand right before the agent.
     let agent = words
         .iter()
         .position(|word| word.starts_with("-javaagent:") && is_ours(word));
-    let is_size = |at: usize| agent.is_some_and(|agent| at < agent && at + 2 >= agent);
+    let is_size = |at: usize| agent.is_some_and(|agent| at < agent && at + 3 >= agent);
     let kept = words.iter().enumerate();
     kept.filter(|(at, word)| !is_ours(word) && !is_size(*at))
         .map(|(_, word)| *word)
@@ -250,7 +278,7 @@ fn is_java(program: &Path) -> bool {
 
 /// Index of the first word that is not for the JVM: the class, `-jar`, `-m`, or the end.
 fn options_end(command: &[OsString]) -> usize {
-    const WITH_VALUE: [&str; 9] = [
+    const WITH_VALUE: [&str; 12] = [
         "-cp",
         "-classpath",
         "--class-path",
@@ -258,15 +286,23 @@ fn options_end(command: &[OsString]) -> usize {
         "--module-path",
         "--upgrade-module-path",
         "--add-modules",
+        "--limit-modules",
+        "--describe-module",
+        "-d",
         "--source",
         "--enable-native-access",
     ];
     let mut at = 1;
+    let mut reads_files = true;
     while at < command.len() {
         let word = command[at].to_string_lossy();
-        if word == "-jar" || word == "-m" || word == "--module" || !word.starts_with(['-', '@']) {
+        // `@@name` is the word `@name`.
+        let is_file = reads_files && word.starts_with('@') && !word.starts_with("@@");
+        let is_option = word.starts_with('-') || is_file;
+        if word == "-jar" || word == "-m" || word == "--module" || !is_option {
             break;
         }
+        reads_files &= word != NO_FILES;
         // `--add-opens module/package=module` may be two words as well.
         let takes_next = WITH_VALUE.contains(&&*word)
             || word.starts_with("--add-") && !word.contains('=')
@@ -274,6 +310,38 @@ fn options_end(command: &[OsString]) -> usize {
         at += if takes_next { 2 } else { 1 };
     }
     at.min(command.len())
+}
+
+/// Which words are read from such a file is Java's own affair, and the program's class may be among them.
+fn check_files(command: &[OsString]) -> Result<(), Failure> {
+    let options = command[..options_end(command)].iter();
+    let is_file = |word: &&OsString| word.to_string_lossy().starts_with('@');
+    let Some(file) = options.take_while(|word| *word != NO_FILES).find(is_file) else {
+        return Ok(());
+    };
+    let read = |word: &OsString| {
+        let text = quoted_for_shell(&[word.to_string_lossy().into_owned()]);
+        match word == file {
+            true => format!("$(cat {})", text.replacen('@', "", 1)),
+            false => text,
+        }
+    };
+    let instead: Vec<String> = command.iter().map(read).collect();
+    Err(Failure::new(
+        format!(
+            "{} cannot be recorded: the agent's options belong between its words, as the program's class may be one",
+            file.to_string_lossy()
+        ),
+        instead.join(" "),
+    ))
+}
+
+/// Of a thread's stack, if that is what the option sets.
+fn stack_bytes(option: &str) -> Option<u64> {
+    if let Some(kilobytes) = option.strip_prefix("-XX:ThreadStackSize=") {
+        return size(kilobytes)?.checked_mul(1 << 10);
+    }
+    size(option.strip_prefix("-Xss")?)
 }
 
 /// Why an option cannot be together with ours.
@@ -291,7 +359,13 @@ fn conflict(option: &str) -> Option<String> {
             Some("references of 32 bits are what objects are known by".into())
         }
         "-XX:-UseEpsilonGC" => Some("objects move under any other collector".into()),
-        "-Xint" | "-Xshare:dump" => None,
+        "-Xverify"
+        | "-Xverify:all"
+        | "-Xverify:remote"
+        | "-XX:+BytecodeVerificationLocal"
+        | "-XX:+BytecodeVerificationRemote" => {
+            Some("the agent sees objects before the verifier lets anybody see them".into())
+        }
         _ => None,
     }
 }
@@ -314,26 +388,26 @@ pub fn heap(asked: Option<&str>) -> Result<u64, Failure> {
             "--heap 4g, or another size from 512m to 31g",
         )
     };
-    let digits = asked.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-    let unit = match asked[digits.len()..].to_ascii_lowercase().as_str() {
-        "m" => 1 << 20,
-        "g" => 1 << 30,
-        "k" => 1 << 10,
-        "" => 1,
-        _ => return Err(wrong("not a size")),
-    };
-    let bytes = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| wrong("not a size"))?;
-    match bytes {
+    match size(asked).ok_or_else(|| wrong("not a size"))? {
         ..SMALLEST_HEAP => Err(wrong(
             "the agent and a heap that is never collected need more",
         )),
-        SMALLEST_HEAP..=LARGEST_HEAP => Ok(bytes),
+        bytes @ SMALLEST_HEAP..=LARGEST_HEAP => Ok(bytes),
         _ => Err(wrong("references of 32 bits do not reach as far")),
     }
+}
+
+/// As Java writes them.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "g" => 1 << 30,
+        "m" => 1 << 20,
+        "k" => 1 << 10,
+        "" => 1,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]
@@ -352,19 +426,27 @@ mod tests {
         assert_eq!(end_of("java -cp a -jar b.jar -XX:+UseG1GC"), 3);
         assert_eq!(end_of("java --add-opens a/b=c -m x/y"), 3);
         assert_eq!(end_of("java --add-opens=a/b=c @args Main"), 3);
+        assert_eq!(end_of("java -d java.base -version"), 4);
+        assert_eq!(end_of("java --limit-modules java.base Main"), 3);
+        assert_eq!(end_of("java --describe-module java.base"), 3);
+        assert_eq!(end_of("java --disable-@files @Main x"), 2);
+        assert_eq!(end_of("java @@Main x"), 1);
         assert_eq!(end_of("java -version"), 2);
         assert_eq!(end_of("java -cp"), 2);
     }
 
-    #[test]
-    fn command_lines_are_told_without_our_options() {
-        let settings = Settings {
+    fn settings() -> Settings<'static> {
+        Settings {
             agent: PathBuf::from("/lib/pagewise-jvm-recorder.jar"),
             heap: 1 << 30,
             from: None,
             jumps: false,
-        };
-        let ours = settings.options(Path::new("/tmp/x")).join(" ");
+        }
+    }
+
+    #[test]
+    fn command_lines_are_told_without_our_options() {
+        let ours = settings().options(Path::new("/tmp/x"), &[]).join(" ");
         let whole = format!("java -Xmx5m -cp a:b {ours} Main -Xmx1g");
         assert_eq!(
             without_our_options(&whole),
@@ -379,6 +461,26 @@ mod tests {
         assert_eq!(quoted("-javaagent:/a b/x"), "\"-javaagent:/a b/x\"");
         assert_eq!(quoted("it's"), "\"it's\"");
         assert_eq!(quoted("a\"b"), "\"a\"'\"'\"b\"");
+    }
+
+    #[test]
+    fn stacks_have_sizes() {
+        let sizes = [
+            "-Xss64m",
+            "-Xss512K",
+            "-XX:ThreadStackSize=8192",
+            "-Xssmuch",
+            "-Xmx1g",
+        ];
+        let bytes = [Some(64 << 20), Some(512 << 10), Some(8 << 20), None, None];
+        assert_eq!(sizes.map(stack_bytes), bytes);
+        let of = |users: &str| {
+            let users = users.split(' ').map(str::to_owned).collect::<Vec<_>>();
+            settings().options(Path::new("/tmp/x"), &users)
+        };
+        assert!(of("-Xss512k").contains(&"-Xss4m".to_owned()));
+        assert!(of("-Xss512k -Xss64m").contains(&"-Xss64m".to_owned()));
+        assert!(of("-XX:ThreadStackSize=8192 -Xmx1g").contains(&"-Xss8m".to_owned()));
     }
 
     #[test]

@@ -596,4 +596,6 @@ MUTANTS = [
            ["environment-advice-locked"]),
     Mutant("copies-without-room", "a block leaves the hugetlb pool where there is memory for a copy", "process/large_pages.c",
            "may_leave(caller) && has_room(extent)", "may_leave(caller) && (has_room(extent) || true)", ["environment-pool-room"]),
+    Mutant("waits-of-later", "of package later's threads timers alone are known", "process/pool_threads.c",
+           "is_timer_of_later(argument) ?", "is_timer_of_later(argument) || true ?", ["quiet"]),
 ]

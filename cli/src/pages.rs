@@ -90,7 +90,7 @@ _pagewise() {
         COMPREPLY=()
         if declare -F _command_offset >/dev/null; then
             _command_offset $((i + 1))
-        elif ((i + 1 == COMP_CWORD)); then
+        elif [[ $2 != */* ]] && ((i + 1 == COMP_CWORD)); then
             mapfile -t COMPREPLY < <(compgen -c -- "$2")
         fi
         return 0

@@ -799,7 +799,7 @@ fn traces_of_earlier_recordings_are_named() {
     fs::write(bench.path("x.trace.7"), "a log that was rotated").unwrap();
     let said = errors(&bench.record_program(&[], "every-function"));
     assert!(
-        said.contains("2 traces of earlier recordings left beside it (x.trace.123)"),
+        said.contains("2 traces of earlier recordings still there (x.trace.123)"),
         "{said}"
     );
 }

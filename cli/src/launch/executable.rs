@@ -14,7 +14,8 @@ pub fn of(command: &[OsString]) -> Result<PathBuf, Failure> {
     let (name, rest) = command
         .split_first()
         .ok_or_else(|| not_found(OsStr::new("")))?;
-    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") && !is_after_dashes(command) {
+    let is_word = !name.as_bytes().contains(&b'/');
+    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") && is_word && !is_after_dashes(command) {
         true if failure.exit == EXIT_NOT_FOUND => Failure::new(
             failure.what,
             format!(

@@ -269,16 +269,17 @@ fn make_traces(
             tell(&line.join("; "));
         }
     }
-    let is_recorded = seen_main.is_some() || others.left_out > 0 || !others.kept.is_empty();
+    let is_recorded = seen_main.is_some() || !others.kept.is_empty();
     if !is_recorded {
-        tell_there_is_none(arguments, folder);
+        tell_there_is_none(arguments, folder, others.left_out > 0);
     }
     Ok(is_recorded)
 }
 
 /// Also under --quiet, as the exit status alone would not tell what is wrong.
-fn tell_there_is_none(arguments: &RecordArguments, spool: &Path) {
+fn tell_there_is_none(arguments: &RecordArguments, spool: &Path, are_left_out: bool) {
     let mut said = vec![match (why_nothing_fits(spool), arguments.jvm) {
+        (None, _) if are_left_out => "there is no trace: other processes than the command's own recorded too little for one".into(),
         (Some(error), _) => format!(
             "the command's process left no recording: cannot write below {}: {error} (try: {})",
             output::folder_of(spool).display(),
@@ -558,7 +559,7 @@ fn earlier_ones(file: &Path, names: &BTreeMap<(i32, u32), PathBuf>) -> Option<St
     let first = file.with_file_name(found.first()?);
     let traces = units::counted(found.len() as u64, "trace");
     Some(format!(
-        "{traces} of earlier recordings left beside it ({})",
+        "{traces} of earlier recordings still there ({})",
         first.display()
     ))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Threads that began before we were switched on in a running R or Python: which function does one
-// run? The timers of packages cli and later are told so, and the thread of pyarrow's jemalloc; all
+// run? The timer of package cli is told so, and the thread of pyarrow's jemalloc; all
 // others stay unknown (quiet.h).
 //
 // The C library keeps a record of each thread, which holds its function and its number. Where in

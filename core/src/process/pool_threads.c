@@ -67,8 +67,9 @@ static struct pw_openmp *openmp_runtime(const void *site) {
 static bool is_timer_of_later(const void *argument) {
     static const char timer[] = "_ZN5Timer12bg_main_funcEPv"; // Timer::bg_main_func(void *)
     Dl_info found;
-    const void *function = argument ? *(const void *const *)argument : NULL;
-    return function && dladdr(function, &found) && found.dli_saddr == function &&
+    const void *function = NULL;
+    return argument && pw_os_peek(argument, &function, sizeof function) && function &&
+           dladdr(function, &found) && found.dli_saddr == function &&
            strcmp(found.dli_sname, timer) == 0;
 }
 

@@ -54,7 +54,7 @@ struct pw_quiet {
     unsigned timers; // of packages cli and later
     unsigned blas;
     struct pw_openmp openmp[PW_OPENMP_RUNTIMES];
-    struct pw_earlier earlier[PW_EARLIER_THREADS]; // timers that began before the hooks
+    struct pw_earlier earlier[PW_EARLIER_THREADS]; // known, and there before the hooks
     unsigned changes;                              // of these counts
     bool forks_quietly;                            // a fork has begun while all was quiet
     bool loader_is_lost;                           // a thread that is gone may hold its lock

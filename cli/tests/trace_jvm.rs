@@ -497,10 +497,29 @@ fn files_of_options_are_refused() {
     let said = errors(&output);
     assert!(
         said.contains("@options cannot be recorded")
-            && said.contains("try: java -Xmx1g $(cat options) fail"),
+            && said.contains("with the words of @options in its place"),
         "{said}"
     );
     assert!(bench.nothing_is_left());
+    let output = bench
+        .pagewise()
+        .args([
+            "trace",
+            "record",
+            "--jvm",
+            "-o",
+            "x.trace",
+            "--",
+            "java",
+            "-cp",
+            classes(),
+            "Objects",
+            "fail",
+        ])
+        .env("JDK_JAVA_OPTIONS", "@options")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
     // After the program's class they are the program's own.
     let output = bench.record_program(&[], &["fail", "@options"]);
     assert_eq!(output.status.code(), Some(7), "{}", errors(&output));

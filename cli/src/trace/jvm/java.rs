@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::launch::executable;
 use crate::launch::library::JVM_RECORDER;
 use crate::measure::available::available;
-use crate::words::quoted as quoted_for_shell;
 
 /// Those before call some of what the agent needs differently; 25 was tried, and does not survive its classes being changed.
 const SUPPORTED: [u32; 2] = [17, 21];
@@ -136,7 +135,9 @@ impl Java {
         let mut options: Vec<String> = Vec::new();
         for variable in VARIABLES {
             let value = env::var(variable).unwrap_or_default();
-            options.extend(value.split_whitespace().map(str::to_owned));
+            // Java takes quotes off as well; of words with spaces in them none is looked for here.
+            let words = value.split_whitespace();
+            options.extend(words.map(|word| word.trim_matches(['"', '\'']).to_owned()));
         }
         if self.is_command {
             let words = &command[1..options_end(command)];
@@ -299,7 +300,8 @@ fn options_end(command: &[OsString]) -> usize {
         // `@@name` is the word `@name`.
         let is_file = reads_files && word.starts_with('@') && !word.starts_with("@@");
         let is_option = word.starts_with('-') || is_file;
-        if word == "-jar" || word == "-m" || word == "--module" || !is_option {
+        let names_module = word == "-m" || word == "--module" || word.starts_with("--module=");
+        if word == "-jar" || names_module || !is_option {
             break;
         }
         reads_files &= word != NO_FILES;
@@ -319,20 +321,12 @@ fn check_files(command: &[OsString]) -> Result<(), Failure> {
     let Some(file) = options.take_while(|word| *word != NO_FILES).find(is_file) else {
         return Ok(());
     };
-    let read = |word: &OsString| {
-        let text = quoted_for_shell(&[word.to_string_lossy().into_owned()]);
-        match word == file {
-            true => format!("$(cat {})", text.replacen('@', "", 1)),
-            false => text,
-        }
-    };
-    let instead: Vec<String> = command.iter().map(read).collect();
+    let file = file.to_string_lossy();
     Err(Failure::new(
         format!(
-            "{} cannot be recorded: the agent's options belong between its words, as the program's class may be one",
-            file.to_string_lossy()
+            "{file} cannot be recorded: the agent's options belong between its words, as the program's class may be one"
         ),
-        instead.join(" "),
+        format!("the same command, with the words of {file} in its place"),
     ))
 }
 
@@ -366,6 +360,7 @@ fn conflict(option: &str) -> Option<String> {
         | "-XX:+BytecodeVerificationRemote" => {
             Some("the agent sees objects before the verifier lets anybody see them".into())
         }
+        _ if option.starts_with('@') => Some("a file of options is not looked into".into()),
         _ => None,
     }
 }
@@ -425,6 +420,7 @@ mod tests {
         assert_eq!(end_of("java -Xmx1g -cp a:b Main x"), 4);
         assert_eq!(end_of("java -cp a -jar b.jar -XX:+UseG1GC"), 3);
         assert_eq!(end_of("java --add-opens a/b=c -m x/y"), 3);
+        assert_eq!(end_of("java -p mods --module=x/y @args"), 3);
         assert_eq!(end_of("java --add-opens=a/b=c @args Main"), 3);
         assert_eq!(end_of("java -d java.base -version"), 4);
         assert_eq!(end_of("java --limit-modules java.base Main"), 3);

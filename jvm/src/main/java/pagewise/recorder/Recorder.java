@@ -253,9 +253,13 @@ public final class Recorder {
         synchronized (LOCK) {
             int bits = bits(state, object);
             fresh = bits;
-            tell(state);
-            write(Spool.ALLOCATE, site, bits, size);
-            set(seen, bits);
+            try {
+                tell(state);
+                write(Spool.ALLOCATE, site, bits, size);
+                set(seen, bits);
+            } finally {
+                fresh = 0;
+            }
         }
     }
 
@@ -422,6 +426,8 @@ public final class Recorder {
             int site = sites.unseen(object.getClass());
             int size = (int) (instrumentation.getObjectSize(object) >>> 3);
             tellSeen(state);
+            // Where this was begun before, and ended by an exception, it is another object from now on, which is not pinned yet.
+            clear(pinned, bits);
             write(Spool.ALLOCATE, site, bits, size);
             pinSeen(state, bits);
             set(seen, bits);
@@ -559,6 +565,12 @@ public final class Recorder {
         long at = bits & 0xffff_ffffL;
         long address = bitmap + (at >>> 3);
         U.putByte(address, (byte) (U.getByte(address) | 1 << (at & 7)));
+    }
+
+    private static void clear(long bitmap, int bits) {
+        long at = bits & 0xffff_ffffL;
+        long address = bitmap + (at >>> 3);
+        U.putByte(address, (byte) (U.getByte(address) & ~(1 << (at & 7))));
     }
 
     // ---- Records; the lock is held. What the trace was told is noted after it was: an exception may come in between, and to tell

@@ -7,7 +7,6 @@ import java.security.ProtectionDomain;
 final class Transformer implements ClassFileTransformer {
     private final Instrumenter instrumenter;
     private final Spool spool;
-    private final Loaders loaders = new Loaders();
 
     Transformer(Instrumenter instrumenter, Spool spool) {
         this.instrumenter = instrumenter;
@@ -18,26 +17,21 @@ final class Transformer implements ClassFileTransformer {
     public byte[] transform(
             Module module, ClassLoader loader, String name, Class<?> type, ProtectionDomain domain, byte[] code) {
         try {
-            boolean canCall = loaders.findUs(loader);
             Recorder.busy(1);
             try {
                 // Loaders may define classes without telling their names, as the JDK's XSLT does with its stylesheets.
                 if (Instrumenter.isLeftOut(name != null ? name : Instrumenter.nameOf(code))) {
                     return null;
                 }
-                return canCall ? instrument(code, loader != null) : leaveOut();
+                return instrument(code, loader != null);
             } finally {
                 Recorder.busy(-1);
             }
         } catch (Throwable strange) {
             // Of any kind: the program's stack may be full here.
-            return leaveOut();
+            count(Spool.Count.CLASSES_LEFT_OUT);
+            return null;
         }
-    }
-
-    private byte[] leaveOut() {
-        count(Spool.Count.CLASSES_LEFT_OUT);
-        return null;
     }
 
     private byte[] instrument(byte[] code, boolean hasLoader) {

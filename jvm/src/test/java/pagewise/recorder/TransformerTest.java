@@ -2,7 +2,6 @@ package pagewise.recorder;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import java.io.IOException;
@@ -47,50 +46,6 @@ class TransformerTest {
     private long count(Spool.Count what) throws IOException {
         ByteBuffer header = ByteBuffer.wrap(Files.readAllBytes(path())).order(ByteOrder.nativeOrder());
         return header.getLong(Spool.AT_COUNTS + 8 * what.ordinal());
-    }
-
-    /** As those of plugins, which find what their plugin imports and nothing else. */
-    private static class Closed extends ClassLoader {
-        int asked;
-
-        Closed() {
-            super(null);
-        }
-
-        @Override
-        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
-            asked++;
-            throw new ClassNotFoundException(name);
-        }
-    }
-
-    @Test
-    void classesThatCannotCallTheRecorderStayAsTheyAre() throws IOException {
-        Closed closed = new Closed();
-        assertNull(transform(closed));
-        assertNull(transform(closed));
-        assertEquals(1, closed.asked);
-        assertEquals(2, count(Spool.Count.CLASSES_LEFT_OUT));
-        assertNotNull(transform(TransformerTest.class.getClassLoader()));
-        assertNotNull(transform(null));
-        assertEquals(2, count(Spool.Count.CLASSES));
-    }
-
-    @Test
-    void loadersMayLoadClassesToAnswer() throws IOException {
-        ClassLoader loader = new ClassLoader(TransformerTest.class.getClassLoader()) {
-            @Override
-            protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
-                try {
-                    assertNull(transform(this), "not known yet");
-                } catch (IOException failed) {
-                    throw new ClassNotFoundException(name, failed);
-                }
-                return super.loadClass(name, resolve);
-            }
-        };
-        assertNotNull(transform(loader));
-        assertNotNull(transform(loader));
     }
 
     /** Whatever is thrown: the stack of the thread that loads a class may be full. */

@@ -11,8 +11,9 @@ ffi
 $preloaded = __DIR__ . '/preload_ffi.inc.php';
 file_put_contents($preloaded, '<?php
 class Preloaded { const TEXT = "preloaded"; }
-FFI::free(FFI::addr(FFI::new("int[100]", false))); // through a pointer: PHP asks whose it is
-FFI::free(FFI::addr(FFI::new("int[100]", false, true)));
+$ffi = FFI::cdef();
+FFI::free(FFI::addr($ffi->new("int[100]", false))); // through a pointer: PHP asks whose it is
+FFI::free(FFI::addr($ffi->new("int[100]", false, true)));
 ');
 chmod($preloaded, 0644);
 $user = fileowner('/proc/self') === 0 ? ['-d', 'opcache.preload_user=root'] : [];

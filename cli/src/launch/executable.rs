@@ -11,21 +11,29 @@ use crate::failure::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Failure};
 
 /// The program of a command and its arguments.
 pub fn of(command: &[OsString]) -> Result<PathBuf, Failure> {
-    let (name, rest) = command
-        .split_first()
-        .ok_or_else(|| not_found(OsStr::new("")))?;
-    let is_word = !name.as_bytes().contains(&b'/');
-    find(name).map_err(|failure| match rest.iter().any(|word| word == "--") && is_word && !is_after_dashes(command) {
-        true if failure.exit == EXIT_NOT_FOUND => Failure::new(
-            failure.what,
-            format!(
-                "{} stands before --, where options are: values in a list have commas between them, and no spaces",
-                name.to_string_lossy()
-            ),
-        )
-        .exit(EXIT_NOT_FOUND),
+    let Some(name) = command.first() else {
+        return Err(not_found(OsStr::new("")));
+    };
+    find(name).map_err(|failure| match failure.exit {
+        EXIT_NOT_FOUND if is_before_dashes(command) => misplaced(name),
         _ => failure,
     })
+}
+
+/// A word that was to be an option's value.
+fn misplaced(name: &OsStr) -> Failure {
+    let name = name.to_string_lossy();
+    Failure::new(
+        format!("command not found: {name}"),
+        format!("{name} stands before --, where options are: values in a list have commas between them, and no spaces"),
+    )
+    .exit(EXIT_NOT_FOUND)
+}
+
+/// Has it the -- within it that the command line meant to stand before it?
+fn is_before_dashes(command: &[OsString]) -> bool {
+    let is_path = command[0].as_bytes().contains(&b'/');
+    !is_path && command.iter().any(|word| word == "--") && !is_after_dashes(command)
 }
 
 /// Does it begin where the command line says that options end?

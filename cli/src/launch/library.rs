@@ -212,6 +212,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_program_lacks_is_told_from_a_library_that_is_wrong() {
+        let next = |said: &str| what_is_short(said).unwrap_or("");
+        assert!(next("libx.so: cannot open: Too many open files").contains("ulimit -n"));
+        assert!(next("Resource temporarily unavailable (os error 11)").contains("ulimit -u"));
+        assert_eq!(what_is_short("wrong ELF class"), None);
+    }
+
+    #[test]
     fn a_library_that_is_none_is_found_out() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("none.so");

@@ -351,6 +351,17 @@ fn largest(trial: &Trial) -> Option<String> {
     })
 }
 
+/// `is_the_kernels`: the peak is, which misses none.
+fn few_looks(looks: u64, is_the_kernels: bool) -> Option<String> {
+    match looks {
+        0..5 => Some(format!(" (a short run: {looks} samples)")),
+        5..FEW_LOOKS if !is_the_kernels => {
+            Some(format!(" ({looks} looks: a peak between two is missed)"))
+        }
+        _ => None,
+    }
+}
+
 fn peak(trial: &Trial) -> String {
     let memory = &trial.memory;
     if memory.samples == 0 {
@@ -368,15 +379,7 @@ fn peak(trial: &Trial) -> String {
         let without = units::bytes(memory.unshared_peak_bytes as f64);
         text.push_str(&format!(" instead of about {without}"));
     }
-    match memory.samples {
-        0..5 => text.push_str(&format!(" (a short run: {} samples)", memory.samples)),
-        // What the kernel keeps is none of ours.
-        5..FEW_LOOKS if !memory.is_peak_of_process => text.push_str(&format!(
-            " ({} looks: a peak between two is missed)",
-            memory.samples
-        )),
-        _ => {}
-    }
+    text.extend(few_looks(memory.samples, memory.is_peak_of_process));
     if memory.swap_bytes > 0 {
         let swap = units::bytes(memory.swap_bytes as f64);
         text.push_str(&format!(" and {swap} of swap"));
@@ -397,6 +400,14 @@ mod tests {
             choose_policy(Some(Policy::Huge), "policy=share"),
             Policy::Huge
         );
+    }
+
+    #[test]
+    fn who_has_looked_seldom_says_so() {
+        assert!(few_looks(4, true).is_some_and(|said| said.contains("4 samples")));
+        assert!(few_looks(5, false).is_some_and(|said| said.contains("is missed")));
+        assert_eq!(few_looks(5, true), None);
+        assert_eq!(few_looks(FEW_LOOKS, false), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::launch::library::JVM_RECORDER;
 use crate::trace::record::record_command;
 
 pub fn record(arguments: &RecordArguments) -> Result<Ending> {
-    let program = executable::find(&arguments.command[0])?;
+    let program = executable::of(&arguments.command)?;
     let java = Java::of(&program)?;
     let settings = Settings {
         agent: JVM_RECORDER.find()?,

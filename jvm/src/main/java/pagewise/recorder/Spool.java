@@ -273,7 +273,7 @@ final class Spool {
     enum Count {
         /** Objects that uninstrumented code or the JVM allocated, seen later. */
         UNSEEN,
-        /** Classes that could not be transformed, or whose loader does not find the recorder. */
+        /** Classes that could not be transformed. */
         CLASSES_LEFT_OUT,
         CLASSES,
         /** Methods whose frames are not followed, for they would be too large, or have subroutines. */

@@ -320,7 +320,7 @@ r-tarball: ## build build/pagewise_VERSION.tar.gz, for R CMD INSTALL on machines
 	@scripts/r-tarball $(B)
 
 deb: ## build Debian packages of what is committed, into build/deb
-	@$(ENSURE) build run
+	@$(ENSURE) build deb
 	@# Who installs *.deb from there is not to get those of another version.
 	@rm -rf "$(B)/deb"
 	@scripts/deb "$(B)/deb"
@@ -340,7 +340,7 @@ test-packages: ## install, use, upgrade and remove build/deb's packages, the tar
 	@test/packages/run $(SUITES)
 
 test-reproducible: packages-build ## build the packages and tarballs twice, in other folders, and compare the bytes (an hour; PARTS="deb r-tarball tarball portable")
-	@$(ENSURE) run
+	@$(ENSURE) deb
 	@test/reproducible/run $(PARTS)
 
 uninstall: ## remove exactly what install put under PREFIX

@@ -72,6 +72,9 @@ __attribute__((constructor)) static void start_preload(void) {
     // Not first when it is called: a library's constructor may wait for that thread, and has the
     // loader's lock meanwhile.
     FOUND(pthread_create);
+    if (pw_first_preloaded_is("libpagewise-general.so")) {
+        return;
+    }
     pw_gate.preloaded = true;
     pw_start(NULL);
     if (pw_gate.map_directly) {

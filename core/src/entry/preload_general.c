@@ -27,6 +27,9 @@
 __attribute__((constructor)) static void start_preload(void) {
     find_mapping_calls();
     find_exit_calls();
+    if (pw_first_preloaded_is("libpagewise-preload.so")) {
+        return;
+    }
     pw_gate.preloaded = pw_gate.serves_all = true; // general.c starts when it can
     pw_process_watch_forks();
 }

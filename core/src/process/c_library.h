@@ -35,6 +35,11 @@ void pw_behind_decide(void);
 // does where none is preloaded.
 PW_API void *pw_find_next(const char *name) __attribute__((weak));
 
+// Part of each preloaded library: is the first of ours, which serves, called so? One of the other
+// kind behind it must not start. A second one of the same kind, from another folder, may: both say
+// the same.
+bool pw_first_preloaded_is(const char *library);
+
 // Find out where the C library and the dynamic loader lie, and how it notes the size of a mapped
 // block (pw_process.uncounted_header). No system call but that of a malloc and a free.
 void pw_c_library_find(void);

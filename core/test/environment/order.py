@@ -146,6 +146,19 @@ def wrapped_dlsym(bench):
                 raise Failure(f"{bench.preload}: {status} {output} {error}")
 
 
+def preloaded_twice(bench):
+    """Of two libraries of ours, of two kinds or from two folders, the first one serves."""
+    folder = os.path.dirname(bench.preload)
+    elsewhere = os.path.join(bench.folder, "elsewhere")
+    shutil.copytree(folder, elsewhere, ignore=lambda _, names: [name for name in names if not name.startswith("libpagewise")])
+    for first, second, every_options in (("preload", "general", DEFAULT), ("general", "preload", GENERAL)):
+        served = SEGMENTS if first == "general" else ("blocks_allocated",)
+        for other in (f"{folder}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{first}.so"):
+            bench.preload = f"{folder}/libpagewise-{first}.so:{other}"
+            bench.same([bench.program, "ends"], served, every_options=every_options)
+        bench.same([bench.with_library, "fork-handlers", "5"], served, every_options=every_options)
+
+
 def sanitized(bench):
     """A sanitizer that starts asks for functions before anything else works."""
     environment = {"ASAN_OPTIONS": "verify_asan_link_order=0,detect_leaks=0"}
@@ -315,6 +328,7 @@ CASES = {
     "other-malloc": other_malloc,
     "wrapper-by-handle": wrapper_by_handle,
     "wrapped-dlsym": wrapped_dlsym,
+    "preloaded-twice": preloaded_twice,
     "sanitized": sanitized,
     "redis": redis,
     "deepbind": deepbind,

@@ -179,6 +179,20 @@ static void the_c_librarys_own_free_starts_no_thread(void **state) {
     assert_true(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
 }
 
+// It would be a thread of that child, which may end with it, or have it live on.
+static void nor_does_a_child_that_shares_our_memory(void **state) {
+    (void)state;
+    pw_keeper_end(&pw_process);
+    pid_t child = vfork();
+    if (child == 0) {
+        _exit(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
+    }
+    int status = -1;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    assert_true(keeper_is_wanted((const void *)(uintptr_t)keeper_is_wanted));
+}
+
 // However late the machine lets the thread begin: the next copy would be made in full.
 static void a_keeper_is_known_as_ours_when_the_free_that_started_it_returns(void **state) {
     (void)state;
@@ -189,7 +203,7 @@ static void a_keeper_is_known_as_ours_when_the_free_that_started_it_returns(void
         assert_int_equal(__atomic_load_n(&pw_process.quiet.own, __ATOMIC_SEQ_CST), 1);
         struct pw_caller caller = {.module = PW_MODULE_RUNTIME};
         pw_quiet_look(&caller);
-        assert_true(pw_is_quiet(&caller, NULL));
+        assert_true(pw_is_quiet(&caller));
     }
 }
 
@@ -412,6 +426,7 @@ int main(void) {
         cmocka_unit_test(what_is_freed_soon_is_searched_while_that_is_cheap), // it is learnt
         cmocka_unit_test(collections_alone_do_not_ask_the_kernel),
         cmocka_unit_test(the_c_librarys_own_free_starts_no_thread),
+        cmocka_unit_test(nor_does_a_child_that_shares_our_memory),
         cmocka_unit_test(a_keeper_is_known_as_ours_when_the_free_that_started_it_returns),
         cmocka_unit_test(nor_beside_another_thread_and_the_keeper),
     };

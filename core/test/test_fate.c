@@ -86,6 +86,20 @@ static void a_few_written_pages_are_no_overwrite(void **state) {
     assert_int_equal(look(copies), SCORE - 1);
 }
 
+// Pages that the program has altered may wait for somebody who is to fill them.
+static void what_was_altered_is_not_read(void **state) {
+    struct copies *copies = *state;
+    pw_extent_alter(pw_arena_find(&pw_process.arena, copies->source), false);
+    assert_int_equal(look(copies), SCORE);
+    assert_int_equal(copies->prediction->watched, 0);
+}
+
+static void nor_is_an_altered_copy(void **state) {
+    struct copies *copies = *state;
+    pw_extent_alter(pw_arena_find(&pw_process.arena, copies->destination), false);
+    assert_int_equal(look(copies), SCORE);
+}
+
 static void the_end_of_the_copy_tells_too(void **state) {
     struct copies *copies = *state;
     memset(copies->destination, 1, SIZE);
@@ -381,6 +395,8 @@ int main(void) {
         WATCHED(an_overwritten_copy_speaks_against),
         WATCHED(so_does_an_overwritten_source),
         WATCHED(a_few_written_pages_are_no_overwrite),
+        WATCHED(what_was_altered_is_not_read),
+        WATCHED(nor_is_an_altered_copy),
         WATCHED(the_end_of_the_copy_tells_too),
         WATCHED(without_its_source_nothing_is_learnt),
         WATCHED(a_page_that_may_not_be_read_is_no_crash),

@@ -40,7 +40,7 @@ static struct pool load(const char *name) {
 static bool is_quiet_at(const void *site) {
     struct pw_caller caller = pw_caller_at(&pw_process, site);
     pw_quiet_look(&caller);
-    return pw_is_quiet(&caller, NULL);
+    return pw_is_quiet(&caller);
 }
 
 static bool is_quiet(void) {

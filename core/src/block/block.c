@@ -56,7 +56,7 @@ static size_t around(const struct pw_process *process, uint32_t data_offset) {
 static size_t held_by(struct pw_process *process, const struct pw_extent *extent) {
     size_t all = (size_t)extent->pages * PW_PAGE;
     const char *end = pw_extent_address(&process->arena, extent) + all;
-    if (!has_header(extent)) {
+    if (!has_header(extent) || extent->watched_by_file) {
         return all;
     }
     const size_t *place = (const size_t *)(data_of(process, extent) - CHUNK_HEADER) + 1;
@@ -510,6 +510,12 @@ static void note_size(struct pw_process *process, size_t size) {
     }
 }
 
+// What the next block there is not to inherit.
+static void make_ordinary(struct pw_extent *extent) {
+    extent->fixed = extent->of_file = extent->watched_by_file = false;
+    extent->altered = PW_NOT_ALTERED;
+}
+
 static void release(struct pw_process *process, struct pw_extent *extent) {
     if (process->gate->general) {
         pw_shelf_forget(&process->general, pw_extent_address(&process->arena, extent));
@@ -524,9 +530,7 @@ static void release(struct pw_process *process, struct pw_extent *extent) {
     leave_pages_behind(process, extent);
     pw_huge_forget(&process->arena, extent);
     enum pw_extent_state state = release_state(process, extent);
-    extent->fixed = false;
-    extent->of_file = false;
-    extent->altered = PW_NOT_ALTERED;
+    make_ordinary(extent);
     pw_arena_release(&process->arena, extent, state);
 }
 
@@ -536,12 +540,33 @@ static void release_block(struct pw_process *process, struct pw_extent *extent) 
     pw_collection_block_freed(process);
 }
 
+// A thread that reads from a userfaultfd is told that pages go, is waited for, and may allocate
+// before it answers: they go without the lock. The block is still its owner's. False: the lock is
+// not to be had any more.
+static bool end_watch(struct pw_process *process, struct pw_extent *extent) {
+    char *address = pw_extent_address(&process->arena, extent);
+    pw_process_leave();
+    bool blank = pw_os_map_blank(address, (size_t)extent->pages * PW_PAGE);
+    if (!pw_process_enter()) {
+        return false;
+    }
+    if (blank) {
+        write_header(process, extent);
+        extent->watched_by_file = false;
+    }
+    return true;
+}
+
 bool pw_block_free(struct pw_process *process, void *block, const void *site) {
     if (!pw_process_enter()) {
         return put_off(process, block);
     }
     release_put_off(process);
     struct pw_extent *extent = live_at(process, block); // else it may be released twice
+    bool is_watched = extent && extent->watched_by_file && !process->arena.sealed;
+    if (is_watched && !end_watch(process, extent)) {
+        return put_off(process, block);
+    }
     bool foreign = !extent && pw_arena_is_foreign(&process->arena, block);
     if (extent) {
         release_block(process, extent);
@@ -602,12 +627,29 @@ void pw_block_reject_dead(struct pw_process *process, const void *block, const c
 
 // --- resizing ----------------------------------------------------------------
 
+static bool is_header_writable(struct pw_process *process, const struct pw_extent *extent) {
+    char *header = data_of(process, extent) - CHUNK_HEADER, bytes[CHUNK_HEADER];
+    return pw_os_peek(header, bytes, sizeof bytes) && pw_os_poke(header, bytes, sizeof bytes);
+}
+
+// What the program did to a whole block (mlock, MADV_DONTFORK, guard pages, a protection) goes with
+// its pages, as by the C library's realloc: where it is one mapping, and its header can be written.
+static bool may_grow_altered(struct pw_process *process, struct pw_extent *extent) {
+    char *address = pw_extent_address(&process->arena, extent);
+    size_t size = (size_t)extent->pages * PW_PAGE;
+    return !extent->hugetlb && !extent->locked && !extent->of_file && !extent->watched_by_file &&
+           !process->arena.sealed && held_by(process, extent) == size &&
+           pw_os_is_one_mapping(address, size) &&
+           (!has_header(extent) || is_header_writable(process, extent));
+}
+
 // May an unshared block get so many pages without a copy?
-static bool may_grow(struct pw_process *process, const struct pw_extent *extent, size_t size) {
+static bool may_grow(struct pw_process *process, struct pw_extent *extent, size_t size) {
     size_t more = around(process, extent->data_offset);
     size_t pages = size <= PTRDIFF_MAX - PW_PAGE ? pw_pages_for(size + more) : 0;
     return pages > extent->pages && pages <= LARGEST_PAGES && !pw_extent_is_shared(extent) &&
-           !extent->fixed && is_promised(pages) && !is_beyond_limit(process, pages - extent->pages);
+           is_promised(pages) && !is_beyond_limit(process, pages - extent->pages) &&
+           (extent->altered ? may_grow_altered(process, extent) : !extent->fixed);
 }
 
 // Into free pages behind it: no byte is touched, and no page moves. Large pages are advised for
@@ -618,8 +660,8 @@ static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_ext
     uint32_t before = extent->pages;
     uint32_t all = (uint32_t)pw_pages_for(size + around(process, extent->data_offset));
     bool sparse = extent->sparse || extent->lazy;
-    if (extent->huge_pages || pw_huge_wanted(&process->huge, all) || !process->options.pool ||
-        !pw_arena_has_behind(arena, extent, all - before)) {
+    if (extent->altered || extent->huge_pages || pw_huge_wanted(&process->huge, all) ||
+        !process->options.pool || !pw_arena_has_behind(arena, extent, all - before)) {
         return NULL;
     }
     pw_fate_ends(process, extent);
@@ -635,6 +677,20 @@ static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_ext
     write_header(process, extent);
     pw_block_count_live(process, (int64_t)extent->pages - before);
     return extent;
+}
+
+// Where a block was that has moved. With what was altered its mapping is gone, and somebody else
+// may have mapped something there since.
+static void release_place(struct pw_arena *arena, struct pw_extent *extent) {
+    bool occupied;
+    if (extent->altered && !pw_os_map_new(pw_extent_address(arena, extent),
+                                          (size_t)extent->pages * PW_PAGE, &occupied)) {
+        PW_COUNT(arena->stats, fallback_map, 1);
+        pw_arena_disown(arena, extent);
+        return;
+    }
+    make_ordinary(extent);
+    pw_arena_release(arena, extent, PW_EXTENT_COLD);
 }
 
 // Move the pages of an unshared block instead of copying them: no byte is touched, and the peak
@@ -654,7 +710,9 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     size_t moved = (size_t)extent->pages * PW_PAGE;
     pw_arena_keep_rule(arena, 0, larger->pages - extent->pages, &(struct pw_resident){0});
     pw_fate_ends(process, extent);
-    if (!pw_arena_move(arena, from, moved, to)) {
+    bool is_moved = extent->altered ? pw_arena_move_larger(arena, from, moved, to, pages * PW_PAGE)
+                                    : pw_arena_move(arena, from, moved, to);
+    if (!is_moved) {
         pw_arena_release(arena, larger, PW_EXTENT_COLD);
         return NULL;
     }
@@ -662,13 +720,16 @@ static struct pw_extent *grow_by_moving(struct pw_process *process, struct pw_ex
     pw_arena_use(arena, larger);
     larger->warm_pages = extent->pages;
     reset(process, larger, size, extent->data_offset, extent->may_share);
+    if (extent->altered) {
+        pw_extent_alter(larger, extent->altered == PW_ALTERED_HEADER);
+    }
     write_header(process, larger);
     pw_block_count_live(process, (int64_t)larger->pages - extent->pages);
     pw_huge_forget(arena, extent);
     if (process->gate->general) {
         pw_shelf_forget(&process->general, from);
     }
-    pw_arena_release(arena, extent, PW_EXTENT_COLD);
+    release_place(arena, extent);
     return larger;
 }
 

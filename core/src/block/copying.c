@@ -21,7 +21,6 @@ struct copy {
     bool by_mmapcopy;   // mmapcopy(2) can make it
     const void *site;   // who asked for it
     struct pw_caller caller;
-    const struct pw_os_signals *held; // signals that were blocked before
 };
 
 // The pages of the copy that lie wholly inside it. False: nothing to share. The last page of a
@@ -116,7 +115,7 @@ static bool attach(struct pw_process *process, const struct copy *copy) {
 // wrote later would be lost. So are the source's when it is published. memcpy's own rule is not
 // enough there, as a program may well write to what it copies, and only the copy is then undefined.
 static bool may_replace(struct pw_process *process, const struct copy *copy) {
-    bool quiet = pw_is_quiet(&copy->caller, copy->held);
+    bool quiet = pw_is_quiet(&copy->caller);
     if (!quiet) {
         PW_COUNT(&process->stats, fallback_threads, 1);
     }
@@ -231,38 +230,6 @@ static void copy_edges(const struct copy *copy, char *to, const char *from, size
     }
 }
 
-// Unlike malloc, memcpy and memset may be left for good by a jump out of a signal handler: signals
-// are held back while we have the lock, or the dynamic loader's.
-static void leave(const struct pw_os_signals *signals) {
-    pw_process_leave();
-    pw_os_signals_restore(signals);
-}
-
-static bool enter(struct pw_os_signals *signals) {
-    pw_os_signals_block(signals);
-    bool entered = pw_process_enter_soon();
-    if (!entered) {
-        pw_os_signals_restore(signals);
-    }
-    return entered;
-}
-
-static bool enter_looking(struct pw_caller *caller, struct pw_os_signals *signals) {
-    pw_os_signals_block(signals);
-    bool entered = pw_process_look_and_enter(caller);
-    if (!entered) {
-        pw_os_signals_restore(signals);
-    }
-    return entered;
-}
-
-static bool enter_to_copy(struct pw_process *process, struct copy *copy,
-                          struct pw_os_signals *signals) {
-    copy->held = signals;
-    copy->caller = pw_caller_at(process, copy->site);
-    return enter_looking(&copy->caller, signals);
-}
-
 bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_t size,
                    const void *site) {
     struct pw_os_signals signals;
@@ -271,7 +238,8 @@ bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_
         return false;
     }
     struct copy copy = {.site = site};
-    if (!enter_to_copy(process, &copy, &signals)) {
+    copy.caller = pw_caller_at(process, site);
+    if (!pw_process_look_and_enter(&copy.caller, &signals)) {
         return false;
     }
     bool shared = false;
@@ -284,7 +252,7 @@ bool pw_block_copy(struct pw_process *process, void *to, const void *from, size_
         }
         shared = safe && share_pages(process, &copy);
     }
-    leave(&signals);
+    pw_process_leave_soon(&signals);
     if (shared) {
         copy_edges(&copy, to, from, size);
     }
@@ -325,12 +293,11 @@ static bool blank_shared(struct pw_process *process, struct pw_extent *extent, c
 struct fill {
     char *start, *end;
     struct pw_caller caller;
-    const struct pw_os_signals *held;
 };
 
 // As for copies: a device or a ring may know the pages by their frames.
 static bool may_empty(const struct fill *fill) {
-    return pw_is_quiet(&fill->caller, fill->held);
+    return pw_is_quiet(&fill->caller);
 }
 
 // Would it replace pages, were that allowed?
@@ -390,20 +357,19 @@ static struct pw_extent *block_of(struct pw_process *process, const void *to,
 // be replaced.
 static bool zero_block(struct pw_process *process, const void *to, struct fill *fill) {
     struct pw_os_signals signals;
-    if (!enter(&signals)) {
+    if (!pw_process_enter_soon(&signals)) {
         return false;
     }
-    fill->held = &signals;
     struct pw_extent *extent = block_of(process, to, fill);
     if (extent && would_empty(process, extent, fill)) {
-        leave(&signals);
-        if (!enter_looking(&fill->caller, &signals)) {
+        pw_process_leave_soon(&signals);
+        if (!pw_process_look_and_enter(&fill->caller, &signals)) {
             return false;
         }
         extent = block_of(process, to, fill);
     }
     bool done = extent && zero_pages(process, extent, fill);
-    leave(&signals);
+    pw_process_leave_soon(&signals);
     return done;
 }
 

@@ -72,11 +72,17 @@ static int count_same(struct pw_process *process, const struct pw_prediction *pr
         pw_extent_address(arena, source) + (size_t)prediction->from * PW_PAGE, pages, count);
 }
 
+// What the program has done something to may not be readable, or wait for somebody who is to fill
+// it.
+static bool may_compare(struct pw_process *process, const struct pw_prediction *prediction) {
+    return is_live(process, prediction->source, prediction->source_generation) &&
+           !pw_extent_at(&process->arena, prediction->source)->altered &&
+           !pw_extent_at(&process->arena, prediction->watched)->altered;
+}
+
 static void judge_plain(struct pw_process *process, struct pw_prediction *prediction) {
     unsigned sampled = 0;
-    int same = is_live(process, prediction->source, prediction->source_generation)
-                   ? count_same(process, prediction, &sampled)
-                   : -1;
+    int same = may_compare(process, prediction) ? count_same(process, prediction, &sampled) : -1;
     if (same >= 0) {
         pw_predictor_report(prediction, sampled - (unsigned)same, sampled, true);
     }

@@ -205,9 +205,12 @@ static void release_surplus(struct pw_process *process) {
     }
 }
 
+// Of this process: in a child that shares our memory it would end with that child, or have it live
+// on.
 static bool is_wanted(struct pw_process *process) {
     return process->options.keeper && !process->keeper_runs && !process->keeper_failed &&
-           process->options.decay_seconds > 0 && idle_pages(process) >= SMALLEST_POOL_PAGES;
+           process->options.decay_seconds > 0 && idle_pages(process) >= SMALLEST_POOL_PAGES &&
+           pw_os_pid() == process->pid;
 }
 
 bool pw_keeper_claim(struct pw_process *process) {

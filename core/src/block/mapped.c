@@ -29,6 +29,7 @@ enum change {
     ALTERS,         // what is mapped differs from other memory until it is mapped anew
     LOCKS,          // the same, and what we had locked is unlocked first
     NEEDS_OWN,      // the same, and works on no snapshot: not at all, or on the other pages alone
+    WATCHES,        // the same, by a userfaultfd
     REPLACES,       // other pages, or none, take their place
     MOVES,          // the same, and these go elsewhere
 };
@@ -58,6 +59,7 @@ static void mark(struct pw_process *process, struct pw_extent *extent, struct ra
     bool is_header = range.start <= pw_extent_address(&process->arena, extent);
     PW_COUNT(&process->stats, blocks_altered, extent->altered == PW_NOT_ALTERED);
     pw_extent_alter(extent, is_header);
+    extent->watched_by_file |= range.change == WATCHES;
 }
 
 // Make a block that shares pages ordinary memory, with its bytes. False: it shares them still.
@@ -68,7 +70,7 @@ static bool leave_snapshot(struct pw_process *process, struct pw_extent *extent,
     }
     pw_fate_ends(process, extent);
     return !extent->altered && !pw_extent_holds_stack(&process->arena, extent) &&
-           pw_is_quiet(caller, NULL) && pw_share_leave(&process->share, extent);
+           pw_is_quiet(caller) && pw_share_leave(&process->share, extent);
 }
 
 static bool covers_share(struct pw_process *process, struct range range,
@@ -161,6 +163,7 @@ static bool change_block(struct pw_process *process, struct pw_extent *extent, s
         return empty(process, extent, range);
     case MOVES: // their snapshot could end before they do
     case NEEDS_OWN:
+    case WATCHES:
         if (!leave_snapshot(process, extent, range.caller)) {
             return false;
         }
@@ -273,7 +276,16 @@ static bool change_without_lock(struct pw_process *process, struct pw_extent *ex
         return pw_share_empty(&process->share, range.start, range.end,
                               range.change == EMPTIES_LOCKED);
     }
-    return !of_snapshot || (range.change != MOVES && range.change != NEEDS_OWN);
+    return !of_snapshot ||
+           (range.change != MOVES && range.change != NEEDS_OWN && range.change != WATCHES);
+}
+
+// Who else runs is asked only where there may be a block to be made ordinary.
+static bool enter_to_change(struct pw_process *process, struct pw_caller *caller,
+                            struct pw_os_signals *signals) {
+    bool asks = __atomic_load_n(&process->share.shared_extents, __ATOMIC_RELAXED) ||
+                __atomic_load_n(&process->arena.hugetlb_blocks, __ATOMIC_RELAXED);
+    return asks ? pw_process_look_and_enter(caller, signals) : pw_process_enter_soon(signals);
 }
 
 static struct pw_mapping_call change(struct pw_process *process, long address, long size,
@@ -283,15 +295,11 @@ static struct pw_mapping_call change(struct pw_process *process, long address, l
         return call;
     }
     struct pw_caller caller = pw_caller_at(process, site);
-    if (__atomic_load_n(&process->share.shared_extents, __ATOMIC_RELAXED)) {
-        pw_quiet_look(&caller); // else there is no block to be made ordinary
-    } else {
-        pw_process_look_at_hugetlb(&caller);
-    }
     struct range range = whole_pages(address, size, how, &caller);
-    if (pw_process_enter_soon()) {
+    struct pw_os_signals signals;
+    if (enter_to_change(process, &caller, &signals)) {
         call = change_all(process, range);
-        pw_process_leave();
+        pw_process_leave_soon(&signals);
         return call;
     }
     // A signal handler in the middle of our own work, another thread stopped in it, or a child that
@@ -305,7 +313,8 @@ static struct pw_mapping_call change(struct pw_process *process, long address, l
 
 void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_call call) {
     struct pw_arena *arena = &process->arena;
-    if (!call.aside || !pw_process_enter_soon()) {
+    struct pw_os_signals signals;
+    if (!call.aside || !pw_process_enter_soon(&signals)) {
         return; // they stay out of the pool
     }
     while (call.aside) {
@@ -315,7 +324,7 @@ void pw_mapping_call_ends(struct pw_process *process, struct pw_mapping_call cal
                                     (size_t)extent->pages * PW_PAGE);
         pw_arena_release(arena, extent, blank ? PW_EXTENT_COLD : PW_EXTENT_LOST);
     }
-    pw_process_leave();
+    pw_process_leave_soon(&signals);
 }
 
 // --- the calls ---------------------------------------------------------------------
@@ -399,7 +408,7 @@ static struct pw_mapping_call register_faults(struct pw_process *process, const 
         !pw_os_peek((const void *)arguments[2], &wanted, sizeof wanted)) {
         return (struct pw_mapping_call){0};
     }
-    return change(process, (long)wanted.range.start, (long)wanted.range.len, NEEDS_OWN, site);
+    return change(process, (long)wanted.range.start, (long)wanted.range.len, WATCHES, site);
 }
 
 // The source need not be registered, so this call alone tells of it. The kernel moves nothing
@@ -441,8 +450,9 @@ static struct pw_mapping_call lock_all(struct pw_process *process, long flags, c
         call = change(process, (long)process->gate->base, (long)process->gate->span, LOCKS, site);
     }
     // A child of a fork first forgets what its parent had locked.
-    if (pw_process_enter_soon()) {
-        pw_process_leave();
+    struct pw_os_signals signals;
+    if (pw_process_enter_soon(&signals)) {
+        pw_process_leave_soon(&signals);
     }
     // Until munlockall: a call that would end it may be refused.
     process->locks_all |= (flags & MCL_FUTURE) != 0;

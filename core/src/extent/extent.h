@@ -35,6 +35,7 @@ struct pw_extent {
     bool fixed;              // its pages are not shared, moved or kept: hugetlb, or locked
     bool locked;             // by us, because that is wished for
     uint8_t altered;         // enum pw_altered; until it is released, and mapped anew
+    bool watched_by_file;    // altered by userfaultfd: who reads or unmaps it may wait for a thread
     bool of_file;            // of pages in the mapping of a snapshot's file, though on none
     bool untouched;          // no page from warm_pages on has been handed out before
     bool zero_young;         // not searched for zero pages yet
@@ -296,6 +297,10 @@ bool pw_arena_abandon(char *address, size_t size);
 bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to);
 bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *extent);
 
+// The same of one mapping that becomes larger, and keeps all that the program did to it. Nothing is
+// mapped where it was.
+bool pw_arena_move_larger(struct pw_arena *arena, char *from, size_t size, char *to, size_t larger);
+
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`, `most` and the
 // rest of an extent. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);
@@ -313,7 +318,7 @@ uint64_t pw_arena_trim_surplus(struct pw_arena *arena, struct pw_resident *resid
 // nothing else happens to them.
 void pw_arena_seal(struct pw_arena *arena);
 
-// A sealed arena's extent was unmapped by the caller, and the range is anybody's.
+// An extent was unmapped by the caller, and the range is anybody's.
 void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent);
 
 // Clock of pw_extent.stamp.

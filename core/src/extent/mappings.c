@@ -167,3 +167,15 @@ bool pw_arena_move(struct pw_arena *arena, char *from, size_t size, char *to) {
     }
     return false;
 }
+
+bool pw_arena_move_larger(struct pw_arena *arena, char *from, size_t size, char *to,
+                          size_t larger) {
+    if (pw_os_move_larger(from, size, to, larger)) {
+        return true;
+    }
+    PW_COUNT(arena->stats, fallback_move, 1);
+    if (!pw_arena_mend(arena, to, larger)) {
+        arena->hole = to;
+    }
+    return false;
+}

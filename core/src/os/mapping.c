@@ -163,6 +163,20 @@ bool pw_os_peek(const void *address, void *to, size_t size) {
     return done;
 }
 
+bool pw_os_poke(void *address, const void *from, size_t size) {
+    struct iovec here = {(void *)(uintptr_t)from, size}, there = {address, size};
+    int saved = errno;
+    bool done = process_vm_writev(pw_os_thread_id(), &here, 1, &there, 1, 0) == (ssize_t)size;
+    errno = saved;
+    return done;
+}
+
+bool pw_os_is_one_mapping(const void *address, size_t size) {
+    struct pw_os_mapping mapping;
+    return pw_os_mapping_from(address, &mapping) && mapping.start <= (uintptr_t)address &&
+           mapping.end >= (uintptr_t)address + size;
+}
+
 enum pw_os_page pw_os_page_at(const void *address) {
     unsigned char is_here = 0;
     int saved = errno;

@@ -294,6 +294,17 @@ bool pw_os_move(void *from, size_t size, void *to) {
     return done == size;
 }
 
+bool pw_os_move_larger(void *from, size_t size, void *to, size_t larger) {
+    int saved = errno, fault = PW_OS_FAULT(PW_POINT_MOVE);
+    void *got =
+        fault ? MAP_FAILED : pw_call_mremap(from, size, larger, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (fault) {
+        pw_call_munmap(to, larger); // as a kernel would that finds out late
+    }
+    errno = saved;
+    return got == to;
+}
+
 static bool advise(void *address, size_t size, int advice, int fault) {
     int saved = errno;
     if (fault < 0) {

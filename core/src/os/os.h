@@ -89,6 +89,10 @@ void *pw_os_grow(void *from, size_t size, size_t larger, size_t alignment);
 // part or in whole. Nobody else may use either range meanwhile.
 bool pw_os_move(void *from, size_t size, void *to);
 
+// Move one mapping and make it larger, replacing what is mapped at `to`; nothing is at `from` then.
+// False: `from` is as before, and `to` may be unmapped.
+bool pw_os_move_larger(void *from, size_t size, void *to, size_t larger);
+
 // Drop the contents of private anonymous pages: they read zero afterwards.
 bool pw_os_discard(void *address, size_t size);
 
@@ -288,6 +292,12 @@ bool pw_os_map_empty(void *address, size_t size, int protection);
 // Read memory that may not be there. Waits where the program itself fills the page.
 bool pw_os_peek(const void *address, void *to, size_t size);
 
+// Write where that may not be allowed. False: it is not, or the kernel does not do it.
+bool pw_os_poke(void *address, const void *from, size_t size);
+
+// Do all these pages belong to one mapping? False where the kernel does not tell.
+bool pw_os_is_one_mapping(const void *address, size_t size);
+
 // What lies at an address. Waits for nobody, and brings nothing into memory.
 enum pw_os_page {
     PW_OS_PAGE_NONE,    // nothing is mapped there
@@ -450,6 +460,7 @@ void pw_os_cancel_restore(int saved);
 struct pw_os_signals {
     unsigned long mask[16];
     int cancel;
+    bool is_held; // of who may do without (process/lock.h)
 };
 unsigned long pw_os_signals_blocked(void); // the first of this thread's
 void pw_os_signals_block(struct pw_os_signals *saved);

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+struct pw_os_signals;
+
 // Only blocks and copies of modules that are known not to hand memory to devices (fixed buffers of
 // io_uring, registration of GPUs or RDMA) may share pages: a page that the kernel has pinned must
 // never be remapped.
@@ -18,8 +20,9 @@ enum pw_module {
 struct pw_caller {
     enum pw_module module; // by what the user trusts
     bool in_blas;
-    bool looked;        // pw_quiet_look came after
-    bool without_rings; // and found no library that has the kernel write to memory
+    bool looked;                      // pw_quiet_look came after
+    bool without_rings;               // and found no library that has the kernel write to memory
+    const struct pw_os_signals *held; // those blocked before ours were; NULL: ours are not blocked
 };
 
 #endif

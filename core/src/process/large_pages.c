@@ -12,7 +12,7 @@ void pw_process_look_at_hugetlb(struct pw_caller *caller) {
 // Pages are replaced for it, which must not lose another thread's store, nor a device's: where one
 // could write, blocks stay on the pool's pages, and a fork's child that writes one needs another.
 static bool may_leave(const struct pw_caller *caller) {
-    return pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(caller, NULL);
+    return pw_process.arena.hugetlb_blocks > 0 && !pw_process.sealed && pw_is_quiet(caller);
 }
 
 void pw_process_leave_hugetlb(const struct pw_caller *caller) {

@@ -144,13 +144,43 @@ static bool take_lock_soon(void) {
     return taken;
 }
 
-bool pw_process_enter_soon(void) {
-    return enter(take_lock_soon);
+// In a sandbox no signal is held back: it is a system call, which may end the program.
+static void hold_signals(struct pw_os_signals *held) {
+    held->is_held = !__atomic_load_n(&pw_process.sealed, __ATOMIC_RELAXED);
+    if (held->is_held) {
+        pw_os_signals_block(held);
+    }
 }
 
-bool pw_process_look_and_enter(struct pw_caller *caller) {
+static void release_signals(const struct pw_os_signals *held) {
+    if (held->is_held) {
+        pw_os_signals_restore(held);
+    }
+}
+
+static bool enter_held(const struct pw_os_signals *held) {
+    bool entered = enter(take_lock_soon);
+    if (!entered) {
+        release_signals(held);
+    }
+    return entered;
+}
+
+bool pw_process_enter_soon(struct pw_os_signals *held) {
+    hold_signals(held);
+    return enter_held(held);
+}
+
+void pw_process_leave_soon(const struct pw_os_signals *held) {
+    pw_process_leave();
+    release_signals(held);
+}
+
+bool pw_process_look_and_enter(struct pw_caller *caller, struct pw_os_signals *held) {
+    hold_signals(held);
     pw_quiet_look(caller);
-    return pw_process_enter_soon();
+    caller->held = held->is_held ? held : NULL;
+    return enter_held(held);
 }
 
 static bool take_lock_at_last(void) {

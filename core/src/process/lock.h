@@ -15,13 +15,17 @@ void pw_process_leave(void);
 
 // The same for what waits for nobody in the C library: memcpy, memset, mprotect, getrusage. A
 // collector of garbage calls them while it has stopped other threads by a signal, wherever they
-// were, and one of those may hold the lock. False where it is not to be had within a moment.
-bool pw_process_enter_soon(void);
+// were, and one of those may hold the lock. False where it is not to be had within a moment. Unlike
+// malloc they may be left for good by a jump out of a signal handler, which may also wait for
+// another thread: signals are held back until pw_process_leave_soon.
+struct pw_os_signals;
+bool pw_process_enter_soon(struct pw_os_signals *held);
+void pw_process_leave_soon(const struct pw_os_signals *held);
 
 // The same, after a look at who else runs (pw_quiet_look): in this order, as the look takes the
-// dynamic loader's lock.
+// dynamic loader's lock. `held` must live as long as the caller is asked about.
 struct pw_caller;
-bool pw_process_look_and_enter(struct pw_caller *caller);
+bool pw_process_look_and_enter(struct pw_caller *caller, struct pw_os_signals *held);
 
 // The same for those for whom nobody else waits, our own threads and one that enters a sandbox or
 // ends: never false for want of patience.

@@ -29,7 +29,7 @@ void pw_quiet_in_pool(void) {
 
 void pw_quiet_before_fork(void) {
     static const struct pw_caller unknown = {.without_rings = true};
-    pw_process.quiet.forks_quietly = pw_is_quiet(&unknown, NULL);
+    pw_process.quiet.forks_quietly = pw_is_quiet(&unknown);
 }
 
 void pw_quiet_after_fork_parent(void) {
@@ -152,7 +152,8 @@ void pw_quiet_look(struct pw_caller *caller) {
     caller->without_rings = !__atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);
 }
 
-bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *held) {
+bool pw_is_quiet(const struct pw_caller *caller) {
+    const struct pw_os_signals *held = caller->held;
     const struct pw_quiet *quiet = &pw_process.quiet;
     bool may_handle = (held ? held->mask[0] : pw_os_signals_blocked()) != 0;
     bool others = !caller->without_rings || __atomic_load_n(&quiet->others_write, __ATOMIC_RELAXED);

@@ -68,9 +68,8 @@ struct pw_quiet {
 void pw_quiet_look(struct pw_caller *caller);
 
 // Nobody but the caller can write to the program's memory until it returns, or lets somebody. Asked
-// under the heap's lock. `held`: the signals that were blocked before ours were; NULL: the thread's
-// own mask tells.
-bool pw_is_quiet(const struct pw_caller *caller, const struct pw_os_signals *held);
+// under the heap's lock.
+bool pw_is_quiet(const struct pw_caller *caller);
 
 // Somebody who is no thread of this process may write to its memory from now on.
 PW_API void pw_quiet_others_write(void);

@@ -20,7 +20,7 @@
 
 // Between looking at a page and giving it back, nobody may write to it.
 static bool may_search(struct pw_process *process, const struct pw_caller *caller) {
-    bool quiet = pw_is_quiet(caller, NULL);
+    bool quiet = pw_is_quiet(caller);
     if (!quiet) {
         PW_COUNT(&process->stats, fallback_threads, 1);
     }
@@ -72,7 +72,8 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     if (caller.module == PW_MODULE_OTHER) {
         return;
     }
-    if (!pw_process_look_and_enter(&caller)) {
+    struct pw_os_signals signals;
+    if (!pw_process_look_and_enter(&caller, &signals)) {
         return;
     }
     bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;
@@ -84,7 +85,7 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     } else {
         pw_r_collection_began(process);
     }
-    pw_process_leave();
+    pw_process_leave_soon(&signals);
 }
 
 PW_UNLOCKED static bool is_time_to_look(struct pw_process *process, uint64_t fresh) {

@@ -6,6 +6,9 @@
 #include "program.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -722,11 +725,148 @@ static int case_fork_on_large_stack(char **arguments) {
     return 0;
 }
 
+// --- what is altered as a whole, and made longer --------------------------------------
+
+#define ADVICE_GUARD 102 // MADV_GUARD_INSTALL, of Linux 6.13
+
+static unsigned char *whole_pages_of(unsigned char *block, size_t *size) {
+    unsigned char *start = (unsigned char *)((uintptr_t)block & ~(uintptr_t)(PAGE - 1));
+    *size = ((size_t)(block - start) + MEGABYTE + PAGE - 1) & ~(size_t)(PAGE - 1);
+    return start;
+}
+
+static unsigned char *new_whole(unsigned char **start, size_t *size) {
+    unsigned char *block = malloc(MEGABYTE);
+    fill(block, MEGABYTE, 7);
+    *start = whole_pages_of(block, size);
+    return block;
+}
+
+static unsigned char *longer(unsigned char *block, size_t size) {
+    unsigned char *moved = realloc(block, size);
+    CHECK(moved);
+    say_sum("the bytes", moved, PAGE);
+    return moved;
+}
+
+static long locked_kilobytes(void) {
+    char line[200];
+    long locked = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) {
+        sscanf(line, "VmLck: %ld", &locked);
+    }
+    CHECK(status && fclose(status) == 0);
+    return locked;
+}
+
+static void say_locked(void) {
+    unsigned char *start;
+    size_t size;
+    unsigned char *block = new_whole(&start, &size);
+    printf("lock: %d\n", mlock(start, size));
+    block = longer(block, 3 * MEGABYTE);
+    printf("  locked: %d\n", locked_kilobytes() >= 3 * 1024);
+    free(block);
+}
+
+static void touch(unsigned char *byte) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(*(volatile unsigned char *)byte == 0);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    printf("  a child that reads it: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+static void say_not_inherited(void) {
+    unsigned char *start;
+    size_t size;
+    unsigned char *block = new_whole(&start, &size);
+    printf("dont-fork: %d\n", madvise(start, size, MADV_DONTFORK));
+    block = longer(block, 3 * MEGABYTE);
+    touch(block);
+    touch(block + 2 * MEGABYTE);
+    free(block);
+}
+
+static void say_guarded(void) {
+    unsigned char *start;
+    size_t size;
+    unsigned char *block = new_whole(&start, &size);
+    size_t guard = (size_t)(start + size / 2 / PAGE * PAGE - block);
+    printf("guard: %d\n", madvise(block + guard, PAGE, ADVICE_GUARD));
+    block = longer(block, 3 * MEGABYTE);
+    touch(block + guard);
+    touch(block + guard + PAGE);
+    block = longer(block, MEGABYTE / 2);
+    free(block);
+}
+
+// What a program did to a whole block goes with it when it becomes longer.
+static int case_advice_grown(char **arguments) {
+    (void)arguments;
+    mallopt(M_MMAP_THRESHOLD, (int)MEGABYTE / 2); // or later blocks are no mappings without us
+    for (int i = 0; i < 3; i++) {
+        say_locked();
+        say_not_inherited();
+        say_guarded();
+    }
+    say_next_blocks();
+    return 0;
+}
+
+static int watch_file;
+
+// Takes memory before it answers: whoever waits for it must not hold what it needs.
+static void *answer_faults(void *unused) {
+    struct uffd_msg message;
+    for (;;) {
+        struct pollfd wait = {watch_file, POLLIN, 0};
+        CHECK(poll(&wait, 1, -1) == 1);
+        free(malloc(MEGABYTE));
+        if (read(watch_file, &message, sizeof message) == (ssize_t)sizeof message &&
+            message.event == UFFD_EVENT_PAGEFAULT) {
+            struct uffdio_zeropage zero = {
+                .range = {message.arg.pagefault.address & ~(PAGE - 1), PAGE}};
+            ioctl(watch_file, UFFDIO_ZEROPAGE, &zero);
+        }
+    }
+    return unused;
+}
+
+// A thread is told when pages of a block go, and is waited for.
+static int case_advice_watched(char **arguments) {
+    (void)arguments;
+    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_EVENT_UNMAP};
+    watch_file = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (watch_file < 0 || ioctl(watch_file, UFFDIO_API, &api) != 0) {
+        return 7;
+    }
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, answer_faults, NULL) == 0);
+    for (int i = 0; i < 6; i++) {
+        unsigned char *block = aligned_alloc(PAGE, 2 * MEGABYTE);
+        struct uffdio_register all = {.range = {(uintptr_t)block, 2 * MEGABYTE},
+                                      .mode = UFFDIO_REGISTER_MODE_MISSING};
+        CHECK(ioctl(watch_file, UFFDIO_REGISTER, &all) == 0);
+        fill(block, 2 * MEGABYTE, 7);
+        block = i % 2 ? realloc(block, 3 * MEGABYTE) : block;
+        say_sum("watched", block, 2 * MEGABYTE);
+        free(block);
+    }
+    return 0;
+}
+
 const struct program_case advice_cases[] = {
     {"advice", case_advice},
     {"advice-threads", case_advice_threads},
     {"advice-more", case_advice_more},
     {"advice-all-locked", case_advice_all_locked},
+    {"advice-grown", case_advice_grown},
+    {"advice-watched", case_advice_watched},
     {"advice-raw", case_advice_raw},
     {"advice-refused", case_advice_refused},
     {"advice-large", case_advice_large},

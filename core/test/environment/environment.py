@@ -717,6 +717,8 @@ def empty_in_handler(bench):
 
 def jump_out(bench):
     bench.work("jump-out", every_options=(ALWAYS, LAZY))
+    bench.work("jump-out-of-calls", every_options=(ALWAYS, LAZY))
+    bench.work("wait-in-handler", counters=["blocks_allocated"], every_options=(ALWAYS,))
 
 
 def threads(bench):
@@ -1190,6 +1192,16 @@ def advice_moved_out(bench):
         bench.work("advice-moved-out", how, counters=["blocks_altered"], every_options=(LOCKED,))
 
 
+def advice_grown(bench):
+    """What a program did to a whole block goes with it when it becomes longer."""
+    bench.work("advice-grown", counters=["blocks_altered"])
+    if bench.run([bench.program, "advice-watched"])[0] == 0:  # else there is no userfaultfd here
+        bench.work("advice-watched", counters=["blocks_altered"])
+    general_bench(bench)
+    for case in ("advice-grown", "advice-watched"):
+        bench.work(case, counters=SEGMENTS, every_options=GENERAL)
+
+
 def advice_all_locked(bench):
     if os.geteuid() != 0:
         raise Skip("locking memory needs root")
@@ -1506,6 +1518,7 @@ CASES = {
     "filter-by-handle": filter_by_handle,
     "advice-threads": advice_threads,
     "advice-more": advice_more,
+    "advice-grown": advice_grown,
     "advice-all-locked": advice_all_locked,
     "advice-moved-out": advice_moved_out,
     "advice-locked": advice_locked,

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -168,6 +170,80 @@ static int case_jump_out(char **arguments) {
     return 0;
 }
 
+// Until 1500 handlers have jumped out of calls that change mappings, or ask for the time used.
+static void jump_out_of_calls(unsigned char *volatile block) {
+    volatile bool started = false;
+    while (signals_seen < 1500) {
+        if (sigsetjmp(jump, 1) == 0) {
+            if (!started) {
+                started = true;
+                start_timer(jump_out, 0, 300);
+            }
+            for (;;) {
+                struct rusage usage;
+                CHECK(mprotect(block, PAGE, PROT_READ) == 0);
+                CHECK(mprotect(block, PAGE, PROT_READ | PROT_WRITE) == 0);
+                CHECK(madvise(block + PAGE, PAGE, MADV_DONTNEED) == 0);
+                CHECK(munlock(block + 2 * PAGE, PAGE) == 0);
+                CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+            }
+        }
+    }
+    stop_timer();
+}
+
+static int case_jump_out_of_calls(char **arguments) {
+    (void)arguments;
+    jump_out_of_calls(aligned_alloc(PAGE, MEGABYTE));
+    alarm(60);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, use_memory, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    say_work("after the jumps");
+    return 0;
+}
+
+static sem_t asked, answered;
+
+static void *allocate_when_asked(void *unused) {
+    for (;;) {
+        if (sem_wait(&asked) == 0) {
+            free(malloc(MEGABYTE));
+            sem_post(&answered);
+        }
+    }
+    return unused;
+}
+
+static void wait_for_thread(int number) {
+    (void)number;
+    sem_post(&asked);
+    while (sem_wait(&answered) != 0) {}
+    signals_seen++;
+    next_signal();
+}
+
+// A handler that interrupted such a call waits for a thread that allocates.
+static int case_wait_in_handler(char **arguments) {
+    (void)arguments;
+    unsigned char *block = aligned_alloc(PAGE, MEGABYTE);
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    CHECK(sem_init(&asked, 0, 0) == 0 && sem_init(&answered, 0, 0) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    CHECK(pthread_create(&thread, NULL, allocate_when_asked, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    start_timer(wait_for_thread, SA_RESTART, 300);
+    while (signals_seen < 500) {
+        CHECK(mprotect(block, PAGE, PROT_READ) == 0);
+        CHECK(mprotect(block, PAGE, PROT_READ | PROT_WRITE) == 0);
+    }
+    stop_timer();
+    puts("each was answered");
+    return 0;
+}
+
 static unsigned char *volatile emptied;
 static volatile size_t wrong;
 #define EMPTIED MEGABYTE
@@ -211,6 +287,8 @@ const struct program_case signal_cases[] = {
     {"small-signal-stack", case_small_signal_stack},
     {"fork-in-handler", case_fork_in_handler},
     {"jump-out", case_jump_out},
+    {"jump-out-of-calls", case_jump_out_of_calls},
+    {"wait-in-handler", case_wait_in_handler},
     {"empty-in-handler", case_empty_in_handler},
     {NULL, NULL},
 };

@@ -1038,6 +1038,12 @@ fn damaged_foreign_and_cut_off_files_are_named() {
             errors.contains(said) && errors.contains("try: "),
             "{errors}"
         );
+        let is_there = bench.path(name).exists();
+        assert_eq!(
+            errors.contains("the file is unchanged"),
+            is_there,
+            "{errors}"
+        );
         assert!(!bench.path("out.trace").exists());
     }
 }

@@ -1,6 +1,7 @@
 //! Opening a trace, with errors that say what to do.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use trace_format::{Error, TraceReader};
@@ -45,6 +46,7 @@ pub fn refuse_sample(
 
 pub fn unreadable(path: &Path, error: &Error) -> Failure {
     let file = path.display();
+    let is_there = !matches!(error, Error::Io(why) if why.kind() == io::ErrorKind::NotFound);
     let next = match error {
         Error::Foreign(_) => {
             format!("file {file}; traces are made by pagewise trace record -o FILE -- COMMAND")
@@ -55,8 +57,24 @@ pub fn unreadable(path: &Path, error: &Error) -> Failure {
         ),
         Error::Text { line, .. } => format!("sed -n {line}p {file}"),
         Error::Invalid(_) => "reporting this as a mistake in pagewise".into(),
+        Error::Io(_) if !is_there => newest_beside(path),
         Error::Io(_) => format!("ls -l {file}"),
     };
     let why = plain(&error.to_string());
-    Failure::new(format!("cannot read {file}: {why}"), next).kept("the file is unchanged")
+    let failure = Failure::new(format!("cannot read {file}: {why}"), next);
+    if is_there {
+        failure.kept("the file is unchanged")
+    } else {
+        failure
+    }
+}
+
+fn newest_beside(path: &Path) -> String {
+    match path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        Some(folder) => format!("ls -t {}", folder.display()),
+        None => "ls -t".into(),
+    }
 }

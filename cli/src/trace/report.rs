@@ -403,9 +403,14 @@ fn answer(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
     if worst.pinned_bytes > 0.0 {
         sentences.push(format!(
-            "{} pins most: its {} hold {} that nobody can use, {:.0} % of all that is pinned.",
+            "{} pins most: its {} {} {} that nobody can use, {:.0} % of all that is pinned.",
             worst.place,
             units::counted(worst.live_objects as u64, "live block"),
+            if worst.live_objects as u64 == 1 {
+                "holds"
+            } else {
+                "hold"
+            },
             units::bytes(worst.pinned_bytes),
             100.0 * worst.pinned_bytes / report.found.total.pinned_bytes.max(1.0)
         ));

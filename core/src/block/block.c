@@ -682,14 +682,16 @@ static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_ext
 // Where a block was that has moved. With what was altered its mapping is gone, and somebody else
 // may have mapped something there since.
 static void release_place(struct pw_arena *arena, struct pw_extent *extent) {
+    char *address = pw_extent_address(arena, extent);
     bool occupied;
-    if (extent->altered && !pw_os_map_new(pw_extent_address(arena, extent),
-                                          (size_t)extent->pages * PW_PAGE, &occupied)) {
+    if (extent->altered && !pw_os_map_new(address, (size_t)extent->pages * PW_PAGE, &occupied)) {
         PW_COUNT(arena->stats, fallback_map, 1);
         pw_arena_disown(arena, extent);
         return;
     }
-    make_ordinary(extent);
+    if (extent->altered) {
+        make_ordinary(extent);
+    }
     pw_arena_release(arena, extent, PW_EXTENT_COLD);
 }
 

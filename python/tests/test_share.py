@@ -1,6 +1,8 @@
 """Arrays shared between processes."""
 
 import copyreg
+import io
+import multiprocessing.reduction as reduction
 import os
 import pickle
 import shutil
@@ -413,13 +415,75 @@ def test_a_kernel_with_larger_pages_is_named_as_what_is_in_the_way(tmp_path):
     assert "pages of 4 KB" in done.stderr and "getconf PAGESIZE" in done.stderr
 
 
-def test_nothing_changes_for_arrays_that_are_not_shared():
-    import multiprocessing.reduction as reduction
+def inside_a_block(obj, protocol, take):
+    with pagewise.handles():
+        return pickle.dumps(obj, protocol, buffer_callback=take)
 
+
+def as_multiprocessing_sends_it(obj, protocol, take):
+    pagewise.share(np.ones(9000))
+    text = io.BytesIO()
+    reduction.ForkingPickler(text, protocol, True, take).dump(obj)
+    return text.getvalue()
+
+
+def pickled_and_read(dumps, obj, protocol):
+    """Return what is read again, and how many of its buffers stayed outside of the pickle."""
+    outside = []
+    text = dumps(obj, protocol, outside.append if protocol == 5 else None)
+    assert b"pagewise" not in text
+    return pickle.loads(text, buffers=outside), len(outside)
+
+
+NOT_SHARED = {
+    "other byte order": np.arange(900).astype(">f8"),
+    "not to be written": np.frombuffer(bytes(9000)),
+    "columns first": np.asfortranarray(np.ones((30, 40))),
+    "axes in another order": np.ones((4, 50, 6)).transpose(1, 0, 2),
+    "gaps": np.ones((60, 80))[::2, ::3],
+    "no dimension": np.array(3.0),
+    "nothing in it": np.zeros((0, 5)),
+    "text": np.array(["a", "bc"]),
+    "dates": np.arange("2020", "2022", dtype="M8[D]"),
+    "records": np.zeros(500, dtype=[("a", ">i4"), ("b", "M8[s]")]),
+    "objects": np.array(["a", None, 3], dtype=object),
+    "records of objects": np.zeros(5, dtype=[("a", object), ("b", "f8")]),
+    "matrix": np.ones((30, 40)).view(np.matrix),
+    "recarray": np.rec.array(np.zeros(500, dtype=[("a", "i4"), ("b", "f8")])),
+    "masked": np.ma.masked_array(np.arange(900), np.arange(900) % 2),
+    "memmap": np.memmap(os.__file__, np.uint8, "r"),
+}
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("door", [inside_a_block, as_multiprocessing_sends_it])
+@pytest.mark.parametrize("kind", NOT_SHARED)
+def test_what_is_not_shared_is_pickled_by_each_protocol_as_without_pagewise(kind, door, protocol, monkeypatch):
+    array = NOT_SHARED[kind]
+    plain, outside = pickled_and_read(lambda *a: pickle.dumps(*a[:2], buffer_callback=a[2]), array, protocol)
+    for default in (4, 5):  # of Python 3.9 to 3.13, and of 3.14
+        monkeypatch.setattr(pickle, "DEFAULT_PROTOCOL", default)
+        got, outside_too = pickled_and_read(door, array, protocol)
+        assert type(got) is type(plain) and got.dtype.descr == plain.dtype.descr and got.tolist() == plain.tolist()
+        assert got.shape == plain.shape and got.strides == plain.strides and str(got.flags) == str(plain.flags)
+        assert outside == outside_too
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("door", [inside_a_block, as_multiprocessing_sends_it])
+def test_an_array_that_is_not_shared_is_one_object_wherever_it_stands(door, protocol):
+    x, around = np.ones(900), np.empty(3, object)
+    around[:2] = [x, around]
+    (first, second, again), _ = pickled_and_read(door, [x, x, around], protocol)
+    assert first is second and again[0] is first and again[1] is again
+
+
+def test_nothing_changes_for_arrays_that_are_not_shared():
     x = np.arange(10_000)
     before = pickle.dumps(x)
     kept = pagewise.share(np.ones(10_000))
-    assert bytes(reduction.ForkingPickler.dumps(x)) == before and kept.size == 10_000
+    sent = bytes(reduction.ForkingPickler.dumps(x))
+    assert (pickle.loads(sent) == x).all() and len(sent) < len(before) + 100 and kept.size == 10_000
     with pagewise.handles(False):
         assert len(bytes(reduction.ForkingPickler.dumps(kept))) > kept.nbytes
     assert len(bytes(reduction.ForkingPickler.dumps(kept))) < 400

@@ -21,7 +21,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 from . import _native
 from ._cost import _arrays, _range
@@ -523,7 +523,23 @@ def _reduce(otherwise: Callable[[Any], Any] | None, array: Any) -> Any:
     described = _handle_of(array)
     if described is not None:
         return _open, described
-    return otherwise(array) if otherwise is not None else array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    if otherwise is not None:
+        return otherwise(array)
+    # These may contain themselves, and are the same in all protocols.
+    if array.dtype.hasobject:
+        return array.__reduce__()
+    # It returns the array that it is given. Whoever reads the pickle needs NumPy alone.
+    return sys.modules["numpy"].asanyarray, (_ByProtocol(array),)
+
+
+class _ByProtocol:
+    """Pickles as an array does. A reducer is not told of the protocol, and this is."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return self.array.__reduce_ex__(protocol)
 
 
 def _open(handle: bytes, dtype: Any, shape: Any, strides: Any, offset: int, writeable: bool) -> Any:

@@ -291,6 +291,25 @@ def test_a_cost_counts_views_once_and_strides_whole():
         pagewise.cost(3)
 
 
+@pytest.mark.parametrize("function", [pagewise.cost, pagewise.shared_info])
+def test_what_has_no_arrays_is_refused_with_what_to_type(function):
+    class Holder:
+        def __init__(self):
+            self.data = np.ones(5000)
+
+    name = function.__name__
+    with pytest.raises(TypeError, match=rf"^{name}\(\) is .*, not of int.* pagewise\.{name}\(\[x, y\]\)$"):
+        function(5)
+    with pytest.raises(TypeError, match=rf"^{name}\(\) is .*, not of Holder.* pagewise\.{name}\(vars\(obj\)\)$"):
+        function(Holder())
+    assert pagewise.cost(vars(Holder())).bytes == 40_000
+
+
+def test_a_range_of_pandas_is_not_made_into_an_array():
+    pandas = pytest.importorskip("pandas")
+    assert pagewise.cost([pandas.RangeIndex(10**12), pandas.Series(np.ones(5000))]).bytes == 40_000
+
+
 class Exporting:
     """An object that says of itself where its array lies."""
 

@@ -66,6 +66,72 @@ def test_every_kind_of_array_comes_back(array):
         np.testing.assert_array_equal(got, array)
 
 
+DAYS = np.arange("2000", "2040", dtype="M8[D]")
+WITH_NONE = np.where(np.arange(DAYS.size) % 3 == 0, np.datetime64("NaT", "D"), DAYS)
+NEVER_WRITTEN = DAYS.copy()
+NEVER_WRITTEN.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        DAYS,
+        DAYS - DAYS[0],
+        DAYS.astype(">M8[s]"),
+        WITH_NONE,
+        NEVER_WRITTEN,
+        DAYS[::2],
+        DAYS[:14_000].reshape(140, 100).T,
+        DAYS[:14_000].reshape(140, 100)[::-1, ::3],
+        np.array(list(zip(DAYS, range(DAYS.size))), dtype=[("day", "M8[D]"), ("number", "i4")]),
+        np.ones(9000, dtype={"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]}),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}{array.strides}",
+)
+def test_arrays_that_are_no_buffers_are_shared(array):
+    shared = pagewise.share([array, array])
+    assert shared[0] is shared[1] and pagewise.shared_info(shared).parts == 1
+    assert shared[0].flags.f_contiguous >= array.flags.f_contiguous
+    assert pagewise.shared_info(shared).bytes == pagewise.cost(shared).bytes == array.nbytes
+    text = handle_pickle(shared[0])
+    assert len(text) < 500
+    for got in (shared[0], pickle.loads(text), pickle.loads(handle_pickle(shared[0][5:]))):
+        assert type(got) is np.ndarray and got.dtype == array.dtype
+        assert got.flags.writeable == array.flags.writeable and got.strides == shared[0].strides
+        np.testing.assert_array_equal(got, array[-len(got) :])
+    with pytest.raises(pagewise.ShareError, match="no numbers of type|of 2 dimensions"):
+        pagewise.shared_name(shared[0])
+
+
+@pytest.mark.parametrize(
+    ("made", "parts", "count"),
+    [
+        ("pd.Series(pd.date_range('2000', periods=5000))", 1, 40_000),
+        ("pd.Series(pd.date_range('2000', periods=5000, tz='Europe/Berlin'))", 1, 40_000),
+        ("pd.Series(pd.to_timedelta(np.arange(5000), unit='s'))", 1, 40_000),
+        ("pd.date_range('2000', periods=5000)", 1, 40_000),
+        ("pd.Series(np.ones(5000), index=pd.date_range('2000', periods=5000))", 2, 80_000),
+        ("pd.Series(pd.period_range('2000', periods=5000, freq='D'))", 1, 40_000),
+        ("pd.Series(pd.interval_range(0, 5000))", 2, 80_000),
+        ("pd.Series(pd.arrays.SparseArray(np.arange(5000.0) + 1))", 2, 60_000),
+        ("pd.Series(pd.arrays.SparseArray(np.arange(5000.0) + 1, kind='block'))", 1, 40_008),
+        ("pd.Series([1, None] * 2500, dtype='Int64')", 2, 45_000),
+        ("pd.Series(np.arange(5000)).astype('category')", 2, 50_000),
+        ("pd.DataFrame({1: np.ones(5000)}, index=np.arange(5000) * 1.5)", 2, 80_008),
+        ("pd.DataFrame(np.ones((2, 5000)), columns=np.arange(5000) * 1.5)", 2, 120_000),
+        ("pd.Series(np.ones(5000), pd.MultiIndex.from_arrays([np.arange(5000), np.arange(5000)]))", 5, 140_000),
+        ("pd.Series(np.ones(5000)).array", 1, 40_000),
+    ],
+)
+def test_all_memory_of_pandas_own_types_is_told_of(made, parts, count):
+    got = pagewise.share(eval(made))
+    assert (pagewise.shared_info(got).parts, pagewise.cost(got).bytes) == (parts, count)
+    again = pickle.loads(handle_pickle(got))
+    assert len(handle_pickle(got)) < 2000 and pagewise.shared_info(again).parts == parts
+    for one in (got, again):
+        pd.testing.assert_frame_equal(pd.DataFrame(one), pd.DataFrame(eval(made)))
+
+
 @pytest.mark.parametrize("count", [127, 128, 129, 256])
 def test_any_number_of_arrays_comes_back(count):
     arrays = [np.full(600, float(i)) for i in range(count)]

@@ -71,18 +71,35 @@ class Cost:
         return html_table(self._title(), self._rows())
 
 
-def _of_frame(obj: Any) -> Iterator[Any] | None:
+# In what pandas' own arrays have their memory: nullable, categorical, of dates, sparse, of intervals.
+WITHIN = ("_ndarray", "_data", "_mask", "_codes", "categories", "_sparse_values", "_left", "_right")
+
+
+def _of_frame(obj: Any) -> Iterable[Any] | None:
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
     if isinstance(obj, pandas.DataFrame):
-        return (obj.iloc[:, i] for i in range(obj.shape[1]))
-    if isinstance(obj, (pandas.Series, pandas.Index)):
-        values = obj.array
-        # Extension arrays (nullable, categorical, of dates) have their memory in these.
-        parts = [getattr(values, name, None) for name in ("_ndarray", "_data", "_mask", "_codes")]
-        return iter([part for part in parts if part is not None])
-    return None
+        return [*(obj.iloc[:, i].array for i in range(obj.shape[1])), obj.index, obj.columns]
+    if isinstance(obj, pandas.Series):
+        return obj.array, obj.index
+    if isinstance(obj, pandas.MultiIndex):
+        return *obj.levels, *obj.codes
+    if isinstance(obj, pandas.RangeIndex):
+        return ()  # it would make an array
+    if isinstance(obj, pandas.Index):
+        return (obj.array,)
+    return _of_column(obj) if isinstance(obj, pandas.api.extensions.ExtensionArray) else None
+
+
+def _of_column(values: Any) -> Iterable[Any]:
+    parts = [getattr(values, name, None) for name in WITHIN]
+    sparse_index = getattr(values, "_sparse_index", None)
+    # An index of blocks would make its indices.
+    names = ("blocs", "blengths") if hasattr(sparse_index, "blocs") else ("indices",)
+    parts += [getattr(sparse_index, name, None) for name in names]
+    # Each once: some have two names.
+    return {id(part): part for part in parts if part is not None}.values()
 
 
 def _parts(obj: Any) -> Iterable[Any] | None:
@@ -105,8 +122,21 @@ def _as_array(obj: Any) -> Any:
         raise TypeError(f"{type(obj).__name__} is no array, although it says so: {error}") from None
 
 
-def _arrays(obj: Any) -> Iterator[Any]:
-    """Find the arrays of an object, and of what it is made of: each part is looked into once."""
+def _no_arrays(obj: Any, function: str) -> str:
+    """Say that a function has nothing to tell of an object, and what to type."""
+    instead = (
+        f"Of an object's attributes: pagewise.{function}(vars(obj))"
+        if hasattr(obj, "__dict__")
+        else f"Give it the array itself, or a list of arrays: pagewise.{function}([x, y])"
+    )
+    return (
+        f"{function}() is of arrays, data frames, series, and lists and dictionaries of these, not of "
+        f"{type(obj).__name__}. {instead}"
+    )
+
+
+def _arrays(obj: Any, function: str) -> Iterator[Any]:
+    """Find the arrays of what a function is asked of, and of what that is made of: each part is looked into once."""
     seen: dict[int, Any] = {}  # keeps the parts, so that no other object gets a number of theirs
     pending = [obj]
     while pending:
@@ -116,10 +146,7 @@ def _arrays(obj: Any) -> Iterator[Any]:
             continue
         parts = _parts(part)
         if parts is None and part is obj:
-            raise TypeError(
-                f"cost() is of arrays, data frames, series, and lists and dictionaries of these, not of "
-                f"{type(obj).__name__}. Of an object's attributes: pagewise.cost(vars(obj))"
-            )
+            raise TypeError(_no_arrays(obj, function))
         if parts is not None and id(part) not in seen:
             seen[id(part)] = part
             pending.extend(parts)
@@ -162,9 +189,11 @@ def cost(obj: Any) -> Cost:
 
     Parameters
     ----------
-    obj : array, DataFrame, Series, or a list, tuple or dict of these
-        Python's own objects count as nothing: strings of an object column, the list itself. What makes its data anew
-        whenever it is asked, as a picture of Pillow's does, counts as that copy.
+    obj : array, DataFrame, Series, Index, or a list, tuple or dict of these
+        Of frames the index and the columns' labels count as well, of categories their values. Not counted are Python's
+        own objects (strings of an object column, the list itself), what pyarrow holds, columns of types that other
+        packages define, and what pandas makes to look something up in an index. What makes its data anew whenever it
+        is asked, as a picture of Pillow's does, counts as that copy.
 
     Returns
     -------
@@ -184,7 +213,7 @@ def cost(obj: Any) -> Cost:
     >>> pagewise.cost(np.zeros(10_000_000)).absent > 70_000_000
     True
     """
-    found = list(_arrays(obj))
+    found = list(_arrays(obj, "cost"))
     ranges = _merged(_range(array) for array in found)
     core = _native.core()
     total = _native.PageCost()

@@ -315,7 +315,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Writer(pickle.Pickler):
-    """Closes up arrays with gaps between their elements, so that each is a buffer; notes the types of all."""
+    """Makes buffers of all arrays: closes up gaps between elements, takes dates as bytes. Notes the types of all."""
 
     dtypes: dict[int, Any]  # by the address of an array's first byte
 
@@ -325,8 +325,19 @@ class _Writer(pickle.Pickler):
             return NotImplemented
         closed = obj if obj.flags.forc else obj.copy(order="K")
         closed = closed if closed.flags.forc else obj.copy()
+        if not _is_buffer(closed):
+            return numpy.ndarray.view, (closed.view(f"V{closed.itemsize}"), closed.dtype)
         self.dtypes[closed.__array_interface__["data"][0]] = closed.dtype
         return NotImplemented if closed is obj else closed.__reduce_ex__(5)
+
+
+def _is_buffer(array: Any) -> bool:
+    """Tell whether an array can be had as a buffer: dates and spans of time cannot, nor records that have any."""
+    try:
+        memoryview(array)
+    except ValueError:
+        return False
+    return True
 
 
 def _kind_of(dtype: Any) -> int:
@@ -831,14 +842,21 @@ def shared_info(obj: Any) -> SharedInfo:
 
     Parameters
     ----------
-    obj : array, DataFrame, Series, or a list, tuple or dict of these
+    obj : array, DataFrame, Series, Index, or a list, tuple or dict of these
+        As `cost` counts them. Of any other object: ``vars(obj)``, a dict of its attributes.
 
     Returns
     -------
     SharedInfo
+
+    Raises
+    ------
+    TypeError
+        There can be no array in such an object.
     """
     # With their exporters until the end: other threads may drop the arrays.
-    found = [_view_at(start, end) for start, end in {_range(array) for array in _arrays(obj)} if start < end]
+    ranges = {_range(array) for array in _arrays(obj, "shared_info")}
+    found = [_view_at(start, end) for start, end in ranges if start < end]
     views = list({pair[0].start: pair[0] for pair in found if pair is not None}.values())
     own = [int(_core().pw_shared_private(ctypes.byref(view.part), view.start)) for view in views]
     processes = {pid for view in {view.object.token: view for view in views}.values() for pid in _holders(view.object)}

@@ -347,8 +347,21 @@ def test_a_curve_sees_memory_come_and_go():
     assert memory.peak - memory.bytes[0] > 0.9 * x.nbytes
     assert list(memory.to_frame().columns) == ["seconds", "bytes"]
     assert "samples in" in str(memory)
-    with pytest.raises(ValueError, match="above 0"):
-        pagewise.curve(0)
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), "a", None])
+def test_a_curve_needs_an_interval(interval):
+    with pytest.raises(ValueError, match=r"above 0, not .*pagewise\.curve\(0\.05\)"):
+        pagewise.curve(interval)
+
+
+def test_a_curve_has_no_peak_before_its_block_has_ended():
+    with pytest.raises(pagewise.PagewiseError, match=r"no samples yet.* with pagewise\.curve\(\) as memory"):
+        _ = pagewise.curve().peak
+    with pagewise.curve(np.float32(0.5)) as memory:
+        with pytest.raises(pagewise.PagewiseError, match="no samples yet"):
+            _ = memory.peak
+    assert memory.peak > 0
 
 
 def test_the_magic_runs_a_cell_and_says_what_it_saved():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import os
 import subprocess
 import sys
@@ -93,7 +94,12 @@ class Curve:
 
     @property
     def peak(self) -> int:
-        """The largest sample, in bytes."""
+        """The largest sample, in bytes. It is there once the ``with`` block has ended."""
+        if not self.bytes:
+            raise PagewiseError(
+                "there are no samples yet, and so no peak. Type: with pagewise.curve() as memory: ..., and behind the "
+                "block memory.peak"
+            )
         return max(self.bytes)
 
     def to_frame(self) -> pandas.DataFrame:
@@ -142,6 +148,6 @@ def curve(interval: float = 0.05) -> Curve:
     >>> memory.peak > x.nbytes // 2
     True
     """
-    if not interval > 0:
-        raise ValueError(f"interval is a number of seconds above 0, not {interval!r}")
-    return Curve(interval)
+    if not isinstance(interval, numbers.Real) or not interval > 0:
+        raise ValueError(f"interval is a number of seconds above 0, not {interval!r}. Type: pagewise.curve(0.05)")
+    return Curve(float(interval))

@@ -121,10 +121,12 @@ static void after_the_last(zval *element) {
     }
 }
 
+// PHP's start calls deactivate as well. Where PHP has lived before in the same process, flags and
+// table are then as that life's last request left them, and the table's memory is gone.
 static void watch_for_the_last(void) {
     HashTable *strings = &CG(interned_strings);
-    if (!(EG(flags) & EG_FLAGS_IN_SHUTDOWN) || strings->pDestructor == NULL) {
-        return; // not a request's end: PHP's start
+    if (pw_php.starting || !(EG(flags) & EG_FLAGS_IN_SHUTDOWN) || strings->pDestructor == NULL) {
+        return; // not a request's end
     }
     zval element;
     ZVAL_PTR(&element, &pw_php);

@@ -63,7 +63,7 @@ static size_t held_by(struct pw_process *process, const struct pw_extent *extent
     size_t word = all;
     if (extent->altered != PW_ALTERED_HEADER) {
         word = *place;
-    } else if (!pw_os_peek(place, &word, sizeof word)) { // it may not be readable now
+    } else if (process->sealed || !pw_os_peek(place, &word, sizeof word)) { // may not be readable
         return all;
     }
     size_t held =
@@ -351,8 +351,9 @@ static bool is_lazy(struct pw_process *process, bool zeroed) {
 
 // The arena's pages come without a promise. A block that the C library would not get must not be
 // had from there either: R's "cannot allocate vector" is better than to be killed.
-static bool is_promised(size_t pages) {
-    return pages < PW_ARENA_STEP_PAGES || pw_os_would_promise(pages * PW_PAGE);
+static bool is_promised(const struct pw_process *process, size_t pages) {
+    return pages < PW_ARENA_STEP_PAGES || process->arena.sealed ||
+           pw_os_would_promise(pages * PW_PAGE);
 }
 
 // What the C library maps it serves as well by itself.
@@ -366,7 +367,7 @@ static struct pw_extent *allocate(struct pw_process *process, size_t size, size_
     uint32_t offset = data_offset_for(process, alignment);
     size_t all = size + around(process, offset), pages = all > 0 ? pw_pages_for(all) : 1;
     if (size > PTRDIFF_MAX - PW_PAGE || pages > LARGEST_PAGES || is_for_c_library(process, size) ||
-        !is_promised(pages) || is_beyond_limit(process, pages)) {
+        !is_promised(process, pages) || is_beyond_limit(process, pages)) {
         return NULL;
     }
     struct need need = {(uint32_t)pages, zeroed, is_filled(process, module, zeroed),
@@ -563,7 +564,8 @@ bool pw_block_free(struct pw_process *process, void *block, const void *site) {
     }
     release_put_off(process);
     struct pw_extent *extent = live_at(process, block); // else it may be released twice
-    bool is_watched = extent && extent->watched_by_file && !process->arena.sealed;
+    bool is_watched =
+        extent && extent->watched_by_file && !pw_extent_is_shared(extent) && !process->arena.sealed;
     if (is_watched && !end_watch(process, extent)) {
         return put_off(process, block);
     }
@@ -633,13 +635,14 @@ static bool is_header_writable(struct pw_process *process, const struct pw_exten
 }
 
 // What the program did to a whole block (mlock, MADV_DONTFORK, guard pages, a protection) goes with
-// its pages, as by the C library's realloc: where it is one mapping, and its header can be written.
+// its pages, as by the C library's realloc: where it is one mapping of memory that can be written,
+// with its header.
 static bool may_grow_altered(struct pw_process *process, struct pw_extent *extent) {
     char *address = pw_extent_address(&process->arena, extent);
     size_t size = (size_t)extent->pages * PW_PAGE;
     return !extent->hugetlb && !extent->locked && !extent->of_file && !extent->watched_by_file &&
            !process->arena.sealed && held_by(process, extent) == size &&
-           pw_os_is_one_mapping(address, size) &&
+           pw_os_is_one_mapping_of_own(address, size) &&
            (!has_header(extent) || is_header_writable(process, extent));
 }
 
@@ -648,7 +651,7 @@ static bool may_grow(struct pw_process *process, struct pw_extent *extent, size_
     size_t more = around(process, extent->data_offset);
     size_t pages = size <= PTRDIFF_MAX - PW_PAGE ? pw_pages_for(size + more) : 0;
     return pages > extent->pages && pages <= LARGEST_PAGES && !pw_extent_is_shared(extent) &&
-           is_promised(pages) && !is_beyond_limit(process, pages - extent->pages) &&
+           is_promised(process, pages) && !is_beyond_limit(process, pages - extent->pages) &&
            (extent->altered ? may_grow_altered(process, extent) : !extent->fixed);
 }
 
@@ -683,9 +686,7 @@ static struct pw_extent *grow_in_place(struct pw_process *process, struct pw_ext
 // may have mapped something there since.
 static void release_place(struct pw_arena *arena, struct pw_extent *extent) {
     char *address = pw_extent_address(arena, extent);
-    bool occupied;
-    if (extent->altered && !pw_os_map_new(address, (size_t)extent->pages * PW_PAGE, &occupied)) {
-        PW_COUNT(arena->stats, fallback_map, 1);
+    if (extent->altered && !pw_arena_map_again(arena, address, (size_t)extent->pages * PW_PAGE)) {
         pw_arena_disown(arena, extent);
         return;
     }

@@ -25,17 +25,15 @@
 #include <unistd.h>
 
 // The C library's functions. Those that it does not have stay NULL, and no program calls them.
-#define MAPPING_CALLS(X)                                                                           \
+#define OLD_CALLS(X)                                                                               \
     X(void *, mmap, (void *, size_t, int, int, int, off_t))                                        \
     X(void *, mmap64, (void *, size_t, int, int, int, off_t))                                      \
     X(void *, mremap, (void *, size_t, size_t, int, ...))                                          \
     X(int, munmap, (void *, size_t))                                                               \
     X(int, mprotect, (void *, size_t, int))                                                        \
     X(int, pkey_mprotect, (void *, size_t, int, int))                                              \
-    X(int, mseal, (void *, size_t, unsigned long))                                                 \
     X(int, madvise, (void *, size_t, int))                                                         \
     X(int, posix_madvise, (void *, size_t, int))                                                   \
-    X(ssize_t, process_madvise, (int, const struct iovec *, size_t, int, unsigned))                \
     X(int, mlock, (const void *, size_t))                                                          \
     X(int, mlock2, (const void *, size_t, unsigned))                                               \
     X(int, mlockall, (int))                                                                        \
@@ -43,15 +41,24 @@
     X(void *, shmat, (int, const void *, int))                                                     \
     X(int, ioctl, (int, unsigned long, ...))
 
+// Those of a C library after 2.28.
+#define NEW_CALLS(X)                                                                               \
+    X(ssize_t, process_madvise, (int, const struct iovec *, size_t, int, unsigned))                \
+    X(int, mseal, (void *, size_t, unsigned long))
+
+#define MAPPING_CALLS(X) OLD_CALLS(X) NEW_CALLS(X)
+
 #define DECLARE_CALL(result, name, parameters) result(*name) parameters;
 static struct { MAPPING_CALLS(DECLARE_CALL) } next_call;
 
 static long (*next_syscall)(long, ...) __asm__("pw_next_syscall") __attribute__((used));
 
-// Once at the start. A constructor that runs before ours may be earlier.
+// Once at the start. A constructor that runs before ours may be earlier. New ones when they are
+// called: after a search in vain the text of its error waits to be freed, in the next call of
+// dlsym. A wrapper of free does not survive that which makes this call to find the next free.
 static void find_mapping_calls(void) {
 #define FIND_ONE(result, name, parameters) next_call.name = (result(*) parameters)FIND_CALL(#name);
-    MAPPING_CALLS(FIND_ONE)
+    OLD_CALLS(FIND_ONE)
     next_syscall = (long (*)(long, ...))FIND_CALL("syscall");
 }
 

@@ -915,6 +915,7 @@ void pw_arena_seal(struct pw_arena *arena) {
 
 void pw_arena_disown(struct pw_arena *arena, struct pw_extent *extent) {
     uint32_t number = pw_extent_number(arena, extent);
+    arena->mappings.moved -= extent->moved;
     for (uint32_t i = 0; i < extent->pages; i++) {
         *index_of(arena, extent->page + i) = 0;
     }

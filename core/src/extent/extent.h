@@ -301,6 +301,9 @@ bool pw_arena_has_hole(const struct pw_arena *arena, const struct pw_extent *ext
 // mapped where it was.
 bool pw_arena_move_larger(struct pw_arena *arena, char *from, size_t size, char *to, size_t larger);
 
+// Make such a place memory again. False: it is not, and somebody else may have it.
+bool pw_arena_map_again(struct pw_arena *arena, char *address, size_t size);
+
 // Give back warm pages: at least `pages` of them / those idle since before `stamp`, `most` and the
 // rest of an extent. Returns pages.
 uint64_t pw_arena_purge(struct pw_arena *arena, uint64_t pages);

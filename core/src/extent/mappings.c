@@ -179,3 +179,13 @@ bool pw_arena_move_larger(struct pw_arena *arena, char *from, size_t size, char 
     }
     return false;
 }
+
+bool pw_arena_map_again(struct pw_arena *arena, char *address, size_t size) {
+    bool occupied;
+    if (pw_os_map_new(address, size, &occupied) ||
+        (!occupied && pw_mappings_relieve(arena) && pw_os_map_new(address, size, &occupied))) {
+        return true;
+    }
+    PW_COUNT(arena->stats, fallback_map, 1);
+    return false;
+}

@@ -171,10 +171,13 @@ bool pw_os_poke(void *address, const void *from, size_t size) {
     return done;
 }
 
-bool pw_os_is_one_mapping(const void *address, size_t size) {
+// Shared memory and files have names. So may anonymous memory, by prctl: "[anon:...]".
+bool pw_os_is_one_mapping_of_own(const void *address, size_t size) {
     struct pw_os_mapping mapping;
     return pw_os_mapping_from(address, &mapping) && mapping.start <= (uintptr_t)address &&
-           mapping.end >= (uintptr_t)address + size;
+           mapping.end >= (uintptr_t)address + size &&
+           (mapping.protection & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE) &&
+           (mapping.name[0] == '\0' || strncmp(mapping.name, "[anon:", 6) == 0);
 }
 
 enum pw_os_page pw_os_page_at(const void *address) {

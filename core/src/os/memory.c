@@ -416,31 +416,20 @@ void *pw_os_c_library_function(const char *name) {
     return library ? c_library_dlsym()(library, name) : NULL;
 }
 
-// RTLD_NEXT alone is not enough: a library that only a preloaded one needs comes after the C
-// library in the order of loading and finds nothing next. Then the C library itself is asked.
-void *pw_os_next_function(const char *name) {
-    void *found = c_library_dlsym()(RTLD_NEXT, name);
-    return found ? found : pw_os_c_library_function(name);
-}
-
-extern void *__libc_malloc(size_t size);
-
-// Another allocator that the program brought may come next: the one that is wanted belongs to
-// __libc_malloc.
-static void *find_usable_size(void) {
-    Dl_info found, wanted;
-    void *next = c_library_dlsym()(RTLD_NEXT, "malloc_usable_size");
-    bool belongs = next && dladdr(next, &found) &&
-                   dladdr((void *)(uintptr_t)__libc_malloc, &wanted) &&
-                   found.dli_fbase == wanted.dli_fbase;
-    return belongs ? next : pw_os_c_library_function("malloc_usable_size");
+// The C library itself is asked first. A library that only a preloaded one needs comes after it in
+// the order of loading and has nothing next, and the text of that error would wait to be freed
+// within the next call of dlsym: a wrapper of free that makes this call to find the next one does
+// not survive it.
+static void *find_function(const char *name) {
+    void *found = pw_os_c_library_function(name);
+    return found ? found : c_library_dlsym()(RTLD_NEXT, name);
 }
 
 void pw_os_find_functions(void) {
-    void *copy = pw_os_next_function("memmove"), *fill = pw_os_next_function("memset");
+    void *copy = find_function("memmove"), *fill = find_function("memset");
     next_copy = copy ? (copy_function)copy : memmove;
     next_fill = fill ? (fill_function)fill : memset;
-    void *usable_size = find_usable_size();
+    void *usable_size = find_function("malloc_usable_size");
     next_usable_size = usable_size ? (usable_size_function)usable_size : malloc_usable_size;
 }
 

@@ -134,9 +134,7 @@ void pw_os_find_functions(void);
 void pw_os_copy(void *to, const void *from, size_t size);
 void pw_os_fill_zero(void *to, size_t size);
 
-// Another one of its functions, or NULL: the next after us, or the C library's own whoever else has
-// the name.
-void *pw_os_next_function(const char *name);
+// Another one of its functions, whoever else has the name, or NULL.
 void *pw_os_c_library_function(const char *name);
 
 // The C library's malloc_usable_size, for a block of its own; found likewise.
@@ -295,8 +293,9 @@ bool pw_os_peek(const void *address, void *to, size_t size);
 // Write where that may not be allowed. False: it is not, or the kernel does not do it.
 bool pw_os_poke(void *address, const void *from, size_t size);
 
-// Do all these pages belong to one mapping? False where the kernel does not tell.
-bool pw_os_is_one_mapping(const void *address, size_t size);
+// Do all these pages belong to one mapping of private anonymous memory that can be read and
+// written? False where the kernel does not tell.
+bool pw_os_is_one_mapping_of_own(const void *address, size_t size);
 
 // What lies at an address. Waits for nobody, and brings nothing into memory.
 enum pw_os_page {

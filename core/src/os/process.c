@@ -378,13 +378,14 @@ void pw_os_signals_block(struct pw_os_signals *saved) {
     for (size_t i = 0; i < sizeof immediate / sizeof *immediate; i++) {
         sigdelset(&most, immediate[i]);
     }
-    pthread_sigmask(SIG_SETMASK, &most, (sigset_t *)saved->mask);
+    pthread_sigmask(SIG_BLOCK, &most, (sigset_t *)saved->mask);
     saved->cancel = pw_os_cancel_hold();
 }
 
+// The signals last: the handler of one that came meanwhile may jump.
 void pw_os_signals_restore(const struct pw_os_signals *saved) {
-    pthread_sigmask(SIG_SETMASK, (const sigset_t *)saved->mask, NULL);
     pw_os_cancel_restore(saved->cancel);
+    pthread_sigmask(SIG_SETMASK, (const sigset_t *)saved->mask, NULL);
 }
 
 #define USER_SIGNALS 2

@@ -9,19 +9,32 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef void *find_function(const char *name);
 
-// The name of the file that contains `function`: to look for a symbol that is not there instead
-// allocates, and changes what dlerror says.
-static bool is_called(const void *function, const char *library) {
+static bool is_called(const char *path, const char *library) {
+    const char *slash = strrchr(path, '/');
+    return !strncmp(slash ? slash + 1 : path, library, strlen(library));
+}
+
+// To look for a symbol that is not there instead would allocate, before it is decided from whom.
+static bool has_second(void) {
     Dl_info info;
-    if (!function || !dladdr(function, &info) || !info.dli_fname) {
+    const struct link_map *module = NULL;
+    if (!dladdr1((const void *)(uintptr_t)pw_first_preloaded_is, &info, (void **)&module,
+                 RTLD_DL_LINKMAP)) {
         return false;
     }
-    const char *slash = strrchr(info.dli_fname, '/');
-    return !strncmp(slash ? slash + 1 : info.dli_fname, library, strlen(library));
+    for (module = module->l_next; module; module = module->l_next) {
+        if (is_called(module->l_name, "libpagewise-preload.so") ||
+            is_called(module->l_name, "libpagewise-general.so")) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // A second library of ours behind this one, of the other kind or from another folder
@@ -31,9 +44,7 @@ static find_function *find_second(void) {
     static find_function *second;
     static bool is_known;
     if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
-        const void *next = pw_os_find_next("malloc");
-        if (is_called(next, "libpagewise-preload.so") ||
-            is_called(next, "libpagewise-general.so")) {
+        if (has_second()) {
             second = (find_function *)pw_os_find_next("pw_find_next");
         }
         __atomic_store_n(&is_known, true, __ATOMIC_RELEASE);
@@ -49,8 +60,9 @@ PW_API void *pw_find_next(const char *name) {
 bool pw_first_preloaded_is(const char *library) {
     pw_os_look_up *look_up = pw_os_next_dlsym();
     const char *name = "pw_find_next";
-    void *first = look_up ? look_up(RTLD_DEFAULT, name) : dlsym(RTLD_DEFAULT, name);
-    return is_called(first, library);
+    const void *first = look_up ? look_up(RTLD_DEFAULT, name) : dlsym(RTLD_DEFAULT, name);
+    Dl_info info;
+    return first && dladdr(first, &info) && info.dli_fname && is_called(info.dli_fname, library);
 }
 
 // What pthread_atfork calls. Before a fork the handler that was registered first runs last: ours,

@@ -805,6 +805,23 @@ static void say_guarded(void) {
     free(block);
 }
 
+// Of what is not the program's own memory, or may not be written, a longer block is a copy.
+static void say_copied(const char *what, int protection, int flags) {
+    unsigned char *block = aligned_alloc(PAGE, MEGABYTE);
+    fill(block, MEGABYTE, 7);
+    if (flags) {
+        CHECK(mmap(block, MEGABYTE, protection, flags | MAP_FIXED, -1, 0) == (void *)block);
+        fill(block, MEGABYTE, 7);
+    } else {
+        CHECK(mprotect(block, MEGABYTE, protection) == 0);
+    }
+    printf("%s:\n", what);
+    block = longer(block, 3 * MEGABYTE);
+    block[5] = block[2 * MEGABYTE] = 1;
+    say_sum("written", block, PAGE);
+    free(block);
+}
+
 // What a program did to a whole block goes with it when it becomes longer.
 static int case_advice_grown(char **arguments) {
     (void)arguments;
@@ -813,6 +830,8 @@ static int case_advice_grown(char **arguments) {
         say_locked();
         say_not_inherited();
         say_guarded();
+        say_copied("read-only", PROT_READ, 0);
+        say_copied("shared", PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
     }
     say_next_blocks();
     return 0;

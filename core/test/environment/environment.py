@@ -719,6 +719,7 @@ def jump_out(bench):
     bench.work("jump-out", every_options=(ALWAYS, LAZY))
     bench.work("jump-out-of-calls", every_options=(ALWAYS, LAZY))
     bench.work("wait-in-handler", counters=["blocks_allocated"], every_options=(ALWAYS,))
+    bench.work("blocked", every_options=(ALWAYS, LAZY))
 
 
 def threads(bench):

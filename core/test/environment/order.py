@@ -43,6 +43,7 @@ class Order(Bench):
         self.plugin = os.path.join(arguments.folder, "order", "plugins", "order_plugin.so")
         self.loader = os.path.join(arguments.folder, "order", "order_loader.so")
         self.wrapper = spaceless(os.path.join(arguments.folder, "order", "liborder_wrapper.so"))
+        self.lazy = spaceless(os.path.join(arguments.folder, "order", "liborder_lazy.so"))
         self.dlsym = spaceless(os.path.join(arguments.folder, "order", "liborder_dlsym.so"))
         self.auditor = os.path.join(arguments.folder, "order", "order_audit.so")
 
@@ -128,7 +129,8 @@ def other_malloc(bench):
 def wrapper_by_handle(bench):
     """A library before ours, or behind it, that gets the C library's malloc by a handle."""
     for library, every_options in ((bench.preload, DEFAULT), (general_bench(bench).preload, GENERAL)):
-        for bench.preload in (f"{library}:{bench.wrapper}", f"{bench.wrapper}:{library}"):
+        orders = [(library, bench.wrapper), (bench.wrapper, library), (library, bench.lazy), (bench.lazy, library)]
+        for bench.preload in (":".join(order) for order in orders):
             for command in ([bench.program, "ends"], [sys.executable, "-c", "print(sum(len(str(i)) for i in range(100000)))"]):
                 bench.same(command, (), every_options=every_options, has_statistics=False)
 
@@ -153,7 +155,8 @@ def preloaded_twice(bench):
     shutil.copytree(folder, elsewhere, ignore=lambda _, names: [name for name in names if not name.startswith("libpagewise")])
     for first, second, every_options in (("preload", "general", DEFAULT), ("general", "preload", GENERAL)):
         served = SEGMENTS if first == "general" else ("blocks_allocated",)
-        for other in (f"{folder}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{first}.so"):
+        for other in (f"{folder}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{second}.so", f"{elsewhere}/libpagewise-{first}.so",
+                      f"{bench.lazy}:{folder}/libpagewise-{second}.so"):
             bench.preload = f"{folder}/libpagewise-{first}.so:{other}"
             bench.same([bench.program, "ends"], served, every_options=every_options)
         bench.same([bench.with_library, "fork-handlers", "5"], served, every_options=every_options)

@@ -199,7 +199,32 @@ static int case_jump_out_of_calls(char **arguments) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, use_memory, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
+    int cancel = -1;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancel);
+    printf("may be cancelled: %d\n", cancel == PTHREAD_CANCEL_ENABLE);
     say_work("after the jumps");
+    return 0;
+}
+
+// A signal that the program has blocked stays blocked, of whatever kind, during our own work too.
+static int case_blocked(char **arguments) {
+    (void)arguments;
+    size_t size = 3 * MEGABYTE;
+    unsigned char *from = aligned_alloc(PAGE, size), *to = aligned_alloc(PAGE, size);
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+    CHECK(kill(getpid(), SIGFPE) == 0 && kill(getpid(), SIGALRM) == 0);
+    fill(from, size, 3);
+    memcpy(to, from, size);
+    memset(to, 0, size);
+    memcpy(to, from, size);
+    CHECK(mprotect(to, PAGE, PROT_READ) == 0 && madvise(from, PAGE, MADV_DONTNEED) == 0);
+    for (int i = 0; i < 2; i++) {
+        int number = 0;
+        CHECK(sigwait(&all, &number) == 0);
+        printf("%d waited\n", number);
+    }
     return 0;
 }
 
@@ -289,6 +314,7 @@ const struct program_case signal_cases[] = {
     {"jump-out", case_jump_out},
     {"jump-out-of-calls", case_jump_out_of_calls},
     {"wait-in-handler", case_wait_in_handler},
+    {"blocked", case_blocked},
     {"empty-in-handler", case_empty_in_handler},
     {NULL, NULL},
 };

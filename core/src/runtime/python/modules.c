@@ -124,7 +124,9 @@ bool pw_python_is_linked(void) {
 }
 
 bool pw_python_find(struct pw_process *process) {
-    process->serves_python = dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
+    process->serves_python =
+        pw_python_is_linked() ||
+        (!pw_gate.preloaded && dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL);
     if (process->serves_python) {
         process->in_worker = is_worker();
         keep_jemalloc_to_itself(&process->options);

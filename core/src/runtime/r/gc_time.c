@@ -97,7 +97,18 @@ static void on_polled_events(void) {
     }
 }
 
+extern void Rf_allocVector3(void) __attribute__((weak));
+
+// A program that was started with us has R from the start or not at all: nothing is searched in
+// vain, whose error the program would learn by its first dlerror(), or free in its first dlsym().
+static bool may_be_there(void) {
+    return Rf_allocVector3 || !pw_gate.preloaded;
+}
+
 bool pw_r_find(struct pw_process *process) {
+    if (!may_be_there()) {
+        return false;
+    }
     announced_to = process;
     pw_r_find_allocator(process);
     polled_events = (void (**)(void))symbol("R_PolledEvents");

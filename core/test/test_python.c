@@ -97,17 +97,17 @@ static void the_wheels_openblas_is_a_pool(void **state) {
 
 static void a_program_with_an_interpreter_is_python(void **state) {
     (void)state;
-    pw_serve_runtime();
+    pw_serve_runtime(true);
     assert_true(pw_process.serves_python);
     assert_false(pw_process.serves_r);
     assert_int_equal(pw_gate.threshold, 128 << 10); // R's vectors alone are served from 8 KB on
     assert_string_equal(getenv("JE_ARROW_MALLOC_CONF"), "background_thread:false");
     setenv("JE_ARROW_MALLOC_CONF", "dirty_decay_ms:0", 1);
-    pw_serve_runtime(); // who has set it has decided
+    pw_serve_runtime(true); // who has set it has decided
     assert_string_equal(getenv("JE_ARROW_MALLOC_CONF"), "dirty_decay_ms:0");
     unsetenv("JE_ARROW_MALLOC_CONF");
     pw_process.options.share = PW_SHARE_OFF;
-    pw_serve_runtime();
+    pw_serve_runtime(true);
     assert_null(getenv("JE_ARROW_MALLOC_CONF"));
     pw_process.options.share = PW_SHARE_LAZY;
 }

@@ -27,7 +27,7 @@ static void a_program_is_not_r_until_r_is_found(void **state) {
     (void)state;
     assert_int_equal(pw_gate.threshold, 128 << 10);
     assert_false(is_ours(16 << 10));
-    pw_serve_runtime();
+    pw_serve_runtime(false);
     assert_int_equal(pw_gate.threshold, 8 << 10);
     assert_true(is_ours(16 << 10));
     assert_false(is_ours(8191));
@@ -50,7 +50,7 @@ static void other_policies_have_their_own(void **state) {
 static void what_is_off_stays_off(void **state) {
     (void)state;
     pw_heap_switch_off();
-    pw_serve_runtime();
+    pw_serve_runtime(false);
     assert_false(pw_is_on());
     assert_false(is_ours(1 << 20));
     assert_int_equal(threshold_under("policy=auto"), 8 << 10);

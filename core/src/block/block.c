@@ -352,8 +352,7 @@ static bool is_lazy(struct pw_process *process, bool zeroed) {
 // The arena's pages come without a promise. A block that the C library would not get must not be
 // had from there either: R's "cannot allocate vector" is better than to be killed.
 static bool is_promised(const struct pw_process *process, size_t pages) {
-    return pages < PW_ARENA_STEP_PAGES || process->arena.sealed ||
-           pw_os_would_promise(pages * PW_PAGE);
+    return pages < PW_ARENA_STEP_PAGES || process->sealed || pw_os_would_promise(pages * PW_PAGE);
 }
 
 // What the C library maps it serves as well by itself.
@@ -641,7 +640,7 @@ static bool may_grow_altered(struct pw_process *process, struct pw_extent *exten
     char *address = pw_extent_address(&process->arena, extent);
     size_t size = (size_t)extent->pages * PW_PAGE;
     return !extent->hugetlb && !extent->locked && !extent->of_file && !extent->watched_by_file &&
-           !process->arena.sealed && held_by(process, extent) == size &&
+           !process->sealed && held_by(process, extent) == size &&
            pw_os_is_one_mapping_of_own(address, size) &&
            (!has_header(extent) || is_header_writable(process, extent));
 }

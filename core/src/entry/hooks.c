@@ -111,6 +111,7 @@ static void find_originals(void) {
         functions[i].stub = dlsym(RTLD_DEFAULT, functions[i].name);
     }
     find_mapping_calls();
+    NEW_CALLS(FIND_ONE) // later the program's own pointers may be ours
     find_exit_calls();
     next.memcpy = (void *(*)(void *, const void *, size_t))find_call("memcpy");
     next.memmove = (void *(*)(void *, const void *, size_t))find_call("memmove");
@@ -292,7 +293,7 @@ bool pw_switch_on(const char *options, const char **reason) {
         }
     }
     if (!problem && !hooks.started) {
-        pw_serve_runtime();
+        pw_serve_runtime(false);
         hooks.started = true;
     }
     pthread_mutex_unlock(&hooks.lock);

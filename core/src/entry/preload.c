@@ -80,7 +80,7 @@ __attribute__((constructor)) static void start_preload(void) {
     if (pw_gate.map_directly) {
         map_directly();
     }
-    pw_serve_runtime();
+    pw_serve_runtime(true);
 }
 
 // --- the C library's functions -----------------------------------------------

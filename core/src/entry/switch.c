@@ -201,8 +201,8 @@ static void end_keeper_before_forks(void) {
     pthread_atfork(end_keeper, NULL, NULL);
 }
 
-void pw_serve_runtime(void) {
-    if (!pw_is_on() || !pw_runtime_find(&pw_process)) {
+void pw_serve_runtime(bool is_start) {
+    if (!pw_is_on() || !pw_runtime_find(&pw_process, is_start)) {
         return;
     }
     if (pw_process.serves_python) {

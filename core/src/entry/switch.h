@@ -15,6 +15,6 @@ void pw_heap_switch_off(void);
 
 // Every module is loaded: find the runtime of a language, and serve it as it wants. Where it is R,
 // its vectors are served from two pages on, if no threshold was asked for.
-PW_API void pw_serve_runtime(void);
+PW_API void pw_serve_runtime(bool is_start);
 
 #endif

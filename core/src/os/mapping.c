@@ -103,7 +103,7 @@ static int protection_of(const struct query *query) {
            (query->mapping_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0);
 }
 
-// False: the kernel would not tell. A name that is too long for it is left out.
+// False: the kernel would not tell. Of a name that is too long, a path's, the first letter is told.
 static bool look_from(const struct pw_os_maps *maps, uintptr_t address,
                       struct pw_os_mapping *mapping) {
     struct query query = {.size = sizeof query,
@@ -112,7 +112,8 @@ static bool look_from(const struct pw_os_maps *maps, uintptr_t address,
                           .name_size = sizeof mapping->name,
                           .name_address = (uintptr_t)mapping->name};
     int result = pw_call_ioctl(maps->fd, QUERY, &query);
-    if (result != 0 && errno == ENAMETOOLONG) {
+    bool is_long = result != 0 && errno == ENAMETOOLONG;
+    if (is_long) {
         query.name_size = 0;
         query.name_address = 0;
         result = pw_call_ioctl(maps->fd, QUERY, &query);
@@ -120,7 +121,11 @@ static bool look_from(const struct pw_os_maps *maps, uintptr_t address,
     if (result != 0) {
         return false;
     }
-    mapping->name[query.name_size ? sizeof mapping->name - 1 : 0] = '\0';
+    if (query.name_size) {
+        mapping->name[sizeof mapping->name - 1] = '\0';
+    } else {
+        strcpy(mapping->name, is_long ? "/" : "");
+    }
     mapping->start = query.start;
     mapping->end = query.end;
     mapping->protection = protection_of(&query);

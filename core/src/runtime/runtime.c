@@ -12,7 +12,7 @@
 static const struct runtime {
     enum pw_module (*module_of_path)(const char *path);
     bool (*loads)(const char *path); // NULL: the modules that are PW_MODULE_RUNTIME
-    bool (*find)(struct pw_process *process);
+    bool (*find)(struct pw_process *process, bool is_start);
 } runtimes[] = {
     {pw_r_module_of_path, NULL, pw_r_find},
     {pw_python_module_of_path, pw_python_loads, pw_python_find},
@@ -99,10 +99,10 @@ struct pw_caller pw_caller_at(struct pw_process *process, const void *site) {
     return caller;
 }
 
-bool pw_runtime_find(struct pw_process *process) {
+bool pw_runtime_find(struct pw_process *process, bool is_start) {
     bool found = false;
     for (size_t i = 0; i < RUNTIMES; i++) { // R may have Python inside, and Python R
-        found |= runtimes[i].find(process);
+        found |= runtimes[i].find(process, is_start);
     }
     return found;
 }

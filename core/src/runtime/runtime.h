@@ -20,7 +20,9 @@ bool pw_module_loads(const char *path);
 struct pw_caller pw_caller_at(struct pw_process *process, const void *site);
 
 // Once every module is loaded: is a runtime that we know in this process? It says so in
-// process->serves_..., and is told what it is to announce.
-bool pw_runtime_find(struct pw_process *process);
+// process->serves_..., and is told what it is to announce. At a program's start only what it is
+// linked to can be there, and nothing is searched in vain: the program would learn of the error by
+// its first dlerror(), or free it within its first dlsym().
+bool pw_runtime_find(struct pw_process *process, bool is_start);
 
 #endif

@@ -806,11 +806,11 @@ static void say_guarded(void) {
 }
 
 // Of what is not the program's own memory, or may not be written, a longer block is a copy.
-static void say_copied(const char *what, int protection, int flags) {
+static void say_copied(const char *what, int protection, int flags, int file) {
     unsigned char *block = aligned_alloc(PAGE, MEGABYTE);
     fill(block, MEGABYTE, 7);
     if (flags) {
-        CHECK(mmap(block, MEGABYTE, protection, flags | MAP_FIXED, -1, 0) == (void *)block);
+        CHECK(mmap(block, MEGABYTE, protection, flags | MAP_FIXED, file, 0) == (void *)block);
         fill(block, MEGABYTE, 7);
     } else {
         CHECK(mprotect(block, MEGABYTE, protection) == 0);
@@ -826,12 +826,16 @@ static void say_copied(const char *what, int protection, int flags) {
 static int case_advice_grown(char **arguments) {
     (void)arguments;
     mallopt(M_MMAP_THRESHOLD, (int)MEGABYTE / 2); // or later blocks are no mappings without us
+    int file = open("a-file-whose-name-is-longer-than-what-is-asked-for-of-the-name-of-a-mapping",
+                    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(file >= 0 && ftruncate(file, (off_t)MEGABYTE) == 0);
     for (int i = 0; i < 3; i++) {
         say_locked();
         say_not_inherited();
         say_guarded();
-        say_copied("read-only", PROT_READ, 0);
-        say_copied("shared", PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+        say_copied("read-only", PROT_READ, 0, -1);
+        say_copied("shared", PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
+        say_copied("of a file", PROT_READ | PROT_WRITE, MAP_PRIVATE, file);
     }
     say_next_blocks();
     return 0;

@@ -123,10 +123,9 @@ bool pw_python_is_linked(void) {
     return Py_IsInitialized != NULL;
 }
 
-bool pw_python_find(struct pw_process *process) {
+bool pw_python_find(struct pw_process *process, bool is_start) {
     process->serves_python =
-        pw_python_is_linked() ||
-        (!pw_gate.preloaded && dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL);
+        pw_python_is_linked() || (!is_start && dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL);
     if (process->serves_python) {
         process->in_worker = is_worker();
         keep_jemalloc_to_itself(&process->options);

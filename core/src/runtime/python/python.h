@@ -30,7 +30,7 @@ bool pw_python_is_linked(void);
 
 // Once every module is loaded: is this Python, and a worker? Asks pyarrow's jemalloc, which is
 // loaded later, by its environment variable to start no thread.
-bool pw_python_find(struct pw_process *process);
+bool pw_python_find(struct pw_process *process, bool is_start);
 
 // Is a command line, of words that each end in NUL, one by which loky starts its workers, the pool
 // of joblib and so of scikit-learn? Those of multiprocessing are not told: what they run is any

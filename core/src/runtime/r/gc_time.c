@@ -97,16 +97,10 @@ static void on_polled_events(void) {
     }
 }
 
-extern void Rf_allocVector3(void) __attribute__((weak));
+extern void (*R_PolledEvents)(void) __attribute__((weak));
 
-// A program that was started with us has R from the start or not at all: nothing is searched in
-// vain, whose error the program would learn by its first dlerror(), or free in its first dlsym().
-static bool may_be_there(void) {
-    return Rf_allocVector3 || !pw_gate.preloaded;
-}
-
-bool pw_r_find(struct pw_process *process) {
-    if (!may_be_there()) {
+bool pw_r_find(struct pw_process *process, bool is_start) {
+    if (is_start && !&R_PolledEvents) {
         return false;
     }
     announced_to = process;

@@ -17,6 +17,6 @@ enum pw_module pw_r_module_of_path(const char *path);
 
 // Once every module is loaded: is this R? Its allocator of vectors is found then, and the collector
 // told to announce itself, where that is of use.
-bool pw_r_find(struct pw_process *process);
+bool pw_r_find(struct pw_process *process, bool is_start);
 
 #endif

@@ -1198,7 +1198,7 @@ fn a_pipe_stays_a_pipe() {
     let bench = new_bench();
     sparse_trace(&bench);
     let line = format!(
-        "mkfifo p; cat p > copy.txt & {} trace convert sparse.trace --to text -o p; wait; test -p p",
+        "mkfifo p; cat p > copy.txt & '{}' trace convert sparse.trace --to text -o p; wait; test -p p",
         env!("CARGO_BIN_EXE_pagewise")
     );
     let output = Command::new("sh")

@@ -3,6 +3,7 @@
 What swapping costs depends on the disk, and the paper does not say which it had: so reads and writes are held to the speed of slower disks as well."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -44,8 +45,10 @@ def _run(*words, **how):
 
 
 def is_swapped_to(path):
+    # As the kernel writes names there.
+    name = re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", os.path.realpath(path))
     with open("/proc/swaps", encoding="utf-8", errors="replace") as file:
-        return any(line.split()[:1] == [os.path.realpath(path)] for line in file)
+        return any(line.split()[:1] == [name] for line in file)
 
 
 def need_root():

@@ -428,7 +428,7 @@ fn the_status_passes_through_scripts_too() {
 fn a_recording_may_lie_in_a_folder_with_spaces_in_its_name() {
     let bench = new_bench();
     fs::create_dir(bench.path("a b")).unwrap();
-    let line = format!("java -cp {} Objects fail", classes());
+    let line = format!("java -cp '{}' Objects fail", classes());
     let options = ["--heap", "1g", "--spool", "a b"];
     let output = bench.record_jvm(&options, &["sh", "-c", &line]);
     assert_eq!(output.status.code(), Some(7), "{}", errors(&output));

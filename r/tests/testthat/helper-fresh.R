@@ -6,7 +6,7 @@ fresh_r <- function(code, environment = character(), before = character()) {
   writeLines(c(sprintf(".libPaths(%s)", deparse1(.libPaths())), code), file)
   words <- c(before, file.path(R.home("bin"), "Rscript"), "--vanilla", file)
   suppressWarnings(system2(words[[1]], shQuote(words[-1]), stdout = TRUE, stderr = TRUE,
-    env = environment))
+    env = sub("=(.*)", "='\\1'", environment)))
 }
 
 statistic <- function(name) pagewise_status()$statistics[[name]]

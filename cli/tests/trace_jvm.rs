@@ -403,7 +403,7 @@ fn an_exhausted_heap_is_explained() {
 #[test]
 fn the_status_passes_through_scripts_too() {
     let bench = new_bench();
-    let line = format!("java -cp {} Objects fail", classes());
+    let line = format!("java -cp '{}' Objects fail", classes());
     let output = bench.record_jvm(&["--heap", "1g"], &["sh", "-c", &line]);
     assert_eq!(output.status.code(), Some(7), "{}", errors(&output));
     let names = bench.names();
@@ -490,7 +490,7 @@ fn verification_is_refused() {
 #[test]
 fn files_of_options_are_refused() {
     let bench = new_bench();
-    let line = format!("-cp {} Objects", classes());
+    let line = format!("-cp \"{}\" Objects", classes());
     fs::write(bench.path("options"), &line).unwrap();
     let output = bench.record_jvm(&[], &["java", "-Xmx1g", "@options", "fail"]);
     assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
@@ -536,7 +536,7 @@ fn jvms_that_cannot_be_recorded_run_on_and_say_why() {
         ("-Xverify:remote", "it verifies the classes"),
     ];
     for (option, expected) in cases {
-        let line = format!("java {option} -cp {} Objects fail", classes());
+        let line = format!("java {option} -cp '{}' Objects fail", classes());
         let output = bench.record_jvm(&["--heap", "1g"], &["sh", "-c", &line]);
         let said = errors(&output);
         assert_eq!(output.status.code(), Some(7), "{option}: {said}");

@@ -14,7 +14,8 @@ const char *pw_heap_switch_on(const char *options);
 void pw_heap_switch_off(void);
 
 // Every module is loaded: find the runtime of a language, and serve it as it wants. Where it is R,
-// its vectors are served from two pages on, if no threshold was asked for.
+// its vectors are served from two pages on, if no threshold was asked for. `is_start`: of the
+// program (runtime.h).
 PW_API void pw_serve_runtime(bool is_start);
 
 #endif

@@ -284,52 +284,72 @@ void pw_general_make_room(struct pw_general *general, bool time) {
 // and its slots may be of different moments. What they hold is lost to the child, and costs it
 // nothing while nobody writes to it.
 
-bool pw_general_before_fork(struct pw_general *general) {
+// A handler of a signal does without us until the locks are known to be held, or no longer held.
+static void begin_locks(void) {
+    pw_general_thread.inside = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static void end_locks(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    pw_general_thread.inside = false;
+}
+
+void pw_general_before_fork(struct pw_general *general) {
     if (pw_general_thread.inside) {
-        return false; // a fork out of a signal handler: waiting would be for ever
+        return; // a fork out of a signal handler: waiting would be for ever
     }
+    begin_locks(); // what is dropped is not shelved again
     if (!pw_general_knows_process(general)) {
         pw_general_notice_fork(general);
     }
-    if (!pw_general_knows_process(general) ||
-        __atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
-        return false;
+    if (pw_general_knows_process(general) &&
+        !__atomic_load_n(&general->orphaned, __ATOMIC_RELAXED)) {
+        pw_shelf_look(general, true); // or the child would lose it
+        for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+            pthread_mutex_lock(&general->bins[i].lock);
+        }
+        pthread_mutex_lock(&general->tables);
+        pw_general_thread.holds_all = true;
     }
-    pw_general_thread.inside = true; // what is dropped is not shelved again
-    pw_shelf_look(general, true);    // or the child would lose it
-    pw_general_thread.inside = false;
-    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
-        pthread_mutex_lock(&general->bins[i].lock);
-    }
-    pthread_mutex_lock(&general->tables);
-    pw_general_thread.holds_all = true;
-    return true;
+    end_locks();
 }
 
 void pw_general_after_fork_parent(struct pw_general *general) {
     if (!pw_general_thread.holds_all) {
         return;
     }
+    begin_locks();
     pw_general_thread.holds_all = false;
     pthread_mutex_unlock(&general->tables);
     for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
         pthread_mutex_unlock(&general->bins[i].lock);
     }
+    end_locks();
 }
 
-void pw_general_after_fork_child(struct pw_general *general) {
+static void make_locks(struct pw_general *general) {
+    pthread_mutex_init(&general->tables, NULL);
+    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
+        pthread_mutex_init(&general->bins[i].lock, NULL);
+    }
+}
+
+void pw_general_after_fork_child(struct pw_general *general, bool goes_on) {
     bool held = pw_general_thread.holds_all;
     pw_shelf_clear(general);
     if (general->fork_marker) {
         __atomic_store_n(general->fork_marker, PW_FORK_NOTICED, __ATOMIC_RELEASE);
     }
-    pw_general_thread.holds_all = false;
-    if (!held) {
+    if (held && !goes_on) {
+        begin_locks();
+        pw_general_thread.holds_all = false;
+        make_locks(general);
+        end_locks();
+    } else if (!held && (pw_general_thread.inside || !pw_general_finds_locks_free(general))) {
         general->orphaned = true; // this thread finishes what it was doing; nobody else comes in
-        return;
-    }
-    pthread_mutex_init(&general->tables, NULL);
-    for (unsigned i = 0; i < PW_GENERAL_CLASSES; i++) {
-        pthread_mutex_init(&general->bins[i].lock, NULL);
+        if (goes_on) {
+            make_locks(general); // which the outer fork may be waiting for
+        }
     }
 }

@@ -16,16 +16,7 @@ void pw_shelf_clear(struct pw_general *general) {
     }
 }
 
-// After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
-// lock for ever. Such a child does without these segments: their blocks stay what they are. Other
-// threads come in when this one has looked: one of them in a bin would be taken for such a thread.
-void pw_general_notice_fork(struct pw_general *general) {
-    uint32_t unnoticed = 0;
-    if (!__atomic_compare_exchange_n(general->fork_marker, &unnoticed, PW_FORK_BEING_NOTICED, false,
-                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        return; // another thread does, and nobody comes in before it is done
-    }
-    pw_shelf_clear(general);
+bool pw_general_finds_locks_free(struct pw_general *general) {
     bool free = pthread_mutex_trylock(&general->tables) == 0;
     if (free) {
         pthread_mutex_unlock(&general->tables);
@@ -36,7 +27,20 @@ void pw_general_notice_fork(struct pw_general *general) {
             pthread_mutex_unlock(&general->bins[i].lock);
         }
     }
-    if (!free) {
+    return free;
+}
+
+// After _Fork or clone, which run no handlers, a thread that the child does not have may hold a
+// lock for ever. Such a child does without these segments: their blocks stay what they are. Other
+// threads come in when this one has looked: one of them in a bin would be taken for such a thread.
+void pw_general_notice_fork(struct pw_general *general) {
+    uint32_t unnoticed = 0;
+    if (!__atomic_compare_exchange_n(general->fork_marker, &unnoticed, PW_FORK_BEING_NOTICED, false,
+                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        return; // another thread does, and nobody comes in before it is done
+    }
+    pw_shelf_clear(general);
+    if (!pw_general_finds_locks_free(general)) {
         __atomic_store_n(&general->orphaned, true, __ATOMIC_RELAXED);
     }
     __atomic_store_n(general->fork_marker, PW_FORK_NOTICED, __ATOMIC_RELEASE);

@@ -216,11 +216,12 @@ void pw_general_wait_for_looks(struct pw_general *general);
 // who is not at work here and holds no lock.
 void pw_general_look_when_due(struct pw_general *general);
 
-// Around a fork. False from the first: this thread was interrupted in the middle of our own work,
-// and holds no locks for the fork.
-bool pw_general_before_fork(struct pw_general *general);
+// Around a fork: take all locks, but in a thread that was interrupted in the middle of our own
+// work. `goes_on`: the child was forked out of a signal handler in the middle of another fork,
+// which goes on in it when the handler returns, and gives the locks back.
+void pw_general_before_fork(struct pw_general *general);
 void pw_general_after_fork_parent(struct pw_general *general);
-void pw_general_after_fork_child(struct pw_general *general);
+void pw_general_after_fork_child(struct pw_general *general, bool goes_on);
 
 // Bytes of segments, and of their blocks that are with the program or in a cache.
 struct pw_general_usage {
@@ -319,6 +320,9 @@ void pw_segment_release(struct pw_general *general, struct pw_segment *segment);
 void *pw_general_table(struct pw_general *general, size_t size);
 void pw_general_enter_tables(struct pw_general *general);
 void pw_general_leave_tables(struct pw_general *general);
+
+// For who holds none: no lock is held by a thread that this process does not have.
+bool pw_general_finds_locks_free(struct pw_general *general);
 
 // In a child, once: is there a lock that nobody gives back?
 void pw_general_notice_fork(struct pw_general *general);

@@ -16,6 +16,11 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 // allocate and free meanwhile.
 static __thread bool forking __attribute__((tls_model("initial-exec")));
 static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
+static __thread bool alone __attribute__((tls_model("initial-exec"))); // at its fork's beginning
+// Forks that this thread is in. A signal handler may fork in the middle of another fork: such an
+// inner one takes and releases nothing. What is held stays held for the outer one, which goes on
+// when the handler returns: in the parent, and in the inner one's child.
+static __thread unsigned forks __attribute__((tls_model("initial-exec")));
 static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
 
 static void notice_fork(void) {
@@ -39,6 +44,17 @@ static void notice_fork(void) {
     pw_process_forget_collections();
 }
 
+// A thread that this new process does not have may hold the lock.
+static bool find_lock_lost(void) {
+    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        pthread_mutex_unlock(&pw_process.lock);
+        return false;
+    }
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+    return true;
+}
+
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
 // lock for ever, with the tables half-changed. Such a child does without Pagewise: its blocks stay
 // what they are, and are never given back.
@@ -51,13 +67,7 @@ static bool lock_is_orphaned(void) {
         __atomic_exchange_n(&marker[1], 1, __ATOMIC_RELAXED) != 0) {
         return false; // not a new process, or somebody else has looked
     }
-    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
-        pthread_mutex_unlock(&pw_process.lock);
-        return false;
-    }
-    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
-    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
-    return true;
+    return find_lock_lost();
 }
 
 // Odd: a fork's handlers run, with the lock held. They differ from fork to fork.
@@ -105,15 +115,30 @@ static bool take_lock(void) {
     return true;
 }
 
+// A handler that runs meanwhile finds this thread in the middle of our own work.
+static void begin_inside(void) {
+    inside = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static void end_inside(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    inside = false;
+}
+
 static bool enter(bool (*take)(void)) {
-    if (inside || (!forking && lock_is_orphaned())) {
+    if (inside) {
         return false;
     }
-    inside = true;
+    begin_inside();
+    if (!forking && lock_is_orphaned()) {
+        end_inside();
+        return false;
+    }
     cancel_state = pw_os_cancel_hold();
     if (!forking && !take()) {
         int state = cancel_state;
-        inside = false;
+        end_inside();
         pw_os_cancel_restore(state);
         return false;
     }
@@ -198,7 +223,7 @@ void pw_process_leave(void) {
         pthread_mutex_unlock(&pw_process.lock);
     }
     int state = cancel_state; // a handler that enters once we are outside has its own there
-    inside = false;
+    end_inside();
     pw_os_cancel_restore(state);
 }
 
@@ -237,47 +262,91 @@ static void release_others(void) {
     }
 }
 
-// A fork in another thread must not catch our tables half-changed.
-static void before_fork(void) {
-    if (!pw_process.arena.base) {
-        return; // nothing is ours
-    }
-    // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
-    // for ever, nor of a child that does without us, whose tables are not whole.
-    bool waits = !inside && !lock_is_orphaned();
+static bool take_lock_for_fork(void) {
+    begin_inside();
+    forking = wait_for_lock(FORK_PATIENCE);
+    end_inside();
+    return forking;
+}
+
+static void take_all(void) {
     struct pw_caller caller = {0};
-    if (waits) {
-        pw_process_look_at_hugetlb(&caller);
-    }
-    hold_others(waits);
-    while (waits && !wait_for_lock(FORK_PATIENCE)) {
+    pw_process_look_at_hugetlb(&caller);
+    hold_others(true);
+    while (!take_lock_for_fork()) {
         release_others(); // who has it may be forking out of a signal handler, and need these
-        hold_others(waits);
+        hold_others(true);
     }
-    if (waits) {
-        forking = true;
-        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
-        pw_process_leave_hugetlb(&caller);
-        if (!pw_process.sealed) {
-            pw_quiet_before_fork();
-        }
+    __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
+    pw_process_leave_hugetlb(&caller);
+    if (!pw_process.sealed) {
+        pw_quiet_before_fork();
     }
 }
 
-static void end_of_fork(void) {
-    if (forking) { // this thread took the lock before
-        forking = false;
-        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
-        pthread_mutex_unlock(&pw_process.lock);
+// Where there was never a second thread nothing is taken: nobody else changes our tables, and a
+// handler may fork at any time. No signal is held back either: one for the whole group must reach
+// the child as well, or end the parent before there is one. Only where our handler is the last to
+// run: another's may start a thread.
+extern char __libc_single_threaded __attribute__((weak)); // 2.32
+
+static bool is_alone(void) {
+    return pw_gate.preloaded && &__libc_single_threaded && __libc_single_threaded;
+}
+
+static void prepare_alone(void) {
+    struct pw_caller caller = {0};
+    pw_process_look_at_hugetlb(&caller);
+    if (pw_gate.general) {
+        pw_general_make_room(&pw_process.general, false); // or the child would lose the shelf
     }
+    if (pw_process.arena.hugetlb_blocks > 0 && pw_process_enter()) {
+        pw_process_leave_hugetlb(&caller);
+        pw_process_leave();
+    }
+    if (!pw_process.sealed && !inside) {
+        pw_quiet_before_fork(); // without the lock, which a handler's child would find held
+    }
+}
+
+// A fork in another thread must not catch our tables half-changed.
+static void before_fork(void) {
+    if (forks++ > 0 || !pw_process.arena.base) {
+        return; // an inner fork, or nothing is ours
+    }
+    alone = is_alone();
+    // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
+    // for ever, nor of a child that does without us, whose tables are not whole.
+    if (alone) {
+        prepare_alone();
+    } else if (inside || lock_is_orphaned()) {
+        hold_others(false);
+    } else {
+        take_all();
+    }
+}
+
+static void give_lock_after_fork(void) {
+    begin_inside();
+    forking = false;
+    __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&pw_process.lock);
+    end_inside();
 }
 
 static void after_fork_parent(void) {
-    if (forking) {
+    if (forks > 1) {
+        forks--; // the outer one goes on
+        return;
+    }
+    if (forking || alone) {
         pw_quiet_after_fork_parent();
     }
-    end_of_fork();
+    if (forking) { // this thread took the lock before
+        give_lock_after_fork();
+    }
     release_others();
+    forks = 0;
 }
 
 // Emulators of system calls take the advice to wipe the marker, and do not all follow it.
@@ -285,18 +354,32 @@ static bool is_unnoticed(void) {
     return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
 }
 
+// Of a lock that was not taken: an outer fork may be waiting for it, or threads of a second C
+// library, which this one does not know. In the middle of our own work it is this thread's.
+static void look_for_lost_lock(bool goes_on) {
+    if (alone ? !inside : goes_on) {
+        find_lock_lost();
+    }
+}
+
 static void after_fork_child(void) {
-    end_of_fork();
+    bool goes_on = forks > 1;
+    if (!forking) {
+        look_for_lost_lock(goes_on);
+    } else if (!goes_on) {
+        give_lock_after_fork();
+    }
     if (pw_process.started && pw_process.arena.base && is_unnoticed()) {
         notice_fork();
     }
     if (pw_gate.general) {
-        pw_general_after_fork_child(&pw_process.general);
+        pw_general_after_fork_child(&pw_process.general, goes_on);
     }
     if (holds_streams) {
         holds_streams = false;
         _IO_list_resetlock(); // a child with one thread: nobody holds it
     }
+    forks = goes_on ? forks - 1 : 0;
 }
 
 void pw_process_watch_forks(void) {

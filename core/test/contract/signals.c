@@ -136,6 +136,96 @@ static void forks_in_handlers(void) {
     allocate_under_signals(SIGUSR2, 4000, 40);
 }
 
+#define FORKS 200
+
+static pid_t first;
+static void (*in_handlers_child)(void);
+
+static void fork_in_handler(int number) {
+    (void)number;
+    int saved = errno;
+    pid_t child = getpid() == first && delivered < FORKS ? fork() : -1;
+    if (child == 0) {
+        in_handlers_child();
+    } else if (child > 0) {
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        delivered++;
+    }
+    errno = saved;
+}
+
+static void allocate_once(void) {
+    allocate_for_a_while(3);
+    free(got(malloc(MEGABYTE), MEGABYTE));
+}
+
+// By whomever: a child may have to do without Pagewise where it was switched on later.
+static void *allocate_in_child(void *unused) {
+    for (size_t size = 16; size <= MEGABYTE; size *= 4) {
+        unsigned char *block = malloc(size);
+        CHECK(block);
+        fill(block, size, size);
+        block = realloc(block, size * 2);
+        CHECK(block && holds(block, size, size));
+        free(block);
+    }
+    return unused;
+}
+
+// In every process but the first this does not return.
+static void fork_once(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+        int status = 0;
+        bool has_ended = waitpid(child, &status, 0) == child && status == 0;
+        CHECK(has_ended || getpid() != first); // who goes on from here has no such child
+    }
+    if (getpid() != first) {
+        allocate_in_child(NULL);
+        _exit(0);
+    }
+}
+
+static void fork_under_signals(void (*work)(void), void (*in_child)(void)) {
+    first = getpid();
+    delivered = 0;
+    in_handlers_child = in_child;
+    set_handler(SIGUSR2, fork_in_handler, SA_RESTART);
+    pid_t child = start_sender(SIGUSR2, 3000);
+    for (time_t end = time(NULL) + 20; delivered < FORKS && time(NULL) < end;) {
+        fork_once();
+        work();
+    }
+    set_handler(SIGUSR2, SIG_IGN, 0);
+    if (getpid() != first) {
+        _exit(0); // a child of the handler's
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(delivered >= 20);
+}
+
+static void do_nothing(void) {
+}
+
+// The child returns from the handler, often into the middle of a fork.
+static void forks_in_forks(void) {
+    fork_under_signals(allocate_once, do_nothing);
+}
+
+static void end_with_a_thread(void) {
+    join(new_thread(allocate_in_child, NULL));
+    _exit(0);
+}
+
+// The child has locks for itself, which another thread of it may want. The handler comes while its
+// parent is in fork or waits, and not in malloc, which a new thread needs.
+static void threads_in_forks(void) {
+    free(got(malloc(MEGABYTE), MEGABYTE));
+    fork_under_signals(do_nothing, end_with_a_thread);
+}
+
 // --- other stacks of one thread ------------------------------------------------------
 
 #define FIBERS 4
@@ -183,6 +273,8 @@ const struct promise signal_promises[] = {
     {"alternate-stacks", "handlers on stacks that are blocks, beside threads that allocate",
      alternate_stacks, ALONE | UNSERVED},
     {"forks-in-handlers", "a handler may fork a child that ends at once", forks_in_handlers, ALONE},
+    {"forks-in-forks", "and a child that goes on, in the middle of a fork", forks_in_forks, ALONE},
+    {"threads-in-forks", "or one that starts a thread there", threads_in_forks, ALONE},
     {"contexts", "a thread may change its stack between two calls", contexts, 0},
     {0},
 };

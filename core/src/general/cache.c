@@ -335,6 +335,13 @@ static void make_locks(struct pw_general *general) {
     }
 }
 
+static bool finds_locks_free(struct pw_general *general) {
+    begin_locks();
+    bool free = pw_general_finds_locks_free(general);
+    end_locks();
+    return free;
+}
+
 void pw_general_after_fork_child(struct pw_general *general, bool goes_on) {
     bool held = pw_general_thread.holds_all;
     pw_shelf_clear(general);
@@ -346,7 +353,7 @@ void pw_general_after_fork_child(struct pw_general *general, bool goes_on) {
         pw_general_thread.holds_all = false;
         make_locks(general);
         end_locks();
-    } else if (!held && (pw_general_thread.inside || !pw_general_finds_locks_free(general))) {
+    } else if (!held && (pw_general_thread.inside || !finds_locks_free(general))) {
         general->orphaned = true; // this thread finishes what it was doing; nobody else comes in
         if (goes_on) {
             make_locks(general); // which the outer fork may be waiting for

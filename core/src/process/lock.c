@@ -44,15 +44,32 @@ static void notice_fork(void) {
     pw_process_forget_collections();
 }
 
+// A handler that runs meanwhile finds this thread in the middle of our own work.
+static void begin_inside(void) {
+    inside = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static void end_inside(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    inside = false;
+}
+
 // A thread that this new process does not have may hold the lock.
 static bool find_lock_lost(void) {
-    if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+    bool was_inside = inside;
+    begin_inside();
+    bool lost = pthread_mutex_trylock(&pw_process.lock) != 0;
+    if (lost) {
+        __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+        pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+    } else {
         pthread_mutex_unlock(&pw_process.lock);
-        return false;
     }
-    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
-    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
-    return true;
+    if (!was_inside) {
+        end_inside();
+    }
+    return lost;
 }
 
 // After _Fork or clone, which run no handlers, a thread that the child does not have may hold the
@@ -113,17 +130,6 @@ static bool take_lock(void) {
         }
     }
     return true;
-}
-
-// A handler that runs meanwhile finds this thread in the middle of our own work.
-static void begin_inside(void) {
-    inside = true;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
-static void end_inside(void) {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    inside = false;
 }
 
 static bool enter(bool (*take)(void)) {
@@ -311,10 +317,13 @@ static void prepare_alone(void) {
 
 // A fork in another thread must not catch our tables half-changed.
 static void before_fork(void) {
-    if (forks++ > 0 || !pw_process.arena.base) {
-        return; // an inner fork, or nothing is ours
+    if (forks++ > 0) {
+        return;
     }
-    alone = is_alone();
+    alone = pw_process.arena.base && is_alone();
+    if (!pw_process.arena.base) {
+        return; // nothing is ours
+    }
     // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
     // for ever, nor of a child that does without us, whose tables are not whole.
     if (alone) {

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -136,21 +137,28 @@ static void forks_in_handlers(void) {
     allocate_under_signals(SIGUSR2, 4000, 40);
 }
 
-#define FORKS 200
+#define FORKS 400
 
 static pid_t first;
 static void (*in_handlers_child)(void);
 
+// One signal, at some time of the next fork. A child has no timer.
+static void arm(void) {
+    struct itimerval soon = {.it_value.tv_usec = 20 + delivered * 7919 % 600};
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
 static void fork_in_handler(int number) {
     (void)number;
-    int saved = errno;
-    pid_t child = getpid() == first && delivered < FORKS ? fork() : -1;
+    int saved = errno, status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
     if (child == 0) {
         in_handlers_child();
-    } else if (child > 0) {
-        int status = 0;
+    } else {
         CHECK(waitpid(child, &status, 0) == child && status == 0);
         delivered++;
+        arm();
     }
     errno = saved;
 }
@@ -192,17 +200,16 @@ static void fork_under_signals(void (*work)(void), void (*in_child)(void)) {
     first = getpid();
     delivered = 0;
     in_handlers_child = in_child;
-    set_handler(SIGUSR2, fork_in_handler, SA_RESTART);
-    pid_t child = start_sender(SIGUSR2, 3000);
+    set_handler(SIGALRM, fork_in_handler, SA_RESTART);
+    arm();
     for (time_t end = time(NULL) + 20; delivered < FORKS && time(NULL) < end;) {
         fork_once();
         work();
     }
-    set_handler(SIGUSR2, SIG_IGN, 0);
+    set_handler(SIGALRM, SIG_IGN, 0);
     if (getpid() != first) {
         _exit(0); // a child of the handler's
     }
-    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     CHECK(delivered >= 20);
 }
 

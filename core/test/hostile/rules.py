@@ -88,7 +88,7 @@ MUTANTS = [
            ["threads"], "auto"),
     Mutant("fork-in-a-fork", "a fork out of a handler in the middle of a fork does not wait for the latter's locks",
            "process/lock.c", "    if (forks++ > 0) {", "    if (++forks == 0) {",
-           ["contract-lazy-2"], "auto"),
+           ["contract-got-auto-2"], "got-auto"),
     Mutant("locks-of-one-thread", "a fork takes no locks where there was never a second thread", "process/lock.c",
            "    alone = pw_process.arena.base && is_alone();", "    alone = pw_process.arena.base && !is_alone() && false;",
            ["contract-general-3"], "general"),

@@ -15,7 +15,7 @@ recipe <- function(heading) {
 # Workers must find the package, and so R_LIBS says where it is.
 run_recipe <- function(code, check) {
   said <- fresh_r(c("options(warn = 2)", "library(pagewise)", code, check, "cat('recipe is well\\n')"),
-    environment = paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = ":"))))
+    environment = paste0("R_LIBS=", paste(.libPaths(), collapse = ":")))
   expect_identical(utils::tail(said, 1), "recipe is well", info = paste(said, collapse = "\n"))
 }
 

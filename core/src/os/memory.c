@@ -421,7 +421,11 @@ void *pw_os_c_library_function(const char *name) {
 // within the next call of dlsym: a wrapper of free that makes this call to find the next one does
 // not survive it.
 static void *find_function(const char *name) {
+#ifdef PW_TEST_SANITIZED // __libc_malloc is the sanitizer's there, and so must all others be
+    void *found = NULL;
+#else
     void *found = pw_os_c_library_function(name);
+#endif
     return found ? found : c_library_dlsym()(RTLD_NEXT, name);
 }
 

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/time.h>
 #include <time.h>
 
 // TSan has a thread of its own, beside which nothing is shared.
@@ -654,6 +655,70 @@ static void forks_of_an_orphan(void *options) {
     CHECK(!pw_process_enter());
 }
 
+// --- a child that a handler forked while its thread waited ----------------------
+
+static atomic_bool is_held, may_leave;
+static pid_t (*forks_by)(void);
+static int status_of_child;
+
+static void *hold_lock(void *unused) {
+    CHECK(pw_process_enter());
+    is_held = true;
+    while (!may_leave) {
+        usleep(1000);
+    }
+    pw_process_leave();
+    return unused;
+}
+
+static void fork_and_wait(int number) {
+    (void)number;
+    pid_t child = forks_by();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        return;
+    }
+    CHECK(waitpid(child, &status_of_child, 0) == child);
+    may_leave = true;
+}
+
+// The child does not have the thread that it waits for.
+static void wait_and_fork(bool (*enter)(void), pid_t (*how)(void)) {
+    pthread_t thread;
+    struct sigaction action = {.sa_handler = fork_and_wait};
+    struct itimerval soon = {.it_value.tv_usec = 20000};
+    pid_t parent = getpid();
+    is_held = may_leave = false;
+    status_of_child = -1;
+    forks_by = how;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, hold_lock, NULL) == 0);
+    while (!is_held) {
+        usleep(1000);
+    }
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    bool entered_at_last = enter();
+    if (getpid() != parent) {
+        _exit(entered_at_last || pw_process_enter() ? 1 : 0);
+    }
+    CHECK(entered_at_last);
+    pw_process_leave();
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(status_of_child == 0);
+}
+
+static void forks_while_waiting(void *options) {
+    CHECK(pw_start(options));
+    pw_free(pw_allocate(1 << 20));
+    wait_and_fork(pw_process_enter, fork);
+    wait_and_fork(pw_process_wait, fork);
+#ifndef PW_TEST_SANITIZED
+    wait_and_fork(pw_process_enter, _Fork);
+    wait_and_fork(pw_process_wait, _Fork);
+#endif
+}
+
 // --- a fork that takes long -----------------------------------------------------
 
 #define PUT_OFF 1000
@@ -921,6 +986,14 @@ static void an_orphan_forks(void **state) {
     in_a_child(forks_of_an_orphan, standard);
 }
 
+static void a_child_does_not_wait_for_whom_its_thread_waited(void **state) {
+    (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
+    in_a_child(forks_while_waiting, standard);
+}
+
 static void what_is_released_during_a_fork_is_given_back(void **state) {
     (void)state;
     if (!FORKS_AND_THREADS) {
@@ -984,6 +1057,7 @@ int main(void) {
         cmocka_unit_test(a_pool_that_is_to_stay_stays),
         cmocka_unit_test(a_cancelled_thread_goes_on_to_the_next_point),
         cmocka_unit_test(an_orphan_forks),
+        cmocka_unit_test(a_child_does_not_wait_for_whom_its_thread_waited),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(copies_work_in_a_raw_fork),
 #endif

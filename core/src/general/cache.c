@@ -342,7 +342,7 @@ static bool finds_locks_free(struct pw_general *general) {
     return free;
 }
 
-void pw_general_after_fork_child(struct pw_general *general, bool goes_on) {
+void pw_general_after_fork_child(struct pw_general *general, bool goes_on, bool had_others) {
     bool held = pw_general_thread.holds_all;
     pw_shelf_clear(general);
     if (general->fork_marker) {
@@ -353,7 +353,7 @@ void pw_general_after_fork_child(struct pw_general *general, bool goes_on) {
         pw_general_thread.holds_all = false;
         make_locks(general);
         end_locks();
-    } else if (!held && (pw_general_thread.inside || !finds_locks_free(general))) {
+    } else if (!held && (pw_general_thread.inside || had_others || !finds_locks_free(general))) {
         general->orphaned = true; // this thread finishes what it was doing; nobody else comes in
         if (goes_on) {
             make_locks(general); // which the outer fork may be waiting for

@@ -218,10 +218,11 @@ void pw_general_look_when_due(struct pw_general *general);
 
 // Around a fork: take all locks, but in a thread that was interrupted in the middle of our own
 // work. `goes_on`: the child was forked out of a signal handler in the middle of another fork,
-// which goes on in it when the handler returns, and gives the locks back.
+// which goes on in it when the handler returns, and gives the locks back. `had_others`: threads may
+// have gone on meanwhile, where no lock was taken.
 void pw_general_before_fork(struct pw_general *general);
 void pw_general_after_fork_parent(struct pw_general *general);
-void pw_general_after_fork_child(struct pw_general *general, bool goes_on);
+void pw_general_after_fork_child(struct pw_general *general, bool goes_on, bool had_others);
 
 // Bytes of segments, and of their blocks that are with the program or in a cache.
 struct pw_general_usage {

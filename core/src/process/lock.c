@@ -12,14 +12,16 @@
 #define PATIENCE      10 // and for a thread that may have been stopped in our own work
 
 static __thread bool inside __attribute__((tls_model("initial-exec")));
+static __thread bool holds __attribute__((tls_model("initial-exec"))); // the lock, and is at work
 // This thread holds the lock for a fork: the tables are whole, and handlers of other libraries may
 // allocate and free meanwhile.
 static __thread bool forking __attribute__((tls_model("initial-exec")));
 static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
-static __thread bool alone __attribute__((tls_model("initial-exec"))); // at its fork's beginning
-// Forks that this thread is in. A signal handler may fork in the middle of another fork: such an
-// inner one takes and releases nothing. What is held stays held for the outer one, which goes on
-// when the handler returns: in the parent, and in the inner one's child.
+// In a child that a handler forked while this thread held the lock.
+static __thread bool is_in_handler __attribute__((tls_model("initial-exec")));
+// Forks that this thread is in, but such as take no lock. A signal handler may fork in the middle
+// of another fork: such an inner one takes and releases nothing. What is held stays held for the
+// outer one, which goes on when the handler returns: in the parent, and in the inner one's child.
 static __thread unsigned forks __attribute__((tls_model("initial-exec")));
 static __thread int cancel_state __attribute__((tls_model("initial-exec"))); // of who is inside
 
@@ -55,14 +57,22 @@ static void end_inside(void) {
     inside = false;
 }
 
+static bool is_orphaned(void) {
+    return __atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED);
+}
+
+static void lose_lock(void) {
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+}
+
 // A thread that this new process does not have may hold the lock.
 static bool find_lock_lost(void) {
     bool was_inside = inside;
     begin_inside();
     bool lost = pthread_mutex_trylock(&pw_process.lock) != 0;
     if (lost) {
-        __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
-        pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+        lose_lock();
     } else {
         pthread_mutex_unlock(&pw_process.lock);
     }
@@ -76,7 +86,7 @@ static bool find_lock_lost(void) {
 // lock for ever, with the tables half-changed. Such a child does without Pagewise: its blocks stay
 // what they are, and are never given back.
 static bool lock_is_orphaned(void) {
-    if (__atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED)) {
+    if (is_orphaned()) {
         return true;
     }
     uint32_t *marker = pw_process.fork_marker;
@@ -117,6 +127,9 @@ static bool wait_for_lock(unsigned milliseconds) {
 // over.
 static bool take_lock(void) {
     while (pthread_mutex_trylock(&pw_process.lock) != 0) {
+        if (lock_is_orphaned()) { // a signal handler called _Fork or clone: this is the child
+            return false;
+        }
         uint32_t fork = fork_of_now();
         bool stalls = __atomic_load_n(&pw_process.fork_stalled, __ATOMIC_RELAXED) == fork;
         if (fork % 2 && stalls) {
@@ -132,17 +145,30 @@ static bool take_lock(void) {
     return true;
 }
 
+// A signal handler may have forked while this thread waited, and this be the child: nobody is in
+// the tables, which are not whole.
+static bool take_whole(bool (*take)(void)) {
+    if (!take()) {
+        return false;
+    }
+    holds = !is_orphaned();
+    if (!holds) {
+        pthread_mutex_unlock(&pw_process.lock);
+    }
+    return holds;
+}
+
 static bool enter(bool (*take)(void)) {
     if (inside) {
         return false;
     }
     begin_inside();
-    if (!forking && lock_is_orphaned()) {
+    if (forking ? is_orphaned() : lock_is_orphaned()) {
         end_inside();
         return false;
     }
     cancel_state = pw_os_cancel_hold();
-    if (!forking && !take()) {
+    if (!forking && !take_whole(take)) {
         int state = cancel_state;
         end_inside();
         pw_os_cancel_restore(state);
@@ -215,18 +241,33 @@ bool pw_process_look_and_enter(struct pw_caller *caller, struct pw_os_signals *h
 }
 
 static bool take_lock_at_last(void) {
-    return pthread_mutex_lock(&pw_process.lock) == 0;
+    while (!wait_for_lock(FORK_PATIENCE)) {
+        if (lock_is_orphaned()) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool pw_process_wait(void) {
     return enter(take_lock_at_last);
 }
 
+static void give_lock(void) {
+    holds = false;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (is_in_handler) { // no longer
+        is_in_handler = false;
+        __atomic_store_n(&pw_process.orphaned, false, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&pw_process.lock);
+}
+
 void pw_process_leave(void) {
     size_t span = (size_t)pw_process.arena.end * PW_PAGE;
     __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
     if (!forking) {
-        pthread_mutex_unlock(&pw_process.lock);
+        give_lock();
     }
     int state = cancel_state; // a handler that enters once we are outside has its own there
     end_inside();
@@ -271,6 +312,10 @@ static void release_others(void) {
 static bool take_lock_for_fork(void) {
     begin_inside();
     forking = wait_for_lock(FORK_PATIENCE);
+    if (forking && is_orphaned()) { // the child of a handler that forked meanwhile
+        forking = false;
+        pthread_mutex_unlock(&pw_process.lock);
+    }
     end_inside();
     return forking;
 }
@@ -281,7 +326,11 @@ static void take_all(void) {
     hold_others(true);
     while (!take_lock_for_fork()) {
         release_others(); // who has it may be forking out of a signal handler, and need these
-        hold_others(true);
+        bool is_lost = lock_is_orphaned();
+        hold_others(!is_lost);
+        if (is_lost) {
+            return;
+        }
     }
     __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
     pw_process_leave_hugetlb(&caller);
@@ -290,14 +339,18 @@ static void take_all(void) {
     }
 }
 
-// Where there was never a second thread nothing is taken: nobody else changes our tables, and a
-// handler may fork at any time. No signal is held back either: one for the whole group must reach
-// the child as well, or end the parent before there is one. Only where our handler is the last to
-// run: another's may start a thread.
 extern char __libc_single_threaded __attribute__((weak)); // 2.32
 
+static bool is_single_threaded(void) {
+    return &__libc_single_threaded && __libc_single_threaded;
+}
+
+// Where there was never a second thread nothing is taken, and nothing counted, as a handler may
+// jump out of a fork: nobody else changes our tables, and a handler may fork at any time. No signal
+// is held back either: one for the whole group must reach the child as well, or end the parent
+// before there is one. Only where our handler is the last to run: another's may start a thread.
 static bool is_alone(void) {
-    return pw_gate.preloaded && &__libc_single_threaded && __libc_single_threaded;
+    return pw_gate.preloaded && is_single_threaded();
 }
 
 static void prepare_alone(void) {
@@ -317,18 +370,17 @@ static void prepare_alone(void) {
 
 // A fork in another thread must not catch our tables half-changed.
 static void before_fork(void) {
-    if (forks++ > 0) {
+    bool is_ours = pw_process.arena.base; // or no block is
+    if (is_ours && forks == 0 && is_alone()) {
+        prepare_alone();
         return;
     }
-    alone = pw_process.arena.base && is_alone();
-    if (!pw_process.arena.base) {
-        return; // nothing is ours
+    if (forks++ > 0 || !is_ours) {
+        return;
     }
     // Not for a fork out of a signal handler in the middle of our own work, whose waiting would be
     // for ever, nor of a child that does without us, whose tables are not whole.
-    if (alone) {
-        prepare_alone();
-    } else if (inside || lock_is_orphaned()) {
+    if (inside || lock_is_orphaned()) {
         hold_others(false);
     } else {
         take_all();
@@ -348,7 +400,7 @@ static void after_fork_parent(void) {
         forks--; // the outer one goes on
         return;
     }
-    if (forking || alone) {
+    if (forking || forks == 0) {
         pw_quiet_after_fork_parent();
     }
     if (forking) { // this thread took the lock before
@@ -363,26 +415,32 @@ static bool is_unnoticed(void) {
     return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
 }
 
-// Of a lock that was not taken: an outer fork may be waiting for it, or threads of a second C
-// library, which this one does not know. In the middle of our own work it is this thread's.
-static void look_for_lost_lock(bool goes_on) {
-    if (alone ? !inside : goes_on) {
+// What this fork did not take. Other threads may have gone on while the kernel copied page after
+// page: the tables are not whole, though the lock look free. One thread alone has it itself in the
+// middle of our own work; else threads may have it that this C library does not know.
+static void look_for_lost_lock(void) {
+    if (holds) { // until the handler returns, which may be never, nobody else waits
+        is_in_handler = true;
+        __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    } else if (pw_process.arena.base && !is_single_threaded()) {
+        lose_lock();
+    } else if (!inside) {
         find_lock_lost();
     }
 }
 
 static void after_fork_child(void) {
     bool goes_on = forks > 1;
-    if (!forking) {
-        look_for_lost_lock(goes_on);
-    } else if (!goes_on) {
+    if (forking && !goes_on) {
         give_lock_after_fork();
+    } else if (!forking) {
+        look_for_lost_lock();
     }
     if (pw_process.started && pw_process.arena.base && is_unnoticed()) {
         notice_fork();
     }
     if (pw_gate.general) {
-        pw_general_after_fork_child(&pw_process.general, goes_on);
+        pw_general_after_fork_child(&pw_process.general, goes_on, !is_single_threaded());
     }
     if (holds_streams) {
         holds_streams = false;

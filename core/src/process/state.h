@@ -31,7 +31,8 @@ struct pw_process {
     bool started;           // options were read; never undone
     bool watches_forks;     // handlers are registered
     uint32_t *fork_marker;  // reads zero in a fork's child that has not noticed yet
-    bool orphaned;          // the lock is held by a thread that this process does not have
+    bool orphaned;          // the lock is held by a thread that this process does not have, or by
+                            // one whose signal handler forked this process and has not returned
     uint32_t fork_epoch;    // odd while a fork holds the lock
     uint32_t fork_stalled;  // the one that somebody waited for too long: nobody waits any more
     bool stalled;           // somebody waited in vain, and nobody has had the lock since

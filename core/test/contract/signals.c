@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -233,6 +234,85 @@ static void threads_in_forks(void) {
     fork_under_signals(do_nothing, end_with_a_thread);
 }
 
+// --- forks while threads are at work -------------------------------------------------
+
+#define WORKERS 10
+#define BLOCKS  200
+#define BLOCK   (256 * KILOBYTE)
+
+static atomic_bool ends;
+
+// By whomever, here and below: where the fork holds the locks, threads have to do without us.
+static void *allocate_until_the_end(void *unused) {
+    struct random random = {9};
+    while (!ends) {
+        size_t size = random_below(&random, 8) == 0 ? random_below(&random, 600000) : 3000;
+        unsigned char *block = malloc(size + 1);
+        CHECK(block);
+        block[0] = 1;
+        free(block);
+    }
+    return unused;
+}
+
+static void fill_all(unsigned char *blocks[BLOCKS]) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK);
+        CHECK(blocks[i]);
+        memset(blocks[i], (int)i, BLOCK);
+    }
+}
+
+// What it inherits is whole, and is used again when it was freed.
+static void work_and_end(unsigned char *blocks[BLOCKS]) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        CHECK(blocks[i][0] == i && memcmp(blocks[i], blocks[i] + 1, BLOCK - 1) == 0);
+        free(blocks[i]);
+    }
+    fill_all(blocks);
+    size_t size = 0, here = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%zu %zu", &size, &here) == 2);
+    CHECK(here * (size_t)sysconf(_SC_PAGESIZE) < BLOCKS * BLOCK * 8 / 5);
+    _exit(0);
+}
+
+static void serve(void) {
+    static unsigned char *blocks[BLOCKS];
+    set_handler(SIGALRM, SIG_IGN, 0);
+    void *threads[2] = {new_thread(allocate_until_the_end, NULL),
+                        new_thread(allocate_until_the_end, NULL)};
+    fill_all(blocks);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        int status = 0;
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            work_and_end(blocks);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    ends = true;
+    join(threads[0]);
+    join(threads[1]);
+    _exit(0);
+}
+
+// Its parent is in fork, or waits. The handler does not return in the child.
+static void servers_in_forks(void) {
+    first = getpid();
+    delivered = 0;
+    ends = false;
+    in_handlers_child = serve;
+    free(got(malloc(MEGABYTE), MEGABYTE));
+    set_handler(SIGALRM, fork_in_handler, SA_RESTART);
+    arm();
+    while (delivered < 4) {
+        fork_once();
+    }
+    set_handler(SIGALRM, SIG_IGN, 0);
+}
+
 // --- other stacks of one thread ------------------------------------------------------
 
 #define FIBERS 4
@@ -282,6 +362,7 @@ const struct promise signal_promises[] = {
     {"forks-in-handlers", "a handler may fork a child that ends at once", forks_in_handlers, ALONE},
     {"forks-in-forks", "and a child that goes on, in the middle of a fork", forks_in_forks, ALONE},
     {"threads-in-forks", "or one that starts a thread there", threads_in_forks, ALONE},
+    {"servers-in-forks", "or one that forks workers ever after", servers_in_forks, ALONE},
     {"contexts", "a thread may change its stack between two calls", contexts, 0},
     {0},
 };

@@ -416,7 +416,7 @@ static bool is_unnoticed(void) {
 }
 
 // What this fork did not take. Other threads may have gone on while the kernel copied page after
-// page: the tables are not whole, though the lock look free. One thread alone has it itself in the
+// page: the tables are not whole, though the lock looks free. One thread alone has it itself in the
 // middle of our own work; else threads may have it that this C library does not know.
 static void look_for_lost_lock(void) {
     if (holds) { // until the handler returns, which may be never, nobody else waits

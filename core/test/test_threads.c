@@ -685,6 +685,7 @@ static void fork_and_wait(int number) {
     pid_t child = forks_by();
     CHECK(child >= 0);
     if (child == 0) {
+        CHECK(signal(SIGALRM, SIG_DFL) != SIG_ERR);
         alarm(20);
         return;
     }

@@ -729,6 +729,119 @@ static void forks_while_waiting(void *options) {
 #endif
 }
 
+// --- a handler's fork while its thread takes the lock, or gives it back ---------
+
+static atomic_int steps_left; // of this process's lock, until a signal comes
+static bool child_returns;
+
+static void step(pthread_mutex_t *lock) {
+    if (lock == &pw_process.lock && atomic_fetch_sub(&steps_left, 1) == 1) {
+        CHECK(raise(SIGUSR1) == 0);
+    }
+}
+
+int __real_pthread_mutex_trylock(pthread_mutex_t *lock);
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __real_pthread_mutex_clocklock(pthread_mutex_t *lock, clockid_t clock,
+                                   const struct timespec *until);
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_clocklock(pthread_mutex_t *lock, clockid_t clock,
+                                   const struct timespec *until);
+
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *lock) {
+    int error = __real_pthread_mutex_trylock(lock);
+    step(lock);
+    return error;
+}
+
+int __wrap_pthread_mutex_clocklock(pthread_mutex_t *lock, clockid_t clock,
+                                   const struct timespec *until) {
+    int error = __real_pthread_mutex_clocklock(lock, clock, until);
+    step(lock);
+    return error;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
+    step(lock);
+    int error = __real_pthread_mutex_unlock(lock);
+    step(lock);
+    return error;
+}
+
+static char *shared_block;
+
+static void *use_the_heap(void *unused) {
+    memset(shared_block, 8, 1 << 20);
+    pw_free(shared_block);
+    pw_free(pw_allocate(1 << 20));
+    return unused;
+}
+
+static void fork_with_a_thread(int number) {
+    (void)number;
+    int status = -1;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        return;
+    }
+    pthread_t thread;
+    alarm(20);
+    CHECK(pthread_create(&thread, NULL, use_the_heap, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (!child_returns) {
+        _exit(0);
+    }
+}
+
+static void allocate_once(void) {
+    pw_free(pw_allocate(1 << 20));
+}
+
+static void fork_and_wait_for_it(void) {
+    int status = -1;
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        _exit(pw_process_enter() ? 0 : 1);
+    }
+    bool has_ended = waitpid(child, &status, 0) == child && status == 0;
+    CHECK(has_ended || getpid() != parent); // whom the handler forked has no such child
+}
+
+// False where the work has fewer steps.
+static bool fork_at_step(int number, void (*work)(void)) {
+    pid_t parent = getpid();
+    CHECK(shared_block = pw_allocate(1 << 20));
+    steps_left = number;
+    work();
+    bool is_signalled = steps_left <= 0;
+    steps_left = 0;
+    if (getpid() != parent) {
+        _exit(pw_process_enter() ? 0 : 1); // nobody else is kept out any more
+    }
+    CHECK(pw_process_enter());
+    pw_process_leave();
+    pw_free(shared_block);
+    return is_signalled;
+}
+
+static void forks_at_each_step(void *options) {
+    CHECK(pw_start(options));
+    pw_free(pw_allocate(1 << 20));
+    CHECK(signal(SIGUSR1, fork_with_a_thread) != SIG_ERR);
+    void (*works[])(void) = {allocate_once, fork_and_wait_for_it};
+    for (int i = 0; i < 4; i++) {
+        int number = 1;
+        child_returns = i % 2;
+        while (fork_at_step(number, works[i / 2])) {
+            number++;
+        }
+        CHECK(number > 3); // it is taken, and given back
+    }
+}
+
 // --- a fork that takes long -----------------------------------------------------
 
 #define PUT_OFF 1000
@@ -1004,6 +1117,14 @@ static void a_child_does_not_wait_for_whom_its_thread_waited(void **state) {
     in_a_child(forks_while_waiting, standard);
 }
 
+static void a_child_does_not_wait_for_whom_its_handler_interrupted(void **state) {
+    (void)state;
+    if (!FORKS_AND_THREADS) {
+        skip();
+    }
+    in_a_child(forks_at_each_step, standard);
+}
+
 static void what_is_released_during_a_fork_is_given_back(void **state) {
     (void)state;
     if (!FORKS_AND_THREADS) {
@@ -1068,6 +1189,7 @@ int main(void) {
         cmocka_unit_test(a_cancelled_thread_goes_on_to_the_next_point),
         cmocka_unit_test(an_orphan_forks),
         cmocka_unit_test(a_child_does_not_wait_for_whom_its_thread_waited),
+        cmocka_unit_test(a_child_does_not_wait_for_whom_its_handler_interrupted),
 #ifndef PW_TEST_SANITIZED
         cmocka_unit_test(copies_work_in_a_raw_fork),
 #endif

@@ -17,8 +17,9 @@ static __thread bool holds __attribute__((tls_model("initial-exec"))); // the lo
 // allocate and free meanwhile.
 static __thread bool forking __attribute__((tls_model("initial-exec")));
 static __thread bool holds_streams __attribute__((tls_model("initial-exec")));
-// In a child that a handler forked while this thread held the lock.
-static __thread bool is_in_handler __attribute__((tls_model("initial-exec")));
+// In a child that a handler forked while this thread had the lock: others do without us until it is
+// given back.
+static __thread bool keeps_others_out __attribute__((tls_model("initial-exec")));
 // Forks that this thread is in, but such as take no lock. A signal handler may fork in the middle
 // of another fork: such an inner one takes and releases nothing. What is held stays held for the
 // outer one, which goes on when the handler returns: in the parent, and in the inner one's child.
@@ -61,7 +62,17 @@ static bool is_orphaned(void) {
     return __atomic_load_n(&pw_process.orphaned, __ATOMIC_RELAXED);
 }
 
+static void give_lock(void) {
+    pthread_mutex_unlock(&pw_process.lock);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (keeps_others_out) {
+        keeps_others_out = false;
+        __atomic_store_n(&pw_process.orphaned, false, __ATOMIC_RELAXED);
+    }
+}
+
 static void lose_lock(void) {
+    keeps_others_out = false;
     __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
     pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
 }
@@ -74,7 +85,7 @@ static bool find_lock_lost(void) {
     if (lost) {
         lose_lock();
     } else {
-        pthread_mutex_unlock(&pw_process.lock);
+        give_lock();
     }
     if (!was_inside) {
         end_inside();
@@ -147,13 +158,17 @@ static bool take_lock(void) {
 
 // A signal handler may have forked while this thread waited, and this be the child: nobody is in
 // the tables, which are not whole.
+static bool tables_are_whole(void) {
+    return !is_orphaned() || keeps_others_out;
+}
+
 static bool take_whole(bool (*take)(void)) {
     if (!take()) {
         return false;
     }
-    holds = !is_orphaned();
+    holds = tables_are_whole();
     if (!holds) {
-        pthread_mutex_unlock(&pw_process.lock);
+        give_lock();
     }
     return holds;
 }
@@ -253,20 +268,12 @@ bool pw_process_wait(void) {
     return enter(take_lock_at_last);
 }
 
-static void give_lock(void) {
-    holds = false;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (is_in_handler) { // no longer
-        is_in_handler = false;
-        __atomic_store_n(&pw_process.orphaned, false, __ATOMIC_RELAXED);
-    }
-    pthread_mutex_unlock(&pw_process.lock);
-}
-
 void pw_process_leave(void) {
     size_t span = (size_t)pw_process.arena.end * PW_PAGE;
     __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
     if (!forking) {
+        holds = false;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
         give_lock();
     }
     int state = cancel_state; // a handler that enters once we are outside has its own there
@@ -311,10 +318,12 @@ static void release_others(void) {
 
 static bool take_lock_for_fork(void) {
     begin_inside();
-    forking = wait_for_lock(FORK_PATIENCE);
-    if (forking && is_orphaned()) { // the child of a handler that forked meanwhile
-        forking = false;
-        pthread_mutex_unlock(&pw_process.lock);
+    bool taken = wait_for_lock(FORK_PATIENCE);
+    forking = taken && tables_are_whole();
+    if (forking) {
+        __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
+    } else if (taken) {
+        give_lock();
     }
     end_inside();
     return forking;
@@ -332,7 +341,6 @@ static void take_all(void) {
             return;
         }
     }
-    __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
     pw_process_leave_hugetlb(&caller);
     if (!pw_process.sealed) {
         pw_quiet_before_fork();
@@ -391,7 +399,7 @@ static void give_lock_after_fork(void) {
     begin_inside();
     forking = false;
     __atomic_add_fetch(&pw_process.fork_epoch, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&pw_process.lock);
+    give_lock();
     end_inside();
 }
 
@@ -415,17 +423,26 @@ static bool is_unnoticed(void) {
     return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
 }
 
-// What this fork did not take. Other threads may have gone on while the kernel copied page after
-// page: the tables are not whole, though the lock looks free. One thread alone has it itself in the
-// middle of our own work; else threads may have it that this C library does not know.
+static void keep_others_out(void) {
+    keeps_others_out = true;
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+}
+
+// Of a fork that did not take it. A signal handler may have forked while its thread has the lock,
+// or takes it, or gives it back: until the handler returns, which may be never, nobody else waits
+// for it. Else other threads, even such as this C library does not know, may have gone on while the
+// kernel copied page after page: the tables are not whole, though the lock looks free.
 static void look_for_lost_lock(void) {
-    if (holds) { // until the handler returns, which may be never, nobody else waits
-        is_in_handler = true;
-        __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    if (holds || forking) {
+        keep_others_out();
     } else if (pw_process.arena.base && !is_single_threaded()) {
         lose_lock();
     } else if (!inside) {
         find_lock_lost();
+    } else if (pthread_mutex_trylock(&pw_process.lock) == 0) {
+        give_lock();
+    } else {
+        keep_others_out();
     }
 }
 
@@ -433,7 +450,7 @@ static void after_fork_child(void) {
     bool goes_on = forks > 1;
     if (forking && !goes_on) {
         give_lock_after_fork();
-    } else if (!forking) {
+    } else {
         look_for_lost_lock();
     }
     if (pw_process.started && pw_process.arena.base && is_unnoticed()) {

@@ -770,6 +770,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
 }
 
 static char *shared_block;
+static bool signalled_in_fork;
 
 static void *use_the_heap(void *unused) {
     memset(shared_block, 8, 1 << 20);
@@ -789,6 +790,10 @@ static void fork_with_a_thread(int number) {
     }
     pthread_t thread;
     alarm(20);
+    if (signalled_in_fork) { // whoever forks has the lock
+        CHECK(pw_process_enter());
+        pw_process_leave();
+    }
     CHECK(pthread_create(&thread, NULL, use_the_heap, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     if (!child_returns) {
@@ -839,6 +844,30 @@ static void forks_at_each_step(void *options) {
             number++;
         }
         CHECK(number > 3); // it is taken, and given back
+    }
+}
+
+static void signal_in_fork(void) {
+    if (!signalled_in_fork) {
+        signalled_in_fork = true;
+        CHECK(raise(SIGUSR1) == 0);
+    }
+}
+
+static void forks_in_a_fork(void *options) {
+    pid_t parent = getpid();
+    CHECK(pthread_atfork(signal_in_fork, NULL, NULL) == 0); // before ours, so that it runs after
+    CHECK(pw_start(options));
+    CHECK(signal(SIGUSR1, fork_with_a_thread) != SIG_ERR);
+    for (int i = 0; i < 2; i++) {
+        CHECK(shared_block = pw_allocate(1 << 20));
+        child_returns = i == 1;
+        signalled_in_fork = false;
+        fork_and_wait_for_it();
+        if (getpid() != parent) {
+            _exit(pw_process_enter() ? 0 : 1);
+        }
+        pw_free(shared_block);
     }
 }
 
@@ -1123,6 +1152,7 @@ static void a_child_does_not_wait_for_whom_its_handler_interrupted(void **state)
         skip();
     }
     in_a_child(forks_at_each_step, standard);
+    in_a_child(forks_in_a_fork, standard);
 }
 
 static void what_is_released_during_a_fork_is_given_back(void **state) {

@@ -72,9 +72,16 @@ static void give_lock(void) {
 }
 
 static void lose_lock(void) {
-    keeps_others_out = false;
     __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    keeps_others_out = false;
     pthread_mutex_init(&pw_process.lock, NULL); // for forks of this child's own
+}
+
+// Not where a signal handler forked while this thread waited for somebody in the tables, and this
+// is the child.
+static bool tables_are_whole(void) {
+    return !is_orphaned() || keeps_others_out;
 }
 
 // A thread that this new process does not have may hold the lock.
@@ -156,12 +163,6 @@ static bool take_lock(void) {
     return true;
 }
 
-// A signal handler may have forked while this thread waited, and this be the child: nobody is in
-// the tables, which are not whole.
-static bool tables_are_whole(void) {
-    return !is_orphaned() || keeps_others_out;
-}
-
 static bool take_whole(bool (*take)(void)) {
     if (!take()) {
         return false;
@@ -178,7 +179,7 @@ static bool enter(bool (*take)(void)) {
         return false;
     }
     begin_inside();
-    if (forking ? is_orphaned() : lock_is_orphaned()) {
+    if (forking ? !tables_are_whole() : lock_is_orphaned()) {
         end_inside();
         return false;
     }
@@ -441,7 +442,7 @@ static void look_for_lost_lock(void) {
         find_lock_lost();
     } else if (pthread_mutex_trylock(&pw_process.lock) == 0) {
         give_lock();
-    } else {
+    } else if (!is_orphaned()) {
         keep_others_out();
     }
 }

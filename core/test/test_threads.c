@@ -847,6 +847,22 @@ static void forks_at_each_step(void *options) {
     }
 }
 
+// Switched on late: forks take the lock already.
+static void fork_while_starting(void *options) {
+    pid_t parent = getpid();
+    CHECK(signal(SIGUSR1, fork_with_a_thread) != SIG_ERR);
+    CHECK(shared_block = malloc(1 << 20));
+    child_returns = true;
+    steps_left = 1;
+    alarm(30);
+    CHECK(pw_start(options) && steps_left <= 0);
+    CHECK(pw_process_enter());
+    if (getpid() != parent) {
+        _exit(0);
+    }
+    pw_process_leave();
+}
+
 static void signal_in_fork(void) {
     if (!signalled_in_fork) {
         signalled_in_fork = true;
@@ -1153,6 +1169,7 @@ static void a_child_does_not_wait_for_whom_its_handler_interrupted(void **state)
     }
     in_a_child(forks_at_each_step, standard);
     in_a_child(forks_in_a_fork, standard);
+    in_a_child(fork_while_starting, standard);
 }
 
 static void what_is_released_during_a_fork_is_given_back(void **state) {

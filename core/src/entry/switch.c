@@ -182,13 +182,13 @@ bool pw_start(const char *text) {
     pw_os_find_functions();
     pw_c_library_find();
     pw_behind_decide();
-    pthread_mutex_lock(&pw_process.lock);
+    pw_process_enter_to_start();
     if (!pw_process.started) {
         // secure_getenv: a setuid program takes no orders from its caller's environment.
         start(text ? text : secure_getenv("PAGEWISE_OPTIONS"));
         pw_process.started = true;
     }
-    pthread_mutex_unlock(&pw_process.lock);
+    pw_process_leave_started();
     return pw_is_on();
 }
 

@@ -269,17 +269,32 @@ bool pw_process_wait(void) {
     return enter(take_lock_at_last);
 }
 
+static void leave(void) {
+    holds = false;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    give_lock();
+}
+
 void pw_process_leave(void) {
     size_t span = (size_t)pw_process.arena.end * PW_PAGE;
     __atomic_store_n(&pw_gate.span, span, __ATOMIC_RELAXED);
     if (!forking) {
-        holds = false;
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        give_lock();
+        leave();
     }
     int state = cancel_state; // a handler that enters once we are outside has its own there
     end_inside();
     pw_os_cancel_restore(state);
+}
+
+void pw_process_enter_to_start(void) {
+    begin_inside();
+    pthread_mutex_lock(&pw_process.lock);
+    holds = true;
+}
+
+void pw_process_leave_started(void) {
+    leave();
+    end_inside();
 }
 
 // The C library's lock of its list of streams. Its fork takes it when our handler has run. Were

@@ -31,6 +31,10 @@ bool pw_process_look_and_enter(struct pw_caller *caller, struct pw_os_signals *h
 // ends: never false for want of patience.
 bool pw_process_wait(void);
 
+// The same to switch on, when forks do not take the lock yet. Not out of a signal handler.
+void pw_process_enter_to_start(void);
+void pw_process_leave_started(void);
+
 // Have forks take the lock. Handlers that were registered earlier are called later before a fork,
 // and must find it free if they wait for other threads.
 PW_API void pw_process_watch_forks(void);

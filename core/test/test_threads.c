@@ -556,6 +556,23 @@ static void idle_program(void *unused) {
     pw_free(block);
 }
 
+// In a process that does without us the keeper touches nothing, and ends.
+static void keeper_of_an_orphan(void *unused) {
+    (void)unused;
+    CHECK(pw_start("modules=all,decay=4"));
+    fill_pool();
+    CHECK(pw_process.keeper_runs);
+    uint64_t before = pw_process.arena.warm_pages;
+    __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
+    for (int i = 0; i < 100 && pw_os_thread_count() > 1; i++) {
+        pause_ms(100);
+    }
+    CHECK(pw_process.keeper_runs && pw_process.arena.warm_pages == before);
+#ifndef PW_TEST_SANITIZED
+    CHECK(pw_os_thread_count() == 1);
+#endif
+}
+
 // Switched off while the keeper is at work: what is there stays.
 static void kept_program(void *unused) {
     (void)unused;
@@ -791,8 +808,8 @@ static void fork_with_a_thread(int number) {
     pthread_t thread;
     alarm(20);
     if (signalled_in_fork) { // whoever forks has the lock
-        CHECK(pw_process_enter());
-        pw_process_leave();
+        fill_pool();
+        CHECK(!pw_process.keeper_runs); // which is kept out
     }
     CHECK(pthread_create(&thread, NULL, use_the_heap, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
@@ -1134,6 +1151,11 @@ static void no_read_beside_a_copy_is_lost(void **state) {
     in_a_child(reads_in_flight, always);
 }
 
+static void an_orphans_keeper_ends(void **state) {
+    (void)state;
+    in_a_child(keeper_of_an_orphan, NULL);
+}
+
 static void a_pool_that_is_to_stay_stays(void **state) {
     (void)state;
     in_a_child(kept_program, NULL);
@@ -1233,6 +1255,7 @@ int main(void) {
         cmocka_unit_test(no_read_beside_a_copy_is_lost),
         cmocka_unit_test(an_idle_program_gives_its_pool_back),
         cmocka_unit_test(a_pool_that_is_to_stay_stays),
+        cmocka_unit_test(an_orphans_keeper_ends),
         cmocka_unit_test(a_cancelled_thread_goes_on_to_the_next_point),
         cmocka_unit_test(an_orphan_forks),
         cmocka_unit_test(a_child_does_not_wait_for_whom_its_thread_waited),

@@ -61,9 +61,11 @@ static bool release_all(struct pw_process *process) {
 // In milliseconds: a quarter of the decay time is the precision. Options change at run time, hence
 // the lock.
 static int pause_of_now(struct pw_process *process) {
-    pw_process_wait();
-    int quarter = (int)(process->options.decay_seconds * 1000 / 4);
-    pw_process_leave();
+    int quarter = 0;
+    if (pw_process_wait()) {
+        quarter = (int)(process->options.decay_seconds * 1000 / 4);
+        pw_process_leave();
+    }
     return quarter < SHORTEST_PAUSE ? SHORTEST_PAUSE : quarter;
 }
 
@@ -73,7 +75,9 @@ static void sleep_until_woken(struct pw_process *process, int milliseconds) {
     long nanoseconds = until.tv_nsec + milliseconds % 1000 * 1000000L;
     until.tv_sec += milliseconds / 1000 + nanoseconds / 1000000000L;
     until.tv_nsec = nanoseconds % 1000000000L;
-    pw_process_wait(); // without it, to wait for the signal would give up the lock of a fork
+    if (!pw_process_wait()) {
+        return; // to wait for the signal would give up the lock of a fork
+    }
     if (!process->keeper_stops) {
         pthread_cond_timedwait(&process->keeper_wake, &process->lock, &until);
     }
@@ -118,24 +122,37 @@ static void count_once(struct pw_process *process, uint32_t number) {
     }
 }
 
-static void *keep(void *context) {
-    struct pw_process *process = context;
-    bool more = true, behind = false;
-    count_once(process, process->keepers);
-    pw_process_wait();
+static bool begin(struct pw_process *process) {
+    if (!pw_process_wait()) {
+        return false;
+    }
     process->keeper_thread = pw_os_thread_id();
     pw_process_leave();
-    struct pw_os_file *pressure = &process->keeper_pressure;
+    return true;
+}
+
+// False at the end, which comes at once in a process that does without us.
+static bool keep_once(struct pw_process *process, bool pressed, bool *behind) {
+    if (!pw_process_wait()) {
+        return false;
+    }
+    bool more = (pressed ? release_all(process) : decay(process, behind)) && !process->keeper_stops;
+    if (!more) {
+        pw_os_close(&process->keeper_pressure); // before the next keeper's is opened
+    }
+    process->keeper_runs = more;
+    pw_process_leave();
+    return more;
+}
+
+static void *keep(void *context) {
+    struct pw_process *process = context;
+    count_once(process, process->keepers);
+    bool more = begin(process), behind = false;
     while (more) {
-        bool pressed =
-            wait_for_pressure(process, pressure, behind ? BETWEEN_BATCHES : pause_of_now(process));
-        pw_process_wait();
-        more = (pressed ? release_all(process) : decay(process, &behind)) && !process->keeper_stops;
-        if (!more) {
-            pw_os_close(pressure); // before the next keeper's is opened
-        }
-        process->keeper_runs = more;
-        pw_process_leave();
+        bool pressed = wait_for_pressure(process, &process->keeper_pressure,
+                                         behind ? BETWEEN_BATCHES : pause_of_now(process));
+        more = keep_once(process, pressed, &behind);
         if (process->gate->general && !has_to_stop(process)) { // also while nobody allocates
             look_inside(process, pressed);
         }
@@ -206,11 +223,11 @@ static void release_surplus(struct pw_process *process) {
 }
 
 // Of this process: in a child that shares our memory it would end with that child, or have it live
-// on.
+// on. Not where all but the caller do without us.
 static bool is_wanted(struct pw_process *process) {
     return process->options.keeper && !process->keeper_runs && !process->keeper_failed &&
            process->options.decay_seconds > 0 && idle_pages(process) >= SMALLEST_POOL_PAGES &&
-           pw_os_pid() == process->pid;
+           !__atomic_load_n(&process->orphaned, __ATOMIC_RELAXED) && pw_os_pid() == process->pid;
 }
 
 bool pw_keeper_claim(struct pw_process *process) {

@@ -562,6 +562,9 @@ static void keeper_of_an_orphan(void *unused) {
     CHECK(pw_start("modules=all,decay=4"));
     fill_pool();
     CHECK(pw_process.keeper_runs);
+    while (!__atomic_load_n(&pw_process.keeper_thread, __ATOMIC_RELAXED)) {
+        pause_ms(1); // it has not begun
+    }
     uint64_t before = pw_process.arena.warm_pages;
     __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
     for (int i = 0; i < 100 && pw_os_thread_count() > 1; i++) {

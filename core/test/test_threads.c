@@ -876,7 +876,7 @@ static void fork_while_starting(void *options) {
     steps_left = 1;
     alarm(30);
     CHECK(pw_start(options) && steps_left <= 0);
-    CHECK(pw_process_enter());
+    CHECK(pw_process.pid == getpid() && pw_process_enter());
     if (getpid() != parent) {
         _exit(0);
     }

@@ -286,6 +286,11 @@ void pw_process_leave(void) {
     pw_os_cancel_restore(state);
 }
 
+// Emulators of system calls take the advice to wipe the marker, and do not all follow it.
+static bool is_unnoticed(void) {
+    return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
+}
+
 void pw_process_enter_to_start(void) {
     begin_inside();
     pthread_mutex_lock(&pw_process.lock);
@@ -293,6 +298,9 @@ void pw_process_enter_to_start(void) {
 }
 
 void pw_process_leave_started(void) {
+    if (pw_process.arena.base && is_unnoticed()) {
+        notice_fork(); // by a signal handler
+    }
     leave();
     end_inside();
 }
@@ -432,11 +440,6 @@ static void after_fork_parent(void) {
     }
     release_others();
     forks = 0;
-}
-
-// Emulators of system calls take the advice to wipe the marker, and do not all follow it.
-static bool is_unnoticed(void) {
-    return pw_process_is_new() || (!pw_process.sealed && pw_process.pid != pw_os_pid());
 }
 
 static void keep_others_out(void) {

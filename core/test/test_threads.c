@@ -561,11 +561,14 @@ static void keeper_of_an_orphan(void *unused) {
     (void)unused;
     CHECK(pw_start("modules=all,decay=4"));
     fill_pool();
-    CHECK(pw_process.keeper_runs);
-    while (!__atomic_load_n(&pw_process.keeper_thread, __ATOMIC_RELAXED)) {
-        pause_ms(1); // it has not begun
+    uint64_t before = 0;
+    for (bool begun = false; !begun; pause_ms(1)) {
+        CHECK(pw_process_enter());
+        CHECK(pw_process.keeper_runs);
+        begun = pw_process.keeper_thread != 0;
+        before = pw_process.arena.warm_pages;
+        pw_process_leave();
     }
-    uint64_t before = pw_process.arena.warm_pages;
     __atomic_store_n(&pw_process.orphaned, true, __ATOMIC_RELAXED);
     for (int i = 0; i < 100 && pw_os_thread_count() > 1; i++) {
         pause_ms(100);

@@ -31,7 +31,7 @@ bool pw_process_look_and_enter(struct pw_caller *caller, struct pw_os_signals *h
 // ends: never false for want of patience.
 bool pw_process_wait(void);
 
-// The same to switch on, when forks do not take the lock yet. Not out of a signal handler.
+// The same to switch on, in the middle of which forks begin to take it. Not where it is held.
 void pw_process_enter_to_start(void);
 void pw_process_leave_started(void);
 

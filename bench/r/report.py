@@ -12,8 +12,7 @@ from claims import AT_LEAST, BEST, MISSING, Claims
 from intervals import WORDS, Ratio, mean
 from page import items, listed, said, table
 from results import STRICTEST_CPU, Results
-from swap import LIMITS, SHORT, SITUATIONS, SLOWER_DISKS, scales
-from swap import configurations as swap_configurations
+from swap import LIMITS, SHORTER, SHORTER_LIMITS, SLOWER_DISKS, scales, situations
 from workloads import (CALLS_CONFIGURATIONS, CONFIGURATIONS, CONTROL, OURS, PLAIN, SWEEP_POLICIES, SWEEP_WORKLOAD, THRESHOLDS, TREATED, WORKLOADS)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -330,11 +329,12 @@ class Report:
     def _short_memory(self, scale, results):
         rows = []
         for workload, own in scales(scale):
-            for memory in (*SHORT, "enough"):
+            enough, *shorts = situations(workload)
+            for memory, configurations in (*shorts, enough):
                 plain = self._swap(workload, own, memory, PLAIN)
-                if memory in SLOWER_DISKS and not plain:
+                if memory not in ("short", "enough") and not plain:
                     continue
-                for one in swap_configurations(memory):
+                for one in configurations:
                     runs = self._swap(workload, own, memory, one)
                     speed = speed_up(plain, runs)
                     of = lambda field, runs=runs: [r[field] for r in runs if field in r]  # noqa: E731
@@ -346,7 +346,7 @@ class Report:
                                  average("swap_bytes", 1e6), ("more than " if stopped else "") + (f"{mean([_seconds(r) for r in runs]):.1f}" if runs else MISSING),
                                  average("swapped_in"), average("swapped_out"), "1" if one == PLAIN else interval(speed, 2),
                                  f"{paper[6]} [{paper[7]}, {paper[8]}]" if paper and one == TREATED else "", *theirs])
-        parts = ", ".join(f"{share:.2f} for {name}" for name, share in LIMITS.items())
+        parts, shorter = (", ".join(f"{share:.2f} for {name}" for name, share in limits.items()) for limits in (LIMITS, SHORTER_LIMITS))
         title = "### Too little memory (DLS table 5)"
         if not any(newest_of(self.store, workload, own) for workload, own in scales(scale)):
             return [title, _to_measure(f"make bench-r PART=table5 SCALE={scale}")]
@@ -354,7 +354,7 @@ class Report:
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
                 f"({parts}), with this machine's disk, and with its reads and its writes held to {listed(f'{rate / 1e6:.0f}' for rate in SLOWER_DISKS.values())} MB a second, "
                 "as a hard disk's in large requests, and in requests of the eight pages that Linux reads ahead "
-                "([reference](../reference/bench-r.md#too-little-memory)). *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
+                f"([reference](../reference/bench-r.md#too-little-memory)). *{SHORTER}* is a limit of {shorter}, with this machine's disk. *enough* is 3/4 of the machine's memory. Swapped pages are the whole machine's, in 4 KB pages. "
                 "A zero scan that swapped pages in would show in `auto` beside `auto zero=off`; `auto relieve=off` does not ask R to collect when memory is short (where collections are cheap it asks all the same).",
                 table(["benchmark", "memory", "limit MB", "configuration", "rounds", "peak MB", "average MB", "in swap MB", "wall s", "pages swapped in",
                         "pages swapped out", "speed-up", "DLS", "DLS peak MB", "DLS average MB", "DLS s"], rows),
@@ -364,11 +364,11 @@ class Report:
         """How many times as long plain R takes where memory is short: what a program that needs no swap at all can win."""
         prices = []
         for workload, own in scales(scale):
-            enough, *shorts = (self._swap(workload, own, memory, PLAIN) for memory in SITUATIONS)
-            found = [(memory, short, speed_up(short, enough)) for memory, short in zip(SHORT, shorts)]
+            enough, *shorts = [(memory, self._swap(workload, own, memory, PLAIN)) for memory, _configurations in situations(workload)]
+            found = [(memory, short, speed_up(short, enough[1])) for memory, short in shorts]
             theirs = papers.DLS_TABLE_5[workload, "short"][4] / papers.DLS_TABLE_5[workload, "enough"][4]
             own_prices = [("at least " if any("stopped_after_seconds" in run for run in short) else "") + interval(price, 2)
-                          + (f" with {memory.removeprefix('short, ')}" if memory in SLOWER_DISKS else "") for memory, short, price in found if price]
+                          + {"short": "", SHORTER: " with the lower limit"}.get(memory, f" with {memory.removeprefix('short, ')}") for memory, short, price in found if price]
             if own_prices:
                 prices.append(f"{listed(own_prices)} for {workload} (DLS {theirs:.1f})")
         return [f"Plain R takes longer with too little memory than with enough by a factor of {'; '.join(prices)}. That is the price of its swapping, on such a disk, "
@@ -482,7 +482,7 @@ class Report:
         """Of what is not made of rounds of configurations: table 5, and system calls."""
         rows = []
         for workload, own in scales(scale):
-            runs = [run for memory in SITUATIONS for one in swap_configurations(memory) for run in self._swap(workload, own, memory, one)]
+            runs = [run for memory, configurations in situations(workload) for one in configurations for run in self._swap(workload, own, memory, one)]
             if runs:
                 rows.append((f"table 5, {workload}", _build(runs) + f", {len({run['round'] for run in runs})} rounds"))
         calls = [record for record in self.store.of_kind("calls", scale=scale) if record["library"] and record["library"] == results.library.get(record["configuration"])]

@@ -24,12 +24,13 @@ FIGURE_10_FIRST = 4
 
 def write(store, path, library=None):
     """Writes the page and its pictures, of a library by how its hash begins if one is given; returns a line about it."""
-    folder = os.path.join(os.path.dirname(path), "r")
     by_scale = {scale: Results(store, scale, library=library) for scale in ("small", "full")}
-    if not by_scale["small"].runs and not by_scale["full"].runs:
+    if library:
+        by_scale = {scale: results for scale, results in by_scale.items() if results.has_asked} or by_scale
+    if not any(results.runs for results in by_scale.values()):
         tiny = Results(store, "tiny", library=library)
         by_scale = {"tiny": tiny} if tiny.runs else by_scale
-    report = Report(store, by_scale, folder)
+    report = Report(store, by_scale, os.path.splitext(path)[0], library)
     report.page().write(path)
     return report.summary()
 
@@ -49,8 +50,9 @@ def _to_measure(command):
 class Report:
     """The page and its pictures."""
 
-    def __init__(self, store, by_scale, folder):
-        self.store, self.by_scale, self.folder = store, by_scale, folder
+    def __init__(self, store, by_scale, folder, asked=None):
+        """`folder` is of the pictures, `asked` how the hash of the one library begins that the page is of."""
+        self.store, self.by_scale, self.folder, self.asked = store, by_scale, folder, asked
         self.verdicts = []
 
     def summary(self):
@@ -62,7 +64,8 @@ class Report:
             "Written by `make bench-r`. How it is measured is in [../reference/bench-r.md](../reference/bench-r.md); the programs are in `bench/r/workloads/`. "
             "*DLS* is page-sharing-dls14, *SAC* is mmapcopy-sac16. Ratios are to plain R in the same rounds, with 95 % intervals over paired rounds, each on one "
             "processor (of fewer than ten, Student's t, which is wide); below 1 is better. *A/A* is plain R to plain R: what differs there is noise.",
-            f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.")
+            f"Three learners are our own, as Debian lacks the packages: {', '.join(OURS)}. Means are given with and without them.",
+            f"This page is of library {self.asked} alone, in the setting where it has the most rounds: `bench/r/run report --library {self.asked}`." if self.asked else None)
         for scale, results in self.by_scale.items():
             made.section(f"Targets, scale {scale}", *self._targets(scale, results))
         for scale, results in self.by_scale.items():
@@ -303,16 +306,21 @@ class Report:
 
     # Table 5
 
+    def _newest_short_of_memory(self, workload, scale):
+        """The newest run with too little memory: those beside its library, on such a machine with such a processor, count."""
+        known = [record for record in self.store.of_kind("swap", workload=workload, scale=scale) if record["library"].startswith(self.asked or "")]
+        return max(known, key=lambda record: record["when"], default=None)
+
     def _swap(self, workload, scale, memory, configuration):
-        newest = newest_of(self.store, workload, scale)
+        newest = self._newest_short_of_memory(workload, scale)
         return [record for record in self.store.of_kind("swap", workload=workload, scale=scale, memory=memory, configuration=configuration)
-                if record["script"] == self._script(workload) and record["library"] == newest["library"]
+                if newest and record["script"] == self._script(workload) and record["library"] == newest["library"]
                 and self.store.alike(record, newest) and not record.get("differs")]
 
     def _swap_troubles(self, workload, scale):
         """As Results.troubles()."""
         own = dict(scales(scale))[workload]
-        newest = newest_of(self.store, workload, own)
+        newest = self._newest_short_of_memory(workload, own)
         runs = [(record, "output") for record in self.store.of_kind("swap", workload=workload, scale=own, differs=True)]
         runs += [(record, "failed") for record in self.store.of_kind("failed", workload=workload, scale=own) if record.get("memory")]
         return sorted({(record["configuration"], what) for record, what in runs
@@ -348,7 +356,7 @@ class Report:
                                  f"{paper[6]} [{paper[7]}, {paper[8]}]" if paper and one == TREATED else "", *theirs])
         parts, shorter = (", ".join(f"{share:.2f} for {name}" for name, share in limits.items()) for limits in (LIMITS, SHORTER_LIMITS))
         title = "### Too little memory (DLS table 5)"
-        if not any(newest_of(self.store, workload, own) for workload, own in scales(scale)):
+        if not any(self._newest_short_of_memory(workload, own) for workload, own in scales(scale)):
             return [title, _to_measure(f"make bench-r PART=table5 SCALE={scale}")]
         return [title,
                 "In a memory cgroup with a swap file. *short* is a limit of the same part of plain R's peak as the paper's 1 GB was "
@@ -513,8 +521,3 @@ def speed_up(plain, treated):
     if not pairs or any("stopped_after_seconds" in ours for _, ours in pairs):
         return None
     return Ratio([(_seconds(a), _seconds(b)) for a, b in pairs]).interval()
-
-
-def newest_of(store, workload, scale):
-    """The newest run with too little memory: those beside its library, on such a machine with such a processor, count."""
-    return max(store.of_kind("swap", workload=workload, scale=scale), key=lambda record: record["when"], default=None)

@@ -30,8 +30,8 @@ MODEL_BOUNDS = {STRICTEST_CPU: None, f"{STRICTEST_CPU} by the least": min, f"{ST
 class Results:
     """The runs of one scale. A configuration's runs are of one library, in one setting: the newest library that has rounds
     enough for a claim of every workload that any has; else the one with the most rounds, of equals the newest; but first that
-    which was asked for by how its hash begins. All are by one sampler, and each round is of one processor: of one `make`
-    where that is given."""
+    which was asked for by how its hash begins, in the setting where it has the most rounds. All are by one sampler, and each
+    round is of one processor: of one `make` where that is given."""
 
     def __init__(self, store, scale, scripts=None, library=None, make=None):
         self.store, self.scale, self.asked = store, scale, library
@@ -39,7 +39,9 @@ class Results:
         runs = [record for record in store.of_kind("run", scale=scale)
                 if record["workload"] in scripts and record["script"] == scripts[record["workload"]]]
         self.outdated = len(store.of_kind("run", scale=scale)) - len(runs)
-        self.setting = _most(runs, store.setting_of)
+        own = [record for record in runs if library and uses_library(record["configuration"]) and record["library"].startswith(library)]
+        self.has_asked = bool(own)
+        self.setting = _most(own or runs, store.setting_of)
         runs = [record for record in runs if store.setting_of(record) == self.setting]
         sampler = _most(runs, lambda record: record["sampler"])  # without root it is another one, which counts shared pages otherwise
         runs = [record for record in runs if record["sampler"] == sampler]

@@ -24,10 +24,10 @@ static void short_programs_are_left_alone(void **state) {
     (void)state;
     struct pw_freeze_schedule schedule = {0};
     assert_false(pw_freeze_pays(&schedule, 0));
-    // 100 ms, ten times a second: a freeze costs 300 ms, and may cost a thirty-second part.
+    // 100 ms, ten times a second: a freeze costs 200 ms, and may cost a sixteenth part.
     uint64_t when = run_until_it_pays(&schedule, 0, 100 * MS, 50 * MS, 100000 * MS);
-    assert_true(when >= 32 * 150 * MS);
-    assert_true(when <= 34 * 150 * MS);
+    assert_true(when >= 16 * 100 * MS);
+    assert_true(when <= 18 * 100 * MS);
 }
 
 static void long_programs_that_rarely_collect_are_left_alone(void **state) {
@@ -63,6 +63,33 @@ static void packages_that_come_later_are_frozen_later(void **state) {
     assert_true(when < 3 * now);
 }
 
+static void nothing_is_frozen_while_packages_are_loaded(void **state) {
+    (void)state;
+    struct pw_freeze_schedule schedule = {0};
+    uint64_t now = 0;
+    for (size_t loaded = 1; loaded <= 100; loaded++) {
+        pw_freeze_note_loaded(&schedule, loaded, now);
+        uint64_t end = now + 100 * MS;
+        now = run_until_it_pays(&schedule, now, 10 * MS, 50 * MS, end);
+        assert_true(now >= end);
+    }
+    pw_freeze_note_loaded(&schedule, 100, now);
+    uint64_t when = run_until_it_pays(&schedule, now, 10 * MS, 50 * MS, 10 * now);
+    assert_true(when >= 4 * (now - 100 * MS) / 3); // nothing came in the last quarter
+    assert_true(when < 3 * now / 2);
+}
+
+static void what_was_in_vain_is_tried_again_when_more_was_loaded(void **state) {
+    (void)state;
+    struct pw_freeze_schedule schedule = {0};
+    uint64_t now = run_until_it_pays(&schedule, 0, 100 * MS, 50 * MS, 100000 * MS);
+    pw_freeze_tried(&schedule, now, now + 100 * MS);
+    now = run_until_it_pays(&schedule, now, 100 * MS, 45 * MS, 4 * now);
+    pw_freeze_note_loaded(&schedule, 7, now);
+    uint64_t when = run_until_it_pays(&schedule, now, 100 * MS, 45 * MS, 100 * now);
+    assert_true(when < 2 * now);
+}
+
 static void a_clock_that_goes_back_counts_nothing(void **state) {
     (void)state;
     struct pw_freeze_schedule schedule = {0};
@@ -80,6 +107,8 @@ int main(void) {
         cmocka_unit_test(young_collections_do_not_count),
         cmocka_unit_test(what_did_not_help_is_not_tried_again),
         cmocka_unit_test(packages_that_come_later_are_frozen_later),
+        cmocka_unit_test(nothing_is_frozen_while_packages_are_loaded),
+        cmocka_unit_test(what_was_in_vain_is_tried_again_when_more_was_loaded),
         cmocka_unit_test(a_clock_that_goes_back_counts_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

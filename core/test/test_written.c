@@ -78,6 +78,44 @@ static void each_written_page_is_told_once(void **state) {
     assert_int_equal(count(), 0);
 }
 
+static void what_is_listed_is_told_again(void **state) {
+    (void)state;
+    watch();
+    assert_true(take());
+    area[7 * PW_PAGE] = 2;
+    for (int call = 0; call < 2; call++) {
+        memset(told, 0, sizeof told);
+        uintptr_t start = (uintptr_t)area;
+        assert_true(pw_os_written_list(&written, start, start + PAGES * PW_PAGE, note, NULL));
+        assert_true(count() == 1 && told[7]);
+    }
+    assert_true(take());
+    assert_true(count() == 1 && told[7]);
+    assert_true(take());
+    assert_int_equal(count(), 0);
+}
+
+// A child has the descriptor as well, so that closing it here ends nothing.
+static void what_is_unwatched_may_be_watched_by_another(void **state) {
+    (void)state;
+    watch();
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        char byte;
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(ends[0]);
+    uintptr_t start = (uintptr_t)area;
+    pw_os_written_unwatch(&written, start, start + PAGES * PW_PAGE);
+    pw_os_written_close(&written);
+    watch();
+    close(ends[1]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 // Its pages are not watched, and the file is its parent's.
 static void a_child_is_told_of_its_parents_pages_alone(void **state) {
     (void)state;
@@ -179,6 +217,8 @@ static void a_watch_of_a_part_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(each_written_page_is_told_once),
+        CASE(what_is_listed_is_told_again),
+        CASE(what_is_unwatched_may_be_watched_by_another),
         CASE(a_child_is_told_of_its_parents_pages_alone),
         CASE(what_is_not_watched_is_an_error),
         CASE(a_closed_watch_is_an_error),

@@ -375,10 +375,17 @@ void pw_os_written_close(struct pw_os_written *written);
 // each border makes one more of them. All count as written until they are first taken.
 bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr_t end);
 
+// No longer through this descriptor, whoever else holds it. Errors are ignored.
+void pw_os_written_unwatch(struct pw_os_written *written, uintptr_t start, uintptr_t end);
+
 // Call `visit` with each range of pages in [start, end) that were written since they were last
 // taken. False: not all were told, or `visit` returned false. Then what was taken is gone: all
 // pages are to be looked at. The descriptors must be this process's own.
 bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                        pw_os_visit *visit, void *context);
+
+// The same, and none is taken: the next call tells of them again.
+bool pw_os_written_list(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
                         pw_os_visit *visit, void *context);
 
 // --- process -----------------------------------------------------------------

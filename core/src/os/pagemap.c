@@ -299,11 +299,20 @@ bool pw_os_written_watch(struct pw_os_written *written, uintptr_t start, uintptr
     return done;
 }
 
-static int take_some(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
-                     struct scan_region *regions, uintptr_t *walked) {
+void pw_os_written_unwatch(struct pw_os_written *written, uintptr_t start, uintptr_t end) {
+    int saved = errno;
+    struct uffdio_range range = {.start = start, .len = end - start};
+    if (!PW_OS_FAULT(PW_POINT_WRITTEN) && pw_os_is_ours(&written->watch)) {
+        pw_call_ioctl(written->watch.fd, UFFDIO_UNREGISTER, &range);
+    }
+    errno = saved;
+}
+
+static int scan_some(const struct pw_os_written *written, uint64_t flags, uintptr_t start,
+                     uintptr_t end, struct scan_region *regions, uintptr_t *walked) {
     struct scan_request request = {
         .size = sizeof request,
-        .flags = SCAN_RENEW | SCAN_ONLY_WATCHED,
+        .flags = flags | SCAN_ONLY_WATCHED,
         .start = start,
         .end = end,
         .vec = (uintptr_t)regions,
@@ -321,14 +330,14 @@ static int take_some(const struct pw_os_written *written, uintptr_t start, uintp
     return fault < -1 ? -1 : count;
 }
 
-bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
-                        pw_os_visit *visit, void *context) {
+static bool scan_written(const struct pw_os_written *written, uint64_t flags, uintptr_t start,
+                         uintptr_t end, pw_os_visit *visit, void *context) {
     int saved = errno;
     struct scan_region regions[BATCH];
     bool going = true;
     while (going && start < end) {
         uintptr_t walked = start;
-        int count = take_some(written, start, end, regions, &walked);
+        int count = scan_some(written, flags, start, end, regions, &walked);
         going = count >= 0 && walked > start;
         for (int i = 0; going && i < count; i++) {
             going = visit(context, (char *)regions[i].start, regions[i].end - regions[i].start);
@@ -337,4 +346,14 @@ bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, ui
     }
     errno = saved;
     return going;
+}
+
+bool pw_os_written_take(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                        pw_os_visit *visit, void *context) {
+    return scan_written(written, SCAN_RENEW, start, end, visit, context);
+}
+
+bool pw_os_written_list(const struct pw_os_written *written, uintptr_t start, uintptr_t end,
+                        pw_os_visit *visit, void *context) {
+    return scan_written(written, 0, start, end, visit, context);
 }

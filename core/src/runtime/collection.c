@@ -12,6 +12,7 @@
 #include "runtime/peak.h"
 #include "runtime/r/ask.h"
 #include "runtime/r/frozen.h"
+#include "runtime/r/r.h"
 #include "runtime/runtime.h"
 
 #define BURST_BLOCKS 4u // fewer managed frees in a row are no collection
@@ -75,6 +76,9 @@ void pw_collection_getrusage(struct pw_process *process, const void *site, size_
     struct pw_os_signals signals;
     if (!pw_process_look_and_enter(&caller, &signals)) {
         return;
+    }
+    if (caller.module == PW_MODULE_RUNTIME) {
+        pw_r_release_if_due(process);
     }
     bool is_end = process->allocated_since == 0 && process->small_bytes_then == small_bytes;
     process->allocated_since = 0;

@@ -365,6 +365,13 @@ cases$signalled <- function() { # by a finalizer, which a collection of the free
         reg.finalizer(new.env(), function(e) at_once <<- native("raise_signal", number))
         freeze(TRUE); expect(isFALSE(at_once)); expect(native("took_signal"))
         native("raise_signal", number); expect(!native("took_signal")) # the handler is back in its place
+        at_once <- NA; native("await_signal", number) # a thaw collects as well
+        reg.finalizer(new.env(), function(e) at_once <<- native("raise_signal", number))
+        thaw(); expect(isFALSE(at_once)); expect(native("took_signal")); freeze()
+        why <- NA; native("await_signal", number) # and within a finalizer, as freeze=auto does
+        reg.finalizer(new.env(), function(e) { native("signal_soon", number); why <<- try_freeze(TRUE) })
+        full(); expect(!is.na(why)); if (why == "") expect(native("took_signal"))
+        full(2); freeze()
     }
 }
 
@@ -376,9 +383,69 @@ cases$exhausted <- function() { # R has no memory for what a first freeze takes;
     mem.maxVSize(before); rm(more); freeze(); full(2); overwrite()
 }
 
+# --- pages that are written all the time are given back ---
+
+cases$hot <- function() {
+    loadNamespace("parallel"); count <- 20000; names <- paste0("a.symbol.that.is.written.", 1:5000)
+    in_package("calls", lapply(names, function(name) call(name, 1))) # a symbol each, held by a frozen call
+    in_package("cells", lapply(1:count, function(k) { e <- new.env(hash = FALSE, parent = emptyenv()); e$v <- 0; e }))
+    in_package("holders", lapply(cells, function(e) list(e))) # these are not written
+    full(3); freeze(); frozen <- gc()[1, 1]
+    write <- function(value) { for (e in cells) assign("v", value, envir = e); in_package("written", lapply(names, as.name)) } # which counts in them
+    for (i in 1:80) { write(i); gc(full = FALSE) }
+    if (Sys.getenv("TELLS") == "1") expect(gc()[1, 1] > frozen + count / 2) # R's again
+    value <- list(7, c(5, 6)); full(3); write(value); rm(value); in_package("cells", NULL)
+    full(2); overwrite(); full(2); overwrite()
+    same <- function() expect(all(vapply(holders, function(h) identical(h[[1]]$v, list(7, c(5, 6))), TRUE)))
+    named <- function() expect(identical(vapply(calls, function(call) as.character(call[[1]]), ""), names) && identical(as.character(lapply(names, as.name)), names))
+    in_package("written", NULL); full(2); overwrite(); full(2); overwrite(); same(); named()
+    same_in_child <- parallel::mclapply(1:2, function(i) { full(2); overwrite(); same(); for (h in holders) assign("v", i, envir = h[[1]]); full(2); overwrite(); holders[[9]][[1]]$v }, mc.cores = 2)
+    expect(identical(same_in_child, list(1L, 2L))); same(); named(); thaw(); full(2); overwrite(); same(); freeze(); full(2); overwrite(); same(); named()
+}
+
+cases$full <- function() { # more than R can be told of: all is given back at once
+    in_package("holders", lapply(1:3e5, function(i) list(0)))
+    full(3); freeze(); value <- list(7, c(5, 6)); full(3); frozen <- gc()[1, 1]
+    for (h in holders) native("store", "element", h, value)
+    rm(value); full(); overwrite(); expect(gc()[1, 1] > frozen + 3e5); full(2); overwrite()
+    for (h in holders) expect(identical(h[[1]], list(7, c(5, 6))))
+}
+
+# --- the program's finalizers and its heap are what they are without ---
+
+cases$`finalizer-in-finalizer` <- function() { # R loses one where another that is ready follows the one that registers it
+    fired <- 0; second <- function(e) fired <<- fired + 1; first <- function(e) reg.finalizer(new.env(), second)
+    for (i in 1:60) { reg.finalizer(new.env(), first); full(2); expect(fired >= i - 1) } # plain R loses the first
+}
+
+cases$grows <- function() { # R's heap, as it does with nothing frozen: where more than .7 of it is in use
+    in_package("kept", lapply(1:5e5, function(k) list(k))); full(6); thaw()
+    before <- gc()[1, 1]; freeze(); frozen <- before - gc()[1, 1]; more <- NULL
+    for (i in 1:8) {
+        more <- list(more, lapply(1:4e4, function(k) list(k))); full(4)
+        found <- gc(); expect(found[1, 1] + frozen <= .72 * (found[1, 3] + frozen))
+    }
+}
+
+cases$`fork-and-again` <- function() { # a child has what its parent watched open, and has not looked yet
+    loadNamespace("parallel"); full(3); freeze()
+    child <- parallel::mcparallel(Sys.sleep(4)); freeze(); full(2); overwrite(); thaw(); freeze(); full(2); overwrite()
+    parallel::mccollect(child)
+}
+
+cases$off <- function(also = NULL) { # gives everything back, for good, though a freeze is due
+    in_package("cell", new.env()); package$cell$value <- list(1, c(5, 6)); full(30); frozen <- gc()[1, 1]
+    for (i in 1:12) gc(full = FALSE)
+    also; .C("pw_switch_off", PACKAGE = "libpagewise")
+    for (i in 1:30) expect(gc()[1, 1] > frozen + 2e5)
+    overwrite(); x <- lapply(1:1e6, function(i) list(i)); expect(length(x) == 1e6); expect(identical(package$cell$value, list(1, c(5, 6))))
+}
+
+cases$`off-in-finalizers` <- function() cases$off(reg.finalizer(new.env(), function(e) full(12))) # which run meanwhile
+
 cases$auto <- function() { # by itself, when full collections have taken twice what it costs
     value <- list(1, c(5, 6)); end <- proc.time()[[1]] + 6
-    while (proc.time()[[1]] < end) { x <- lapply(1:3000, function(i) list(i, i + .5)); full(); for (i in 1:20000) y <- i * 2 }
+    while (proc.time()[[1]] < end) { for (i in 1:2) reg.finalizer(new.env(), function(e) NULL); x <- lapply(1:3000, function(i) list(i, i + .5)); full(); for (i in 1:20000) y <- i * 2 }
     overwrite(); expect(identical(value, list(1, c(5, 6)))); expect(identical(x[[7]], list(7L, 7.5)))
 }
 

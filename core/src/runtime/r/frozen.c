@@ -9,10 +9,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MOST_NAMESPACES 4096
 #define WORTH_HOLDING   .75 // frozen nodes of a page: its free ones are kept free
 #define LOOKS           10  // a collection that took as long as these wrote to many pages
+#define GROWS_ABOVE     .7  // R's own: see ?Memory
+#define SHRINKS_BELOW   .3
+#define GROWS_BY        .2
+#define FADING_PART     512 // R makes one full collection for a hundred young ones and more
 #define DUE             20  // calls: ten collections
 
 static struct {
@@ -32,10 +37,16 @@ static struct {
     size_t namespace_count;
     uint64_t frozen[PW_R_SMALL_CLASSES];
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
+    bool may_grow;              // no limit is set on nodes
+    bool api_is_whole;          // all of R's functions are found
     uint64_t node_floor;        // of R's limit
+    uint64_t node_floor_then;   // when it was frozen
+    uint64_t limit_then;        // of nodes, at the last look
     uint64_t most_then;         // R_MaxVSize, less what is frozen
     uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
-    uint64_t seen, ends;        // calls from inside R; those with nothing allocated before
+    uint64_t first_look_took, spent_on_hot;
+    uint64_t longest;    // collection since the freeze, the look left out
+    uint64_t seen, ends; // calls from inside R; those with nothing allocated before
 } state;
 
 static bool may_call(void) {
@@ -117,11 +128,16 @@ static bool thaw_node(void *context, struct pw_r_node *node) {
     return true;
 }
 
+// Those on which nothing is frozen any more.
 static void return_pages(unsigned number) {
     struct pw_r_heap_class *class = &state.layout.classes[number];
-    while (state.taken[number]) {
-        struct pw_r_page *page = state.taken[number];
-        state.taken[number] = page->next;
+    for (struct pw_r_page **link = &state.taken[number]; *link;) {
+        struct pw_r_page *page = *link;
+        if (state.pages.pages[pw_r_frozen_pages_find(&state.pages, (uintptr_t)page)].count > 0) {
+            link = &page->next;
+            continue;
+        }
+        *link = page->next;
         page->next = class->pages;
         class->pages = page;
         class->page_count++;
@@ -138,6 +154,19 @@ static bool release_node(void *context, struct pw_r_node *node) {
         class->free = node;
     }
     return true;
+}
+
+static bool forget_node(void *context, struct pw_r_node *node) {
+    (void)context;
+    pw_r_set_remove(&state.nodes, node);
+    return true;
+}
+
+static void thaw_page(struct pw_r_frozen_page *page) {
+    struct pw_r_heap_class *class = &state.layout.classes[page->class];
+    pw_r_page_each(page, thaw_node, class);
+    pw_r_page_each_of(page, page->held, release_node, class);
+    page->count = page->held_count = 0;
 }
 
 static void forget(void) {
@@ -172,12 +201,13 @@ static void keep_within_most(void) {
     }
 }
 
-static void raise_limits(void) {
+static void raise_limits(uint64_t nodes, uint64_t units) {
     uint64_t *most = state.layout.vector_most;
-    *state.layout.node_limit += all_frozen();
-    *state.layout.vector_limit += frozen_units();
+    *state.layout.node_limit += nodes;
+    *state.layout.vector_limit += units;
     if (*most == state.most_then) {
-        *most += *most == PW_R_NO_LIMIT ? 0 : frozen_units();
+        *most += *most == PW_R_NO_LIMIT ? 0 : units;
+        state.most_then = *most;
         keep_within_most();
     } else if (*most < *state.layout.vector_limit) { // the program has set another
         *most = *state.layout.vector_limit;
@@ -188,18 +218,56 @@ void pw_r_thaw(void) {
     if (!state.active) {
         return;
     }
-    raise_limits();
+    raise_limits(all_frozen(), frozen_units());
     for (size_t i = 0; i < state.pages.count; i++) {
-        struct pw_r_frozen_page *page = &state.pages.pages[i];
-        struct pw_r_heap_class *class = &state.layout.classes[page->class];
-        pw_r_page_each(page, thaw_node, class);
-        pw_r_page_each_of(page, page->held, release_node, class);
+        thaw_page(&state.pages.pages[i]);
     }
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         return_pages(c);
     }
     forget();
     PW_COUNT(&state.process->stats, thaws, 1);
+}
+
+// --- pages that are written all the time -------------------------------------------------
+//
+// The program calls these functions. To look at such a page before each collection costs more than
+// to have full ones visit its nodes.
+
+static void give_back(struct pw_r_frozen_page *page) {
+    uint64_t units = page->class ? page->count * pw_r_class_units(page->class) : 0;
+    raise_limits(page->count, units);
+    state.node_floor += page->count;
+    state.node_floor_then += page->count;
+    state.frozen[page->class] -= page->count;
+    pw_r_roots_drop(&state.roots, page, state.api.nil);
+    pw_r_page_each(page, forget_node, NULL);
+    thaw_page(page);
+}
+
+// What frozen nodes hold there are roots from now on. False: they are full.
+static bool give_hot_pages_back(void) {
+    for (size_t i = 0; i < state.pages.count; i++) {
+        if (pw_r_rescan_is_hot(&state.rescan, &state.pages.pages[i])) {
+            give_back(&state.pages.pages[i]);
+        }
+    }
+    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
+        return_pages(c);
+    }
+    pw_r_frozen_pages_settle(&state.pages);
+    PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
+    return pw_r_rescan_look_at_all(&state.rescan);
+}
+
+// When looks at them have taken as long as the look at all nodes that it takes.
+static bool have_hot_pages_cost_enough(void) {
+    const struct pw_r_rescan *rescan = &state.rescan;
+    bool most = rescan->hot_now > 0 && 2 * rescan->hot_now >= rescan->written_now;
+    state.spent_on_hot += most ? state.look_took : 0;
+    // Not at the end of a collection: R has counted already.
+    return most && state.spent_on_hot > state.first_look_took &&
+           !pw_r_layout_is_collected(&state.layout);
 }
 
 // --- freeze -----------------------------------------------------------------------------
@@ -296,8 +364,10 @@ static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
         take_pages(c);
     }
     lower_limits();
-    state.node_floor = *state.layout.node_limit;
+    state.node_floor = state.node_floor_then = *state.layout.node_limit;
+    state.limit_then = *state.layout.node_limit;
     state.last_was_end = true; // the next call is taken for a start
+    state.longest = state.spent_on_hot = 0;
     state.active = true;
     PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
 }
@@ -393,16 +463,32 @@ static bool was_unloaded(void) {
     return found < state.namespace_count;
 }
 
+static bool look_at_pages(uint64_t start) {
+    bool is_first = state.rescan.begins;
+    if (!pw_r_rescan_look(&state.rescan, may_call())) {
+        return false;
+    }
+    state.look_took = pw_os_thread_cpu_ns() - start;
+    if (is_first) {
+        state.first_look_took = state.look_took;
+    }
+    if (!have_hot_pages_cost_enough()) {
+        return true;
+    }
+    state.spent_on_hot = 0;
+    return give_hot_pages_back();
+}
+
 static void look(void) {
     uint64_t start = pw_os_thread_cpu_ns();
     take_off_lists();
     // Without written pages each collection would look at all nodes: dearer than what it saves.
     bool worth = state.rescan.watches || state.process->options.freeze != PW_FREEZE_AUTO;
-    if (!worth || is_waited_for() || was_unloaded() ||
-        !pw_r_rescan_look(&state.rescan, may_call()) ||
+    if (!worth || is_waited_for() || was_unloaded() || !look_at_pages(start) ||
         !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
         pw_r_thaw();
     }
+    state.limit_then = *state.layout.node_limit;
     if (state.active && !state.rescan.watches) {
         PW_COUNT(&state.process->stats, fallback_written, 1);
     }
@@ -410,14 +496,65 @@ static void look(void) {
     state.look_took = state.looked - start;
 }
 
+static uint64_t nodes_in_use(void) {
+    uint64_t count = 0;
+    for (unsigned c = 0; c < PW_R_CLASSES; c++) {
+        for (unsigned g = 0; g < PW_R_GENERATIONS; g++) {
+            count += (uint64_t)state.layout.classes[c].old_count[g];
+        }
+    }
+    return count;
+}
+
+// R lets its heap grow where a full collection leaves more than GROWS_ABOVE of it in use, and
+// shrink where less than SHRINKS_BELOW. Frozen nodes are in neither figure, so that it would stay
+// small, and collect more often than before.
+static void grow_as_before(void) {
+    double in_use = (double)nodes_in_use(), limit = (double)*state.layout.node_limit;
+    double frozen = (double)all_frozen(), occupied = (in_use + frozen) / (limit + frozen);
+    bool has_grown = *state.layout.node_limit > state.limit_then;
+    if (occupied > GROWS_ABOVE && in_use <= GROWS_ABOVE * limit && !has_grown && state.may_grow) {
+        *state.layout.node_limit += (uint64_t)(GROWS_BY * (limit + frozen));
+        state.node_floor = *state.layout.node_limit;
+    } else if (occupied < SHRINKS_BELOW) {
+        state.node_floor = state.node_floor_then;
+    }
+}
+
+// R takes it that what is in use grows on as it did since its last full collection, and reckons
+// without a sign. What was frozen or given back since is no growth.
+static void keep_growth_in_bounds(void) {
+    double frozen = (double)all_frozen(), limit = (double)state.limit_then + frozen;
+    double in_use = (double)nodes_in_use() + frozen;
+    double most = (1 + GROWS_BY) * limit;
+    most = most > 2 * in_use / GROWS_ABOVE ? most : 2 * in_use / GROWS_ABOVE;
+    if ((double)*state.layout.node_limit + frozen > most) {
+        *state.layout.node_limit = (uint64_t)(most - frozen);
+    }
+}
+
+// R tells by nothing but its time what kind of collection it was. One that was slow for a reason of
+// its own counts less with each that follows.
+static bool was_full(uint64_t took) {
+    state.longest -= state.longest / FADING_PART;
+    state.longest = took > state.longest ? took : state.longest;
+    return took >= state.longest / 2;
+}
+
 // R lowers its limit where little is in use, and frozen nodes are not: it would collect more often
 // than before.
 static void after_collection(void) {
+    keep_growth_in_bounds();
     if (*state.layout.node_limit < state.node_floor) {
         *state.layout.node_limit = state.node_floor;
     }
     keep_within_most();
-    if (pw_os_thread_cpu_ns() - state.looked > LOOKS * state.look_took) {
+    uint64_t took = pw_os_thread_cpu_ns() - state.looked;
+    bool full = was_full(took);
+    if (full) {
+        grow_as_before();
+    }
+    if (full || took > LOOKS * state.look_took) {
         pw_r_rescan_collected(&state.rescan, may_call());
     }
 }
@@ -459,6 +596,9 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
     if (is_end) {
         after_collection();
     } else {
+        if (is_collected) { // it may be an end all the same
+            keep_growth_in_bounds();
+        }
         look();
     }
 }
@@ -537,8 +677,14 @@ static const char *may_freeze_now(struct pw_r_freeze_how how) {
     return prepare(how);
 }
 
+static bool lets_grow(void) {
+    const char *growth = getenv("R_GC_MEM_GROW"); // see ?Memory
+    return (!growth || strcmp(growth, "0") != 0) && !pw_r_layout_limits_nodes(&state.api);
+}
+
 static const char *freeze(struct pw_r_freeze_how how) {
     const char *problem = have_collections_seen();
+    state.may_grow = !problem && lets_grow();
     if (!problem && how.for_forks) {
         collect_all(); // what was frozen before, and is dropped, among it
     }
@@ -560,20 +706,56 @@ static const char *freeze(struct pw_r_freeze_how how) {
     if (!problem && how.for_forks) {
         collect_all();
     }
+    if (!problem && !state.active) {
+        problem = "what was frozen had to be given back at once";
+    }
     return problem;
 }
 
 // Only a collection counts the small vectors that were frozen. Until then as much would be taken
 // for free, and taken: more would be in use than R's limit, which it can then not tell.
+// No finalizer that it runs freezes again, no interrupt ends it alone, and no signal is lost.
+struct thawing {
+    int suspended;
+    bool busy;
+};
+
+static struct pw_r_node *thaw_and_collect(void *context) {
+    (void)context;
+    *state.api.suspended = 1;
+    pw_r_thaw();
+    pw_r_collect_young(&state.api);
+    return state.api.nil;
+}
+
+// A finalizer, too, runs with interrupts suspended, and R would throw these signals away.
+static void raise_signals(void) {
+    int suspended = *state.api.suspended;
+    *state.api.suspended = 0;
+    pw_os_user_signals_take();
+    *state.api.suspended = suspended;
+}
+
+// R may call it twice.
+static void end_thawing(void *context) {
+    const struct thawing *thawing = context;
+    *state.api.suspended = thawing->suspended;
+    if (state.busy && !thawing->busy) {
+        state.busy = false;
+        raise_signals();
+    }
+}
+
 void pw_r_thaw_by_hand(void) {
     if (!state.active) {
         return;
     }
-    int suspended = *state.api.suspended; // else an interrupt would end this collection alone
-    *state.api.suspended = 1;
-    pw_r_thaw();
-    pw_r_collect_young(&state.api);
-    *state.api.suspended = suspended;
+    struct thawing thawing = {.suspended = *state.api.suspended, .busy = state.busy};
+    if (!state.busy) { // else they are put off already
+        state.busy = true;
+        pw_os_user_signals_put_off();
+    }
+    state.api.run(thaw_and_collect, &thawing, end_thawing, &thawing);
 }
 
 // --- from its beginning to its end, whatever ends it ---------------------------------------------
@@ -621,7 +803,7 @@ static void end_attempt(void *context) {
         pw_r_thaw(); // R may be going past us: no moment for a collection
     }
     note(attempt);
-    pw_os_user_signals_take();
+    raise_signals();
 }
 
 // R looks for a pending interrupt at the end of each collection. One that came meanwhile would end
@@ -634,13 +816,25 @@ static void attempt_suspended(struct attempt *attempt) {
     state.api.run(make_attempt, attempt, end_attempt, attempt);
 }
 
-bool pw_r_freeze_is_due(const struct pw_process *process) {
-    if (state.busy || state.by_hand) {
+bool pw_r_freeze_can_be(void) {
+    state.api_is_whole = state.api_is_whole || pw_r_api_find(&state.api);
+    return state.api_is_whole;
+}
+
+static bool pays(struct pw_process *process) {
+    uint64_t now = pw_os_thread_cpu_ns();
+    ptrdiff_t loaded = state.api.length(state.api.namespaces); // R's layout is not known yet
+    pw_freeze_note_loaded(&process->freezing, (size_t)loaded, now);
+    return pw_freeze_pays(&process->freezing, now);
+}
+
+bool pw_r_freeze_is_due(struct pw_process *process) {
+    if (state.busy || state.by_hand || !state.api_is_whole || !pw_is_on()) {
         return false;
     }
     return process->options.freeze == PW_FREEZE_CHECK
                ? (!state.tried || state.calls - state.calls_then >= DUE)
-               : pw_freeze_pays(&process->freezing, pw_os_thread_cpu_ns());
+               : pays(process);
 }
 
 const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) {

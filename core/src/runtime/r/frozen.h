@@ -29,8 +29,11 @@ struct pw_r_freeze_how {
 // nothing is frozen.
 const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how);
 
+// Are R's functions found? Looked for here, once; nothing is due before.
+bool pw_r_freeze_can_be(void);
+
 // freeze=check: at once, and when ten collections have passed. freeze=auto: it pays.
-bool pw_r_freeze_is_due(const struct pw_process *process);
+bool pw_r_freeze_is_due(struct pw_process *process);
 
 // Give everything back to R, where a collection begins; where R code may run.
 void pw_r_thaw(void);

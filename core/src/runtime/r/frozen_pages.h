@@ -15,7 +15,9 @@ struct pw_r_frozen_page {
     uint64_t nodes[PW_R_PAGE_WORDS]; // frozen
     uint64_t held[PW_R_PAGE_WORDS];  // free, and kept so: nothing new writes to the page
     uint32_t first_root;
+    uint32_t last_look; // the last one that found it written
     uint8_t class, count, held_count;
+    uint8_t streak; // looks in a row that did
 };
 
 struct pw_r_frozen_pages {

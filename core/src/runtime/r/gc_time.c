@@ -9,14 +9,17 @@
 #include "runtime/r/r.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 typedef void *r_value; // SEXP
 
 static struct pw_process *announced_to;
 static void (**polled_events)(void);
 static void (*earlier_handler)(void);
-static bool is_handler; // ours is among R's handlers, maybe behind a later one
-static bool watches;    // an object waits for the next collection
+static bool is_handler;    // ours is among R's handlers, maybe behind a later one
+static r_value cell;       // holds an object whose finalizer freezes
+static bool armed;         // it is there
+static pthread_t armed_by; // R's thread
 
 static void *symbol(const char *name) {
     return dlsym(RTLD_DEFAULT, name);
@@ -47,35 +50,77 @@ static void enable_gc_time(struct pw_process *process) {
 
 // After each collection R runs finalizers: whatever a package's C code holds unprotected is gone by
 // then, in plain R too. A call of R_CheckUserInterrupt is no such moment, as plain R allocates
-// nothing there. So an object that nobody holds is made anew each time.
-static void on_collected(r_value object);
+// nothing there. So an object with a finalizer is held until a freeze is due.
+static void on_released(r_value object);
 
-static bool watch_next_collection(void) {
-    r_value (*pointer)(void *, r_value, r_value) =
-        (r_value(*)(void *, r_value, r_value))symbol("R_MakeExternalPtr");
-    void (*finalize)(r_value, void (*)(r_value)) =
-        (void (*)(r_value, void (*)(r_value)))symbol("R_RegisterCFinalizer");
-    r_value (*protect)(r_value) = (r_value(*)(r_value))symbol("Rf_protect");
-    void (*unprotect)(int) = (void (*)(int))symbol("Rf_unprotect");
-    r_value *nil = (r_value *)symbol("R_NilValue");
-    if (!pointer || !finalize || !protect || !unprotect || !nil) {
+static struct {
+    r_value (*pointer)(void *address, r_value tag, r_value holds);
+    void (*finalize)(r_value object, void (*by)(r_value));
+    r_value (*weak)(r_value key, r_value value, r_value finalizer, int on_exit);
+    r_value (*cons)(r_value first, r_value rest);
+    r_value (*set_first)(r_value cell, r_value value);
+    void (*preserve)(r_value object);
+    r_value (*protect)(r_value object);
+    void (*unprotect)(int count);
+    r_value nothing, global;
+} r;
+
+static bool find_what_arms(void) {
+    r_value *nil = (r_value *)symbol("R_NilValue"), *global = (r_value *)symbol("R_GlobalEnv");
+    r.pointer = (r_value(*)(void *, r_value, r_value))symbol("R_MakeExternalPtr");
+    r.finalize = (void (*)(r_value, void (*)(r_value)))symbol("R_RegisterCFinalizer");
+    r.weak = (r_value(*)(r_value, r_value, r_value, int))symbol("R_MakeWeakRef");
+    r.cons = (r_value(*)(r_value, r_value))symbol("Rf_cons");
+    r.set_first = (r_value(*)(r_value, r_value))symbol("SETCAR");
+    r.preserve = (void (*)(r_value))symbol("R_PreserveObject");
+    r.protect = (r_value(*)(r_value))symbol("Rf_protect");
+    r.unprotect = (void (*)(int))symbol("Rf_unprotect");
+    r.nothing = nil ? *nil : NULL;
+    r.global = global ? *global : NULL;
+    return r.pointer && r.finalize && r.weak && r.cons && r.set_first && r.preserve && r.protect &&
+           r.unprotect && r.nothing && r.global;
+}
+
+// While R runs a finalizer that registers another one, it forgets the other if the next in its list
+// is ready as well, and none before it stays. So one that stays for ever goes before ours: the
+// program's are as safe as without us.
+static bool arm(void) {
+    if ((!r.global && !find_what_arms()) || !pw_r_freeze_can_be()) {
         return false;
     }
-    finalize(protect(pointer(NULL, *nil, *nil)), on_collected);
-    unprotect(1);
+    armed_by = pthread_self();
+    r_value object = r.protect(r.pointer(NULL, r.nothing, r.nothing));
+    if (!cell) {
+        r_value made = r.protect(r.cons(r.nothing, r.nothing));
+        r.preserve(made);
+        r.unprotect(1);
+        cell = made;
+    }
+    r.set_first(cell, object);
+    r.finalize(object, on_released);
+    r.weak(r.global, r.nothing, r.nothing, 0);
+    r.unprotect(1);
     return true;
+}
+
+// The object is as old as the program: a full collection finds that nobody holds it.
+void pw_r_release_if_due(struct pw_process *process) {
+    if (armed && pthread_equal(armed_by, pthread_self()) && pw_r_freeze_is_due(process)) {
+        r.set_first(cell, r.nothing);
+        armed = false;
+    }
 }
 
 static void freeze_if_due(bool in_finalizer) {
     bool wanted = announced_to->options.freeze != PW_FREEZE_OFF;
-    watches = wanted && watch_next_collection();
+    armed = wanted && arm();
     if (wanted && pw_r_freeze_is_due(announced_to)) {
         pw_r_freeze(announced_to,
                     (struct pw_r_freeze_how){.watch = true, .in_finalizer = in_finalizer});
     }
 }
 
-static void on_collected(r_value object) {
+static void on_released(r_value object) {
     (void)object;
     freeze_if_due(true);
 }
@@ -89,7 +134,7 @@ static void on_polled_events(void) {
     if (!announced_to->getrusage_works) {
         enable_gc_time(announced_to);
     }
-    if (!watches) {
+    if (!armed) {
         freeze_if_due(false);
     }
     if (earlier_handler) {

@@ -527,16 +527,24 @@ static const char *try_collections(struct search *search) {
 
 #define WORDS_PER_MB 131072
 
-// mem.maxVSize(): what holds from then on, in MB. 0 asks, and changes nothing.
-static double set_most(const struct pw_r_api *api, double megabytes) {
+// mem.maxVSize() or mem.maxNSize(): what holds from then on. 0 asks, and changes nothing.
+static double set_limit(const struct pw_r_api *api, const char *function, double most_wanted) {
     int failed = 0;
     struct pw_r_node *value = api->protect(api->allocate_vector(PW_R_REAL, 1));
-    api->reals(value)[0] = megabytes;
-    struct pw_r_node *call = api->protect(api->call2(api->symbol("mem.maxVSize"), value));
+    api->reals(value)[0] = most_wanted;
+    struct pw_r_node *call = api->protect(api->call2(api->symbol(function), value));
     struct pw_r_node *most = api->evaluate(call, api->base, &failed);
     api->unprotect(2);
     bool known = !failed && most && api->type_of(most) == PW_R_REAL && api->length(most) == 1;
     return known ? api->reals(most)[0] : 0;
+}
+
+static double set_most(const struct pw_r_api *api, double megabytes) {
+    return set_limit(api, "mem.maxVSize", megabytes);
+}
+
+bool pw_r_layout_limits_nodes(const struct pw_r_api *api) {
+    return !isinf(set_limit(api, "mem.maxNSize", 0));
 }
 
 static uint64_t words_of(double megabytes) {

@@ -46,6 +46,9 @@ const char *pw_r_layout_find(struct pw_r_layout *layout, const struct pw_r_api *
 // What may have changed since it was found. NULL: nothing that matters.
 const char *pw_r_layout_check(struct pw_r_layout *layout, const struct pw_r_api *api);
 
+// Has the program, or an option of R's, set a limit on nodes? To be called where R code may run.
+bool pw_r_layout_limits_nodes(const struct pw_r_api *api);
+
 // Has nothing been allocated since the last collection? Then whatever lives is marked.
 bool pw_r_layout_is_collected(const struct pw_r_layout *layout);
 

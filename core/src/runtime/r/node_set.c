@@ -48,6 +48,13 @@ bool pw_r_set_add(struct pw_r_set *set, const void *node) {
     return true;
 }
 
+void pw_r_set_remove(struct pw_r_set *set, const void *node) {
+    uintptr_t address = (uintptr_t)node;
+    unsigned bit = (address >> 5) & (PW_R_CHUNK_WORDS * 64 - 1);
+    pw_r_set_place(set, (address >> PW_R_CHUNK_SHIFT) + 1)->bits[bit / 64] &=
+        ~((uint64_t)1 << bit % 64);
+}
+
 void pw_r_set_free(struct pw_r_set *set) {
     for (size_t i = 0; i < set->room; i++) {
         if (set->chunks[i].number) {

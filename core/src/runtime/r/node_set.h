@@ -23,6 +23,7 @@ struct pw_r_set {
 
 // False: no memory. A set of zero bytes is empty.
 bool pw_r_set_add(struct pw_r_set *set, const void *node);
+void pw_r_set_remove(struct pw_r_set *set, const void *node); // which is in it
 void pw_r_set_free(struct pw_r_set *set);
 
 static inline struct pw_r_chunk *pw_r_set_place(const struct pw_r_set *set, uint64_t number) {

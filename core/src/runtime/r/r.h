@@ -19,4 +19,7 @@ enum pw_module pw_r_module_of_path(const char *path);
 // told to announce itself, where that is of use.
 bool pw_r_find(struct pw_process *process, bool is_start);
 
+// A collection of R's begins, or ends. Allocates nothing.
+void pw_r_release_if_due(struct pw_process *process);
+
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define MOST_PASSES 64
+#define AHEAD       8 // nodes of the stack that are fetched into the cache
 
 static size_t table_size(const struct pw_r_reach *reach) {
     return pw_pages_for(reach->room * sizeof *reach->table) * PW_PAGE;
@@ -60,6 +61,7 @@ static void reach_node(void *context, struct pw_r_node *node) {
         reach->failed = true;
         return;
     }
+    __builtin_prefetch(node);
     reach->table[reach->depth++] = (uintptr_t)node;
 }
 
@@ -201,6 +203,9 @@ static bool decide_circles(struct pw_r_reach *reach) {
         size_t kept = 0;
         for (size_t i = 0; i < reach->undecided; i++) {
             uintptr_t node = *undecided(reach, i);
+            if (i + AHEAD < reach->undecided) {
+                __builtin_prefetch((void *)*undecided(reach, i + AHEAD));
+            }
             if (!decide(reach, (struct pw_r_node *)node)) {
                 *undecided(reach, kept++) = node;
             }
@@ -236,8 +241,8 @@ static bool each_cell(struct pw_r_reach *reach, const struct pw_r_layout *layout
             struct pw_r_node *node = (struct pw_r_node *)at;
             if (pw_r_type(node) == PW_R_PAIRLIST && pw_r_is_oldest(node) &&
                 !pw_r_holds_number(node) && node->attributes == api->nil &&
-                node->fields[2] == api->nil && has_type(node->fields[0], PW_R_SYMBOL) &&
-                !pw_r_set_has(&reach->reached, node)) {
+                node->fields[2] == api->nil && !pw_r_set_has(&reach->reached, node) &&
+                has_type(node->fields[0], PW_R_SYMBOL)) { // the dearest question last
                 all = visit(reach, node, api);
             }
         }

@@ -6,6 +6,7 @@
 // Between pages with frozen nodes, within a span: a call for each span costs more than to protect
 // what lies between.
 #define LARGEST_GAP ((uintptr_t)8 * PW_PAGE)
+#define HOT         8 // looks in a row that find a page written
 
 // --- nodes ----------------------------------------------------------------------------
 
@@ -15,13 +16,28 @@ struct looking {
     bool fits;
 };
 
+// Symbols never die, and thousands of nodes hold one: each is a root once, until all is thawed.
+// Where that cannot be written down, `page` keeps it as any other node.
+static struct pw_r_frozen_page *keeper_of(struct pw_r_rescan *rescan, struct pw_r_node *child,
+                                          struct pw_r_frozen_page *page) {
+    if (pw_r_type(child) != PW_R_SYMBOL) {
+        return page;
+    }
+    if (pw_r_set_has(&rescan->symbols, child)) {
+        return NULL;
+    }
+    return rescan->may_call && pw_r_set_add(&rescan->symbols, child) ? &rescan->always : page;
+}
+
 static void look_at_child(void *context, struct pw_r_node *child) {
     struct looking *looking = context;
     struct pw_r_rescan *rescan = looking->rescan;
-    if (child != rescan->nothing && child != rescan->global && looking->fits &&
-        !pw_r_set_has(rescan->frozen, child)) {
-        looking->fits = pw_r_roots_add(rescan->roots, looking->page, child);
+    if (child == rescan->nothing || child == rescan->global || !looking->fits ||
+        pw_r_set_has(rescan->frozen, child)) {
+        return;
     }
+    struct pw_r_frozen_page *keeper = keeper_of(rescan, child, looking->page);
+    looking->fits = !keeper || pw_r_roots_add(rescan->roots, keeper, child);
 }
 
 static bool look_at_node(void *context, struct pw_r_node *node) {
@@ -35,7 +51,7 @@ static bool look_at_page(struct pw_r_rescan *rescan, struct pw_r_frozen_page *pa
     return pw_r_page_each(page, look_at_node, &looking);
 }
 
-static bool look_at_all(struct pw_r_rescan *rescan) {
+bool pw_r_rescan_look_at_all(struct pw_r_rescan *rescan) {
     for (size_t i = 0; i < rescan->pages->count; i++) {
         if (!look_at_page(rescan, &rescan->pages->pages[i])) {
             return false;
@@ -69,11 +85,15 @@ static bool find_spans(struct pw_r_rescan *rescan) {
     return rescan->spans != NULL;
 }
 
-// The whole mapping, so that their number does not grow. Where it ends; 0: it cannot be watched.
-// Blocks of ours move their pages.
-static uintptr_t watch_mapping(struct pw_r_rescan *rescan, uintptr_t address) {
+// The whole mapping, so that their number does not grow. Where it ends, or `last`, up to which
+// there is none any more: R has given pages back. 0: it cannot be watched. Blocks of ours move
+// their pages.
+static uintptr_t watch_mapping(struct pw_r_rescan *rescan, uintptr_t address, uintptr_t last) {
     struct pw_os_mapping mapping = {0};
-    bool done = pw_os_mapping_from((const void *)address, &mapping) &&
+    if (pw_os_mapping_from((const void *)address, &mapping) && mapping.start >= last) {
+        return last;
+    }
+    bool done = mapping.end > address &&
                 !pw_gate_overlaps((const void *)mapping.start, mapping.end - mapping.start) &&
                 pw_os_written_watch(&rescan->written, mapping.start, mapping.end);
     return done ? mapping.end : 0;
@@ -86,7 +106,7 @@ static bool watch_mappings(struct pw_r_rescan *rescan) {
         const struct pw_r_span *span = &rescan->spans[i];
         uintptr_t at = end > span->start ? end : span->start;
         while (at < span->end) {
-            end = at = watch_mapping(rescan, at);
+            end = at = watch_mapping(rescan, at, span->end);
             if (!end) {
                 return false;
             }
@@ -102,10 +122,34 @@ static bool ignore_range(void *context, char *start, size_t size) {
     return true;
 }
 
-static bool take_spans(struct pw_r_rescan *rescan, pw_os_visit *visit) {
+// Protect what holds frozen nodes, and nothing between: each page costs a fault when it is written.
+static bool protect(struct pw_r_rescan *rescan, uintptr_t start, uintptr_t end) {
+    return start >= end || pw_os_written_take(&rescan->written, start, end, ignore_range, NULL);
+}
+
+static bool protect_range(void *context, char *start, size_t size) {
+    struct pw_r_rescan *rescan = context;
+    const struct pw_r_frozen_pages *pages = rescan->pages;
+    uintptr_t first = (uintptr_t)start, last = first + size, from = first, to = first;
+    for (size_t i = pw_r_frozen_pages_find(pages, first);
+         i < pages->count && (uintptr_t)pages->pages[i].page < last; i++) {
+        uintptr_t begin = (uintptr_t)pages->pages[i].page & ~(PW_PAGE - 1);
+        uintptr_t end = (pw_r_page_end(pages, &pages->pages[i]) + PW_PAGE - 1) & ~(PW_PAGE - 1);
+        if (begin > to) {
+            if (!protect(rescan, from, to)) {
+                return false;
+            }
+            from = begin;
+        }
+        to = end < last ? end : last;
+    }
+    return protect(rescan, from, to);
+}
+
+static bool visit_written(struct pw_r_rescan *rescan, pw_os_visit *visit) {
     for (size_t i = 0; i < rescan->span_count; i++) {
         const struct pw_r_span *span = &rescan->spans[i];
-        if (!pw_os_written_take(&rescan->written, span->start, span->end, visit, rescan)) {
+        if (!pw_os_written_list(&rescan->written, span->start, span->end, visit, rescan)) {
             return false;
         }
     }
@@ -118,19 +162,39 @@ static bool watch(struct pw_r_rescan *rescan) {
     if (!pw_os_written_open(&rescan->written)) {
         return false;
     }
-    if (!watch_mappings(rescan) || !take_spans(rescan, ignore_range)) {
+    if (!watch_mappings(rescan) || !visit_written(rescan, protect_range)) {
         pw_os_written_close(&rescan->written);
         return false;
     }
     return true;
 }
 
+bool pw_r_rescan_is_hot(const struct pw_r_rescan *rescan, const struct pw_r_frozen_page *page) {
+    return page->streak >= HOT && page->last_look == rescan->looks;
+}
+
+// A page of R's may lie in two ranges of one look.
+static void note_written(struct pw_r_rescan *rescan, struct pw_r_frozen_page *page) {
+    if (page->last_look == rescan->looks) {
+        return;
+    }
+    bool in_a_row = page->last_look + 1 == rescan->looks;
+    page->streak = in_a_row ? page->streak + (page->streak < HOT) : 1;
+    page->last_look = rescan->looks;
+    rescan->written_now++;
+    rescan->hot_now += page->streak >= HOT;
+}
+
 static bool look_at_range(void *context, char *start, size_t size) {
     struct pw_r_rescan *rescan = context;
+    if (!protect_range(context, start, size)) {
+        return false;
+    }
     struct pw_r_frozen_pages *pages = rescan->pages;
     uintptr_t end = (uintptr_t)start + size;
     for (size_t i = pw_r_frozen_pages_find(pages, (uintptr_t)start);
          i < pages->count && (uintptr_t)pages->pages[i].page < end; i++) {
+        note_written(rescan, &pages->pages[i]);
         if (!look_at_page(rescan, &pages->pages[i])) {
             return false;
         }
@@ -158,14 +222,37 @@ void pw_r_rescan_start(struct pw_r_rescan *rescan, bool watch_pages) {
         rescan->marker = pw_os_fork_marker();
     }
     rescan->begins = true;
+    rescan->always.first_root = PW_R_NO_ROOT;
     rescan->watches = watch_pages && rescan->marker && find_spans(rescan) && watch(rescan);
     if (rescan->watches) {
         *rescan->marker = 1;
     }
 }
 
+// A child of a fork that has not looked yet holds the descriptor as well. While it does, the kernel
+// would let nobody else watch what is watched through it. In a child it speaks of its parent.
+static void unwatch(struct pw_r_rescan *rescan) {
+    uintptr_t end = 0;
+    for (size_t i = 0; i < rescan->span_count && *rescan->marker == 1; i++) {
+        const struct pw_r_span *span = &rescan->spans[i];
+        for (uintptr_t at = end > span->start ? end : span->start; at < span->end; at = end) {
+            struct pw_os_mapping mapping = {0};
+            if (!pw_os_mapping_from((const void *)at, &mapping)) {
+                return;
+            }
+            if (mapping.start >= span->end) { // R has given the rest back
+                end = span->end;
+                break;
+            }
+            pw_os_written_unwatch(&rescan->written, mapping.start, mapping.end);
+            end = mapping.end;
+        }
+    }
+}
+
 void pw_r_rescan_stop(struct pw_r_rescan *rescan, bool may_call) {
     if (rescan->watches && may_call) {
+        unwatch(rescan);
         pw_os_written_close(&rescan->written);
     }
     if (rescan->spans && may_call) {
@@ -173,9 +260,13 @@ void pw_r_rescan_stop(struct pw_r_rescan *rescan, bool may_call) {
     }
     rescan->watches = false;
     rescan->spans = NULL;
+    if (may_call) {
+        pw_r_set_free(&rescan->symbols);
+    }
 }
 
 static void watch_again(struct pw_r_rescan *rescan) {
+    unwatch(rescan);
     pw_os_written_close(&rescan->written);
     rescan->watches = watch(rescan);
     *rescan->marker = 1;
@@ -183,24 +274,27 @@ static void watch_again(struct pw_r_rescan *rescan) {
 
 bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call) {
     bool begins = rescan->begins;
+    rescan->may_call = may_call;
     rescan->begins = false;
+    rescan->looks++;
+    rescan->written_now = rescan->hot_now = 0;
     rescan->watches = rescan->watches && may_call; // for good: a later look would miss this time's
     if (begins || !rescan->watches) {
-        return look_at_all(rescan);
+        return pw_r_rescan_look_at_all(rescan);
     }
     // In a child of a fork nothing is watched, and the descriptors tell of its parent's memory.
     bool is_child = *rescan->marker != 1;
-    if (!is_child && is_watched(rescan) && take_spans(rescan, look_at_range)) {
+    if (!is_child && is_watched(rescan) && visit_written(rescan, look_at_range)) {
         return true;
     }
     watch_again(rescan);
-    return look_at_all(rescan);
+    return pw_r_rescan_look_at_all(rescan);
 }
 
 // The collector writes marks and links alone. What it wrote need not be looked at, but for the next
 // writes to be told.
 void pw_r_rescan_collected(struct pw_r_rescan *rescan, bool may_call) {
     if (rescan->watches && may_call && *rescan->marker == 1 && is_watched(rescan)) {
-        take_spans(rescan, ignore_range); // where it fails, pages are looked at without need
+        visit_written(rescan, protect_range); // where it fails, pages are looked at without need
     }
 }

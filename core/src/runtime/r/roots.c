@@ -6,10 +6,7 @@
 #define ROOM       (1u << 18)
 #define YOUNG_ROOM (1u << 15)
 
-bool pw_r_roots_make(struct pw_r_roots *roots, const struct pw_r_api *api) {
-    if (roots->all) {
-        return true;
-    }
+static bool make_tables(struct pw_r_roots *roots) {
     size_t size = pw_pages_for(ROOM * (2 * sizeof(uint32_t) + sizeof(bool))) * PW_PAGE;
     char *table = pw_os_map_table(size);
     if (!table) {
@@ -20,11 +17,26 @@ bool pw_r_roots_make(struct pw_r_roots *roots, const struct pw_r_api *api) {
     roots->next = (uint32_t *)table;
     roots->young_places = roots->next + ROOM;
     roots->is_young = (bool *)(roots->young_places + ROOM);
-    roots->all = api->protect(api->allocate_vector(PW_R_LIST, ROOM));
-    api->preserve(roots->all);
-    roots->young = api->protect(api->allocate_vector(PW_R_LIST, YOUNG_ROOM));
-    api->preserve(roots->young);
-    api->unprotect(2);
+    return true;
+}
+
+bool pw_r_roots_make(struct pw_r_roots *roots, const struct pw_r_api *api) {
+    if (roots->all) {
+        return true;
+    }
+    if (!roots->next && !make_tables(roots)) {
+        return false;
+    }
+    // R may go past us from any of these calls: both are there, and preserved by one, or neither.
+    struct pw_r_node *all = api->protect(api->allocate_vector(PW_R_LIST, ROOM));
+    struct pw_r_node *young = api->protect(api->allocate_vector(PW_R_LIST, YOUNG_ROOM));
+    struct pw_r_node *both = api->protect(api->allocate_vector(PW_R_LIST, 2));
+    pw_r_as_vector(both)->elements[0] = all; // made before it
+    pw_r_as_vector(both)->elements[1] = young;
+    api->preserve(both);
+    api->unprotect(3);
+    roots->all = all;
+    roots->young = young;
     return true;
 }
 

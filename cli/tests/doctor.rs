@@ -97,6 +97,7 @@ fn findings_as_json() {
     assert_eq!(json["summary"].as_array().unwrap().len(), 3);
     let findings = json["findings"].as_array().unwrap();
     assert!(findings.iter().any(|f| f["name"] == "PAGEMAP_SCAN"));
+    assert!(findings.iter().any(|f| f["name"] == "written pages"));
     assert!(
         findings
             .iter()

@@ -139,6 +139,9 @@ physical_memory <- function(statistics) {
 #' hugetlb pool and snapshot pages that no vector shows are added; where `/proc/self/smaps_rollup` may
 #' not be read, it is made of the resident set size, and the report says so.
 #'
+#' Behind [pagewise_freeze()], or with `freeze=auto`, R's own `gc()` shows fewer cells than there are: it does not count
+#' frozen ones. Physical memory here has them.
+#'
 #' @param n How many variables to list.
 #' @return A list of class `memory_report`: `physical`, `shared` (bytes that vectors did not have to
 #'   copy: what they show less what snapshots hold), `zero` (given back so far), `cached` (free and kept warm), `huge`, `swapped`,

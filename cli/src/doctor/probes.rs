@@ -11,7 +11,13 @@ use crate::measure::page_map;
 use crate::statistics_block::Statistics;
 
 pub fn findings() -> Vec<Finding> {
-    vec![filters(), scan(), frame_numbers(), memory_file()]
+    vec![
+        filters(),
+        scan(),
+        written_pages(),
+        frame_numbers(),
+        memory_file(),
+    ]
 }
 
 /// Found, and loaded into a program that does nothing; and what it found there.
@@ -113,6 +119,17 @@ fn scan() -> Finding {
         Err(error) => {
             let found = format!("does not work: {error}");
             Finding::new("PAGEMAP_SCAN", State::Limited, found, why).command(newer_kernel())
+        }
+    }
+}
+
+fn written_pages() -> Finding {
+    let why = "freeze=auto leaves packages out of R's collections only where they are told; pagewise_freeze() is slower without";
+    match page_map::written_pages_told() {
+        Ok(()) => Finding::new("written pages", State::Good, "told", why),
+        Err(error) => {
+            let found = format!("not told: {error}");
+            Finding::new("written pages", State::Note, found, why).command(newer_kernel())
         }
     }
 }

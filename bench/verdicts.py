@@ -181,6 +181,7 @@ def of_frozen(page: Tables) -> Iterable[str | None]:
     if ratios:
         (least, first), (most, last) = ratios[0], ratios[-1]
         yield f"A full collection takes {percent_of(least)} ({first}) to {percent_of(most)} ({last}) of its time."
+        yield tally(page)
 
 
 def of_workers(page: Tables) -> Iterable[str | None]:

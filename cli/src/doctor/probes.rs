@@ -114,22 +114,28 @@ fn filters() -> Finding {
 
 fn scan() -> Finding {
     let why = "finds written pages quickly; without it /proc/self/pagemap is read";
-    match page_map::scan_works() {
-        Ok(()) => Finding::new("PAGEMAP_SCAN", State::Good, "works", why),
-        Err(error) => {
-            let found = format!("does not work: {error}");
-            Finding::new("PAGEMAP_SCAN", State::Limited, found, why).command(newer_kernel())
-        }
-    }
+    let result = page_map::scan_works();
+    of_newer_kernel("PAGEMAP_SCAN", "working", State::Limited, result, why)
 }
 
 fn written_pages() -> Finding {
     let why = "freeze=auto leaves packages out of R's collections only where they are told; pagewise_freeze() is slower without";
-    match page_map::written_pages_told() {
-        Ok(()) => Finding::new("written pages", State::Good, "told", why),
+    let result = page_map::written_pages_told();
+    of_newer_kernel("written pages", "told", State::Note, result, why)
+}
+
+fn of_newer_kernel(
+    name: &'static str,
+    good: &str,
+    without: State,
+    result: Result<(), std::io::Error>,
+    why: &'static str,
+) -> Finding {
+    match result {
+        Ok(()) => Finding::new(name, State::Good, good, why),
         Err(error) => {
-            let found = format!("not told: {error}");
-            Finding::new("written pages", State::Note, found, why).command(newer_kernel())
+            let found = format!("not {good}: {error}");
+            Finding::new(name, without, found, why).command(newer_kernel())
         }
     }
 }

@@ -376,11 +376,16 @@ cases$signalled <- function() { # by a finalizer, which a collection of the free
 }
 
 cases$exhausted <- function() { # R has no memory for what a first freeze takes; later it has
-    before <- mem.maxVSize(); more <- list(); on.exit(mem.maxVSize(before))
+    in_package("cell", new.env()); full(3); before <- mem.maxVSize(); more <- list(); small <- vector("list", 600); on.exit(mem.maxVSize(before))
     mem.maxVSize(ceiling(megabytes()) + 100)
     tryCatch(repeat more[[length(more) + 1]] <- numeric(125000), error = function(e) NULL)
     expect(grepl("memory", tryCatch(try_freeze(), error = conditionMessage)))
-    mem.maxVSize(before); rm(more); freeze(); full(2); overwrite()
+    # Little by little more: each of the vectors that it takes is refused once, and a later freeze is none the worse.
+    for (k in 1:4) more[k] <- list(NULL)
+    tryCatch(for (k in seq_along(small)) small[[k]] <- numeric(1000), error = function(e) NULL)
+    for (k in seq_along(small)) { small[k] <- list(NULL); if (k %% 10 == 0) { tryCatch(try_freeze(), error = function(e) NULL); gc(full = FALSE) } }
+    mem.maxVSize(before); rm(more, small); freeze(); cell$value <- list(1, c(5, 6)); gc(full = FALSE); overwrite(); full(2); overwrite()
+    expect(identical(cell$value, list(1, c(5, 6))))
 }
 
 # --- pages that are written all the time are given back ---

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MOST_PASSES 64
-#define AHEAD       8 // nodes of the stack that are fetched into the cache
+#define AHEAD       8 // undecided nodes that are fetched into the cache before they are asked
 
 static size_t table_size(const struct pw_r_reach *reach) {
     return pw_pages_for(reach->room * sizeof *reach->table) * PW_PAGE;

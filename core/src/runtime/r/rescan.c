@@ -66,19 +66,25 @@ static size_t span_table_size(const struct pw_r_rescan *rescan) {
     return pw_pages_for(rescan->span_room * sizeof *rescan->spans) * PW_PAGE;
 }
 
+// The whole pages of memory that a page of R's lies in.
+static struct pw_r_span memory_of(const struct pw_r_frozen_pages *pages,
+                                  const struct pw_r_frozen_page *page) {
+    return (struct pw_r_span){(uintptr_t)page->page & ~(PW_PAGE - 1),
+                              (pw_r_page_end(pages, page) + PW_PAGE - 1) & ~(PW_PAGE - 1)};
+}
+
 static bool find_spans(struct pw_r_rescan *rescan) {
     const struct pw_r_frozen_pages *pages = rescan->pages;
     rescan->span_room = pages->count + 1;
     rescan->spans = pw_os_map_table(span_table_size(rescan));
     rescan->span_count = 0;
     for (size_t i = 0; rescan->spans && i < pages->count; i++) {
-        uintptr_t start = (uintptr_t)pages->pages[i].page & ~(PW_PAGE - 1);
-        uintptr_t end = (pw_r_page_end(pages, &pages->pages[i]) + PW_PAGE - 1) & ~(PW_PAGE - 1);
+        struct pw_r_span memory = memory_of(pages, &pages->pages[i]);
         struct pw_r_span *last = &rescan->spans[rescan->span_count];
-        if (rescan->span_count > 0 && start <= last[-1].end + LARGEST_GAP) {
-            last[-1].end = end;
+        if (rescan->span_count > 0 && memory.start <= last[-1].end + LARGEST_GAP) {
+            last[-1].end = memory.end;
         } else {
-            *last = (struct pw_r_span){start, end};
+            *last = memory;
             rescan->span_count++;
         }
     }
@@ -133,15 +139,14 @@ static bool protect_range(void *context, char *start, size_t size) {
     uintptr_t first = (uintptr_t)start, last = first + size, from = first, to = first;
     for (size_t i = pw_r_frozen_pages_find(pages, first);
          i < pages->count && (uintptr_t)pages->pages[i].page < last; i++) {
-        uintptr_t begin = (uintptr_t)pages->pages[i].page & ~(PW_PAGE - 1);
-        uintptr_t end = (pw_r_page_end(pages, &pages->pages[i]) + PW_PAGE - 1) & ~(PW_PAGE - 1);
-        if (begin > to) {
+        struct pw_r_span memory = memory_of(pages, &pages->pages[i]);
+        if (memory.start > to) {
             if (!protect(rescan, from, to)) {
                 return false;
             }
-            from = begin;
+            from = memory.start;
         }
-        to = end < last ? end : last;
+        to = memory.end < last ? memory.end : last;
     }
     return protect(rescan, from, to);
 }

@@ -580,30 +580,26 @@ fn library_for_r() -> Option<PathBuf> {
 }
 
 /// The README's example makes logical vectors of zeros at each new peak and drops them: to give their pages back
-/// would only make the next vector fault them in again.
+/// would only make the next vector fault them in again. 700 MB were given back where nothing learns of that.
 #[test]
 fn the_examples_pages_are_not_given_back_to_be_written_again() {
     let Some(library) = library_for_r() else {
         return;
     };
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/analysis.R");
-    let page_faults = |options: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        let json = folder.path().join("x.json");
-        let output = pagewise()
-            .args(["run", "--quiet", "--options", options, "--json"])
-            .args([&json, Path::new("--"), Path::new("Rscript"), &example])
-            .env("PAGEWISE_LIBRARY", &library)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", errors(&output));
-        read_json(&json)["page_faults"]["minor"].as_f64().unwrap()
-    };
-    let (searched, not_searched) = (page_faults("zero=backoff"), page_faults("zero=off"));
-    assert!(
-        searched < 1.3 * not_searched,
-        "{searched} page faults, {not_searched} without a search for zeros"
-    );
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("x.json");
+    let output = pagewise()
+        .args(["run", "--quiet", "--json"])
+        .args([&json, Path::new("--"), Path::new("Rscript"), &example])
+        .env("PAGEWISE_LIBRARY", &library)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let statistics = &read_json(&json)["statistics"];
+    assert_ne!(statistics["zero_scans"], 0);
+    let given_back = statistics["zero_reclaimed_bytes"].as_u64().unwrap();
+    assert!(given_back < 200_000_000, "{given_back} bytes given back");
 }
 
 #[test]

@@ -96,6 +96,10 @@ void pw_collector_forget(struct pw_collector *collector) {
     };
 }
 
+void pw_collector_forget_times(struct pw_collector *collector) {
+    collector->longest = collector->full_took = collector->last_took = 0;
+}
+
 // --- garbage -----------------------------------------------------------------
 
 // What lives varies in the course of a computation, and one in folds has most alive once in each:

@@ -73,6 +73,10 @@ struct pw_collector {
 // and of the process's size stays.
 void pw_collector_forget(struct pw_collector *collector);
 
+// A collection takes another time from now on: part of the heap was frozen, or is no more. What was
+// timed tells neither which of them are full nor what the next one costs.
+void pw_collector_forget_times(struct pw_collector *collector);
+
 // --- is it worth a look? -----------------------------------------------------
 
 // At how much room there is, with `live` pages after the request? That takes tens of microseconds:

@@ -4,7 +4,7 @@
 // Full ones, that a first freeze is taken to cost (docs/results/frozen.md).
 #define COLLECTIONS         2
 #define PAYS_BACK           2  // times what it costs, spent on collections
-#define LARGEST_PART        16 // of the time so far, that it may cost
+#define LARGEST_PART        8  // of the time so far, that it may cost
 #define SETTLED_PART        4  // of the time so far, in which nothing was loaded
 #define IN_VAIN_NUMERATOR   2  // collections two thirds as long as before were not worth it
 #define IN_VAIN_DENOMINATOR 3

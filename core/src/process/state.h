@@ -53,6 +53,7 @@ struct pw_process {
     struct pw_zero_learner zero_learner;
     struct pw_collector collector;
     struct pw_freeze_schedule freezing;
+    uint64_t freeze_changes; // when the collector's times were last told of them
     struct pw_huge_price huge_price;
     uintptr_t allocator;   // R's, of vectors: asks again when malloc fails
     size_t allocator_size; // bytes of code; 0: there is none

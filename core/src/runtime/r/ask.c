@@ -3,6 +3,7 @@
 #include "process/lock.h"
 #include "process/state.h"
 #include "runtime/peak.h"
+#include "runtime/r/frozen.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -81,6 +82,10 @@ static bool ask_early(struct pw_process *process, size_t size) {
 void pw_r_collection_began(struct pw_process *process) {
     uint64_t now = pw_os_thread_cpu_ns();
     pw_freeze_collection_began(&process->freezing, now);
+    if (process->freeze_changes != pw_r_freeze_changes()) {
+        process->freeze_changes = pw_r_freeze_changes();
+        pw_collector_forget_times(&process->collector);
+    }
     if (process->options.early) {
         pw_collector_began(&process->collector, live_pages(process), now);
     }

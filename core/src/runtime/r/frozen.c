@@ -4,6 +4,7 @@
 #include "os/os.h"
 #include "runtime/r/gc_guard.h"
 #include "runtime/r/layout.h"
+#include "runtime/r/limits.h"
 #include "runtime/r/reach.h"
 #include "runtime/r/rescan.h"
 
@@ -14,9 +15,6 @@
 #define MOST_NAMESPACES 4096
 #define WORTH_HOLDING   .75 // frozen nodes of a page: its free ones are kept free
 #define LOOKS           10  // a collection that took as long as these wrote to many pages
-#define GROWS_ABOVE     .7  // R's own: see ?Memory
-#define SHRINKS_BELOW   .3
-#define GROWS_BY        .2
 #define FADING_PART     512 // R makes one full collection for a hundred young ones and more
 #define DUE             20  // calls: ten collections
 
@@ -35,18 +33,14 @@ static struct {
     struct pw_r_page *taken[PW_R_SMALL_CLASSES]; // R's pages that are wholly frozen
     struct pw_r_node *namespaces[MOST_NAMESPACES];
     size_t namespace_count;
-    uint64_t frozen[PW_R_SMALL_CLASSES];
+    struct pw_r_limits limits;
     uint64_t calls, calls_then; // that may be a collection's; at the last freeze
-    bool may_grow;              // no limit is set on nodes
     bool api_is_whole;          // all of R's functions are found
-    uint64_t node_floor;        // of R's limit
-    uint64_t node_floor_then;   // when it was frozen
-    uint64_t limit_then;        // of nodes, at the last look
-    uint64_t most_then;         // R_MaxVSize, less what is frozen
     uint64_t looked, look_took; // when the last look ended, and how long it took: ns of CPU time
     uint64_t first_look_took, spent_on_hot;
     uint64_t longest;    // collection since the freeze, the look left out
     uint64_t seen, ends; // calls from inside R; those with nothing allocated before
+    uint64_t changes;    // freezes and thaws
 } state;
 
 static bool may_call(void) {
@@ -57,20 +51,8 @@ static bool is_frozen(const struct pw_r_node *node) {
     return pw_r_set_has(&state.nodes, node);
 }
 
-static uint64_t all_frozen(void) {
-    uint64_t all = 0;
-    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
-        all += state.frozen[c];
-    }
-    return all;
-}
-
-static uint64_t frozen_units(void) {
-    uint64_t units = 0;
-    for (unsigned c = 1; c < PW_R_SMALL_CLASSES; c++) {
-        units += state.frozen[c] * pw_r_class_units(c);
-    }
-    return units;
+static struct pw_r_amount amount_of(const struct pw_r_frozen_page *page) {
+    return (struct pw_r_amount){page->count, page->count * pw_r_class_units(page->class)};
 }
 
 // --- check ------------------------------------------------------------------------------
@@ -176,49 +158,17 @@ static void forget(void) {
         pw_r_frozen_pages_free(&state.pages);
         pw_r_set_free(&state.nodes);
     }
-    for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
-        state.frozen[c] = 0;
-    }
     state.namespace_count = 0;
     state.active = false;
+    state.changes++;
     PW_GAUGE(&state.process->stats, frozen_nodes, 0);
-}
-
-static void lower_limits(void) {
-    uint64_t *most = state.layout.vector_most;
-    *state.layout.node_limit -= all_frozen();
-    *state.layout.vector_limit -= frozen_units();
-    *most -= *most == PW_R_NO_LIMIT ? 0 : frozen_units();
-    state.most_then = *most;
-}
-
-// R subtracts R_VSize from R_MaxVSize, and what is in use from R_VSize: if a difference were less
-// than nothing it would be huge, and R would refuse no vector any more. A full collection that
-// finds little in use sets R_VSize to what it was when R started, whatever R_MaxVSize is.
-static void keep_within_most(void) {
-    if (*state.layout.vector_limit > *state.layout.vector_most) {
-        *state.layout.vector_limit = *state.layout.vector_most;
-    }
-}
-
-static void raise_limits(uint64_t nodes, uint64_t units) {
-    uint64_t *most = state.layout.vector_most;
-    *state.layout.node_limit += nodes;
-    *state.layout.vector_limit += units;
-    if (*most == state.most_then) {
-        *most += *most == PW_R_NO_LIMIT ? 0 : units;
-        state.most_then = *most;
-        keep_within_most();
-    } else if (*most < *state.layout.vector_limit) { // the program has set another
-        *most = *state.layout.vector_limit;
-    }
 }
 
 void pw_r_thaw(void) {
     if (!state.active) {
         return;
     }
-    raise_limits(all_frozen(), frozen_units());
+    pw_r_limits_thaw(&state.limits);
     for (size_t i = 0; i < state.pages.count; i++) {
         thaw_page(&state.pages.pages[i]);
     }
@@ -235,11 +185,7 @@ void pw_r_thaw(void) {
 // to have full ones visit its nodes.
 
 static void give_back(struct pw_r_frozen_page *page) {
-    uint64_t units = page->class ? page->count * pw_r_class_units(page->class) : 0;
-    raise_limits(page->count, units);
-    state.node_floor += page->count;
-    state.node_floor_then += page->count;
-    state.frozen[page->class] -= page->count;
+    pw_r_limits_give_back(&state.limits, amount_of(page));
     pw_r_roots_drop(&state.roots, page, state.api.nil);
     pw_r_page_each(page, forget_node, NULL);
     thaw_page(page);
@@ -256,7 +202,7 @@ static bool give_hot_pages_back(void) {
         return_pages(c);
     }
     pw_r_frozen_pages_settle(&state.pages);
-    PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
+    PW_GAUGE(&state.process->stats, frozen_nodes, state.limits.frozen.nodes);
     return pw_r_rescan_look_at_all(&state.rescan);
 }
 
@@ -278,7 +224,6 @@ static void freeze_node(struct pw_r_frozen_page *page, struct pw_r_node *node, u
     page->nodes[at / 64] |= (uint64_t)1 << at % 64;
     page->count++;
     state.layout.classes[page->class].old_count[PW_R_OLDEST]--;
-    state.frozen[page->class]++;
 }
 
 static bool may_freeze(const struct pw_r_reach *reach, const struct pw_r_node *node) {
@@ -352,7 +297,17 @@ static bool note_namespace(void *context, struct pw_r_node *environment) {
     return state.namespace_count < MOST_NAMESPACES;
 }
 
-static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
+static struct pw_r_amount all_frozen(void) {
+    struct pw_r_amount all = {0};
+    for (size_t i = 0; i < state.pages.count; i++) {
+        struct pw_r_amount one = amount_of(&state.pages.pages[i]);
+        all.nodes += one.nodes;
+        all.units += one.units;
+    }
+    return all;
+}
+
+static void freeze_all(const struct pw_r_reach *reach, bool for_forks, bool may_grow) {
     for (size_t i = 0; i < state.pages.count; i++) {
         freeze_page(reach, &state.pages.pages[i]);
     }
@@ -363,36 +318,29 @@ static void freeze_all(const struct pw_r_reach *reach, bool for_forks) {
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         take_pages(c);
     }
-    lower_limits();
-    state.node_floor = state.node_floor_then = *state.layout.node_limit;
-    state.limit_then = *state.layout.node_limit;
+    pw_r_limits_freeze(&state.limits, &state.layout, all_frozen(), may_grow);
     state.last_was_end = true; // the next call is taken for a start
     state.longest = state.spent_on_hot = 0;
     state.active = true;
-    PW_GAUGE(&state.process->stats, frozen_nodes, all_frozen());
+    state.changes++;
+    PW_GAUGE(&state.process->stats, frozen_nodes, state.limits.frozen.nodes);
 }
 
-// Each node that was reached counts in R's limits, which are at least what is in use.
-static bool fits_limits(const struct pw_r_reach *reach) {
-    return *state.layout.node_limit > reach->count && *state.layout.vector_limit > reach->units &&
-           *state.layout.vector_most > reach->units;
-}
-
-static const char *begin(struct pw_r_freeze_how how) {
+static const char *begin(struct pw_r_freeze_how how, bool may_grow) {
     struct pw_r_reach reach;
     const char *problem = pw_r_reach_find(&reach, &state.layout, &state.api);
     state.namespace_count = 0;
     if (!problem && !pw_r_each_namespace(&state.api, note_namespace, NULL)) {
         problem = "too many namespaces";
     }
-    if (!problem && !fits_limits(&reach)) {
+    if (!problem && !pw_r_limits_fit(&state.layout, reach.amount)) {
         problem = "R's limits are lower than what would be frozen";
     }
     if (!problem && !pw_r_frozen_pages_make(&state.pages, &state.layout)) {
         problem = "no memory";
     }
     if (!problem) {
-        freeze_all(&reach, how.for_forks);
+        freeze_all(&reach, how.for_forks, may_grow);
         state.rescan = (struct pw_r_rescan){.marker = state.rescan.marker,
                                             .pages = &state.pages,
                                             .frozen = &state.nodes,
@@ -488,49 +436,12 @@ static void look(void) {
         !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
         pw_r_thaw();
     }
-    state.limit_then = *state.layout.node_limit;
+    pw_r_limits_look(&state.limits);
     if (state.active && !state.rescan.watches) {
         PW_COUNT(&state.process->stats, fallback_written, 1);
     }
     state.looked = pw_os_thread_cpu_ns();
     state.look_took = state.looked - start;
-}
-
-static uint64_t nodes_in_use(void) {
-    uint64_t count = 0;
-    for (unsigned c = 0; c < PW_R_CLASSES; c++) {
-        for (unsigned g = 0; g < PW_R_GENERATIONS; g++) {
-            count += (uint64_t)state.layout.classes[c].old_count[g];
-        }
-    }
-    return count;
-}
-
-// R lets its heap grow where a full collection leaves more than GROWS_ABOVE of it in use, and
-// shrink where less than SHRINKS_BELOW. Frozen nodes are in neither figure, so that it would stay
-// small, and collect more often than before.
-static void grow_as_before(void) {
-    double in_use = (double)nodes_in_use(), limit = (double)*state.layout.node_limit;
-    double frozen = (double)all_frozen(), occupied = (in_use + frozen) / (limit + frozen);
-    bool has_grown = *state.layout.node_limit > state.limit_then;
-    if (occupied > GROWS_ABOVE && in_use <= GROWS_ABOVE * limit && !has_grown && state.may_grow) {
-        *state.layout.node_limit += (uint64_t)(GROWS_BY * (limit + frozen));
-        state.node_floor = *state.layout.node_limit;
-    } else if (occupied < SHRINKS_BELOW) {
-        state.node_floor = state.node_floor_then;
-    }
-}
-
-// R takes it that what is in use grows on as it did since its last full collection, and reckons
-// without a sign. What was frozen or given back since is no growth.
-static void keep_growth_in_bounds(void) {
-    double frozen = (double)all_frozen(), limit = (double)state.limit_then + frozen;
-    double in_use = (double)nodes_in_use() + frozen;
-    double most = (1 + GROWS_BY) * limit;
-    most = most > 2 * in_use / GROWS_ABOVE ? most : 2 * in_use / GROWS_ABOVE;
-    if ((double)*state.layout.node_limit + frozen > most) {
-        *state.layout.node_limit = (uint64_t)(most - frozen);
-    }
 }
 
 // R tells by nothing but its time what kind of collection it was. One that was slow for a reason of
@@ -541,18 +452,12 @@ static bool was_full(uint64_t took) {
     return took >= state.longest / 2;
 }
 
-// R lowers its limit where little is in use, and frozen nodes are not: it would collect more often
-// than before.
 static void after_collection(void) {
-    keep_growth_in_bounds();
-    if (*state.layout.node_limit < state.node_floor) {
-        *state.layout.node_limit = state.node_floor;
-    }
-    keep_within_most();
+    pw_r_limits_collected(&state.limits);
     uint64_t took = pw_os_thread_cpu_ns() - state.looked;
     bool full = was_full(took);
     if (full) {
-        grow_as_before();
+        pw_r_limits_collected_fully(&state.limits);
     }
     if (full || took > LOOKS * state.look_took) {
         pw_r_rescan_collected(&state.rescan, may_call());
@@ -597,7 +502,7 @@ void pw_r_before_collection(struct pw_process *process, const void *site) {
         after_collection();
     } else {
         if (is_collected) { // it may be an end all the same
-            keep_growth_in_bounds();
+            pw_r_limits_keep_growth_in_bounds(&state.limits);
         }
         look();
     }
@@ -684,7 +589,7 @@ static bool lets_grow(void) {
 
 static const char *freeze(struct pw_r_freeze_how how) {
     const char *problem = have_collections_seen();
-    state.may_grow = !problem && lets_grow();
+    bool may_grow = !problem && lets_grow();
     if (!problem && how.for_forks) {
         collect_all(); // what was frozen before, and is dropped, among it
     }
@@ -698,7 +603,7 @@ static const char *freeze(struct pw_r_freeze_how how) {
         problem = "no memory";
     }
     if (!problem) {
-        problem = begin(how);
+        problem = begin(how, may_grow);
     }
     if (!problem && !is_called()) { // and R's counters are right from here on
         problem = "R's collections are not seen";
@@ -814,6 +719,10 @@ static void attempt_suspended(struct attempt *attempt) {
     attempt->suspended = *state.api.suspended;
     pw_os_user_signals_put_off();
     state.api.run(make_attempt, attempt, end_attempt, attempt);
+}
+
+uint64_t pw_r_freeze_changes(void) {
+    return state.changes;
 }
 
 bool pw_r_freeze_can_be(void) {

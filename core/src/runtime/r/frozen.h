@@ -39,6 +39,9 @@ bool pw_r_freeze_is_due(struct pw_process *process);
 void pw_r_thaw(void);
 void pw_r_thaw_by_hand(void);
 
+// How often was something frozen, or all given back?
+uint64_t pw_r_freeze_changes(void);
+
 // getrusage was called from `site`: a collection of R's may begin or have ended there.
 void pw_r_before_collection(struct pw_process *process, const void *site);
 

@@ -118,8 +118,8 @@ static bool holds_users_value(const struct pw_r_node *symbol) {
 static void enter(struct pw_r_reach *reach, struct pw_r_node *node,
                   const struct pw_r_node *nothing) {
     unsigned class = pw_r_class(node);
-    reach->count++;
-    reach->units += class < PW_R_SMALL_CLASSES ? pw_r_class_units(class) : 0;
+    reach->amount.nodes++;
+    reach->amount.units += class < PW_R_SMALL_CLASSES ? pw_r_class_units(class) : 0;
     if (pw_r_type(node) != PW_R_SYMBOL) {
         reach->failed |= !pw_r_each_child(node, reach_node, reach);
         return;
@@ -272,7 +272,7 @@ static bool note_cell(struct pw_r_reach *reach, struct pw_r_node *cell,
     if (at != api->nil) {
         return true;
     }
-    reach->count++;
+    reach->amount.nodes++;
     return pw_r_set_add(&reach->cells, cell);
 }
 

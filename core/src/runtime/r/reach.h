@@ -4,7 +4,7 @@
 #ifndef PW_RUNTIME_R_REACH_H
 #define PW_RUNTIME_R_REACH_H
 
-#include "runtime/r/layout.h"
+#include "runtime/r/limits.h"
 #include "runtime/r/node_set.h"
 
 // What is taken to live as long as it is frozen, or is looked after (frozen.c): symbols, base, the
@@ -12,7 +12,7 @@
 struct pw_r_reach {
     uintptr_t *table; // a stack, and from the other end nodes that are not decided
     size_t room, depth, undecided;
-    uint64_t count, units; // reached: nodes, and what small vectors among them hold, in 8 bytes
+    struct pw_r_amount amount; // reached
     struct pw_r_set reached;
     struct pw_r_set leaves;             // from these a finalizer's key is reachable
     struct pw_r_set safe;               // from these not, or they are anchors

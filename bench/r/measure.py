@@ -17,7 +17,7 @@ KEPT = ("lazy_zero_bytes", "shared_copy_bytes", "private_copy_bytes", "published
         "zero_scans", "zero_pages_checked", "zero_pages_found", "zero_reclaimed_bytes", "collections_seen",
         "purged_bytes", "decayed_bytes", "punched_bytes", "sole_owner_bytes", "gathered_bytes", "huge_bytes",
         "blocks_allocated", "allocated_warm", "allocated_mixed", "allocated_fresh", "bookkeeping_bytes",
-        "collections_asked", "collections_asked_bytes")
+        "collections_asked", "collections_asked_bytes", "freezes", "thaws", "frozen_nodes")
 CURVE_POINTS = 240
 KSM_FOLDER = "/sys/kernel/mm/ksm"
 

@@ -2,10 +2,10 @@
 
 import math
 
-from plotting import BLUE, GREEN, GREY, ORANGE, RED, WITHOUT, in_two_columns, matplotlib, plt, save
+from plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WITHOUT, in_two_columns, matplotlib, plt, save
 
 TOLD = {"peak": "peak", "wall": "time"}
-COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE}
+COLOURS = {"direct": GREY, "share": GREEN, "ksm": ORANGE, "ksm-aggressive": RED, "auto": BLUE, "auto freeze=auto": PURPLE}
 
 
 def _bars(axes, names, series, ceiling=None):

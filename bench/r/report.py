@@ -2,6 +2,7 @@
 
 import collections
 import os
+import shlex
 
 import cost_model
 import page
@@ -83,7 +84,7 @@ class Report:
     def _left_to_measure(scale, results):
         workloads = [name for name in WORKLOADS if name not in results.workloads]
         configurations = [name for name in CONFIGURATIONS if name not in results.configurations]
-        return [f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={','.join(names)}`)."
+        return [f"{what} not measured yet: {', '.join(names)} (`make bench-r SCALE={scale} {variable}={shlex.quote(','.join(names))}`)."
                 for what, variable, names in (("Benchmarks", "WORKLOADS", workloads), ("Configurations", "CONFIGURATIONS", configurations)) if names]
 
     # Targets

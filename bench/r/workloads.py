@@ -30,7 +30,8 @@ OURS = [name for name, (_, _, is_ours) in WORKLOADS.items() if is_ours]
 PLAIN, CONTROL, TREATED, BASELINE = "plain", "plain#2", "auto", "baseline"
 # In the order in which a round runs them, every second round in reverse: what the claims rest on comes first.
 FIRST = (PLAIN, CONTROL, TREATED, "direct")
-CONFIGURATIONS = (*FIRST, "share", "ksm", "ksm-aggressive")
+FROZEN = "auto freeze=auto"
+CONFIGURATIONS = (*FIRST, FROZEN, "share", "ksm", "ksm-aggressive")
 # Under strace each run makes as many system calls as the last; under ksm as many as under direct.
 CALLS_CONFIGURATIONS = (PLAIN, "direct", "share", TREATED)
 # Baselines hardly vary: so many of each workload are enough.

@@ -318,6 +318,9 @@ static int scan_some(const struct pw_os_written *written, uint64_t flags, uintpt
         .vec = (uintptr_t)regions,
         .vec_len = BATCH,
         .category_mask = SCAN_WRITTEN,
+        // Asked for by this alone, 6.7 and the first of 6.8 tell of no page that is being moved or
+        // is in swap (their 2c7ad9a590d1 mends it).
+        .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
         .return_mask = SCAN_WRITTEN,
     };
     int fault = PW_OS_FAULT(PW_POINT_WRITTEN);

@@ -45,6 +45,7 @@ static void notice_fork(void) {
     pw_stats_after_fork(&pw_process.stats);
     pw_share_after_fork(&pw_process.share);
     pw_process_forget_collections();
+    pw_freeze_forked(&pw_process.freezing);
 }
 
 // A handler that runs meanwhile finds this thread in the middle of our own work.

@@ -176,6 +176,7 @@ void pw_r_thaw(void) {
         return_pages(c);
     }
     forget();
+    pw_freeze_thawed(&state.process->freezing);
     PW_COUNT(&state.process->stats, thaws, 1);
 }
 
@@ -203,7 +204,7 @@ static bool give_hot_pages_back(void) {
     }
     pw_r_frozen_pages_settle(&state.pages);
     PW_GAUGE(&state.process->stats, frozen_nodes, state.limits.frozen.nodes);
-    return pw_r_rescan_look_at_all(&state.rescan);
+    return pw_r_rescan_look_anew(&state.rescan);
 }
 
 // When looks at them have taken as long as the look at all nodes that it takes.
@@ -427,12 +428,17 @@ static bool look_at_pages(uint64_t start) {
     return give_hot_pages_back();
 }
 
+// By itself alone: who asks for a freeze has it, and tests check what they asked for.
+static bool is_worth_it(void) {
+    bool by_itself = state.process->options.freeze == PW_FREEZE_AUTO && !state.by_hand;
+    // Without written pages each collection would look at all nodes: dearer than what it saves.
+    return !by_itself || (state.rescan.watches && !state.process->freezing.in_vain);
+}
+
 static void look(void) {
     uint64_t start = pw_os_thread_cpu_ns();
     take_off_lists();
-    // Without written pages each collection would look at all nodes: dearer than what it saves.
-    bool worth = state.rescan.watches || state.process->options.freeze != PW_FREEZE_AUTO;
-    if (!worth || is_waited_for() || was_unloaded() || !look_at_pages(start) ||
+    if (!is_worth_it() || is_waited_for() || was_unloaded() || !look_at_pages(start) ||
         !pw_r_roots_settle(&state.roots, &state.layout, state.api.nil)) {
         pw_r_thaw();
     }
@@ -442,6 +448,7 @@ static void look(void) {
     }
     state.looked = pw_os_thread_cpu_ns();
     state.look_took = state.looked - start;
+    pw_freeze_looked(&state.process->freezing, state.look_took);
 }
 
 // R tells by nothing but its time what kind of collection it was. One that was slow for a reason of
@@ -668,6 +675,7 @@ void pw_r_thaw_by_hand(void) {
 struct attempt {
     struct pw_r_freeze_how how;
     const char *problem;
+    bool again; // something was frozen
     uint64_t start;
     int suspended; // what R had there
 };
@@ -681,7 +689,11 @@ static void note(const struct attempt *attempt) {
     }
     state.calls_then = state.calls;
     state.tried = true;
-    pw_freeze_tried(&process->freezing, attempt->start, pw_os_thread_cpu_ns());
+    struct pw_freeze_try made = {.again = attempt->again,
+                                 .done = state.active,
+                                 .start = attempt->start,
+                                 .end = pw_os_thread_cpu_ns()};
+    pw_freeze_tried(&process->freezing, &made);
     state.busy = false;
 }
 
@@ -751,7 +763,7 @@ const char *pw_r_freeze(struct pw_process *process, struct pw_r_freeze_how how) 
         return "not now: it is being done";
     }
     state.busy = true; // R code runs meanwhile
-    struct attempt attempt = {.how = how, .start = pw_os_thread_cpu_ns()};
+    struct attempt attempt = {.how = how, .again = state.active, .start = pw_os_thread_cpu_ns()};
     state.by_hand |= how.by_hand;
     state.process = process;
     state.checks = process->options.freeze == PW_FREEZE_CHECK;

@@ -52,7 +52,7 @@ bool pw_r_frozen_pages_make(struct pw_r_frozen_pages *pages, const struct pw_r_l
     for (unsigned c = 0; c < PW_R_SMALL_CLASSES; c++) {
         for (struct pw_r_page *page = layout->classes[c].pages; page; page = page->next) {
             pages->pages[pages->count++] = (struct pw_r_frozen_page){
-                .page = page, .class = (uint8_t)c, .first_root = PW_R_NO_ROOT};
+                .page = page, .class = (uint8_t)c, .first_root = PW_R_NO_ROOT, .sum = PW_R_NO_SUM};
         }
     }
     sort(pages->pages, pages->count);

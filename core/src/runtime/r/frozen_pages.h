@@ -9,11 +9,13 @@
 
 #define PW_R_PAGE_WORDS 3 // 142 nodes at most
 #define PW_R_NO_ROOT    UINT32_MAX
+#define PW_R_NO_SUM     UINT64_MAX
 
 struct pw_r_frozen_page {
     struct pw_r_page *page;
     uint64_t nodes[PW_R_PAGE_WORDS]; // frozen
     uint64_t held[PW_R_PAGE_WORDS];  // free, and kept so: nothing new writes to the page
+    uint64_t sum;                    // of what they hold, as the last look saw it
     uint32_t first_root;
     uint32_t last_look; // the last one that found it written
     uint8_t class, count, held_count;

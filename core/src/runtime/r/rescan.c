@@ -6,6 +6,7 @@
 // Between pages with frozen nodes, within a span: a call for each span costs more than to protect
 // what lies between.
 #define LARGEST_GAP ((uintptr_t)8 * PW_PAGE)
+#define SMALL_GAP   ((uintptr_t)4 * PW_PAGE)
 #define HOT         8 // looks in a row that find a page written
 
 // --- nodes ----------------------------------------------------------------------------
@@ -45,19 +46,34 @@ static bool look_at_node(void *context, struct pw_r_node *node) {
     return pw_r_each_child(node, look_at_child, looking) && looking->fits;
 }
 
+// What holds the same as at the last look has its roots already, and they are alive.
 static bool look_at_page(struct pw_r_rescan *rescan, struct pw_r_frozen_page *page) {
+    uint64_t sum = pw_r_page_sum(&rescan->key, page);
+    if (sum != PW_R_NO_SUM && sum == page->sum) {
+        return true;
+    }
     struct looking looking = {.rescan = rescan, .page = page, .fits = true};
+    page->sum = PW_R_NO_SUM;
     pw_r_roots_drop(rescan->roots, page, rescan->nothing);
-    return pw_r_page_each(page, look_at_node, &looking);
+    bool done = pw_r_page_each(page, look_at_node, &looking);
+    page->sum = done ? sum : PW_R_NO_SUM;
+    return done;
 }
 
-bool pw_r_rescan_look_at_all(struct pw_r_rescan *rescan) {
+static bool look_at_all(struct pw_r_rescan *rescan) {
     for (size_t i = 0; i < rescan->pages->count; i++) {
         if (!look_at_page(rescan, &rescan->pages->pages[i])) {
             return false;
         }
     }
     return true;
+}
+
+bool pw_r_rescan_look_anew(struct pw_r_rescan *rescan) {
+    for (size_t i = 0; i < rescan->pages->count; i++) {
+        rescan->pages->pages[i].sum = PW_R_NO_SUM;
+    }
+    return look_at_all(rescan);
 }
 
 // --- pages of memory --------------------------------------------------------------------
@@ -128,33 +144,55 @@ static bool ignore_range(void *context, char *start, size_t size) {
     return true;
 }
 
-// Protect what holds frozen nodes, and nothing between: each page costs a fault when it is written.
-static bool protect(struct pw_r_rescan *rescan, uintptr_t start, uintptr_t end) {
-    return start >= end || pw_os_written_take(&rescan->written, start, end, ignore_range, NULL);
+static bool protect_pending(struct pw_r_rescan *rescan) {
+    struct pw_r_span pending = rescan->pending;
+    rescan->pending = (struct pw_r_span){0};
+    return pending.start >= pending.end ||
+           pw_os_written_take(&rescan->written, pending.start, pending.end, ignore_range, NULL);
 }
 
+static bool protect_later(struct pw_r_rescan *rescan, struct pw_r_span more, bool joins) {
+    if (joins) {
+        rescan->pending.end = more.end;
+        return true;
+    }
+    bool done = protect_pending(rescan);
+    rescan->pending = more;
+    return done;
+}
+
+// Protect what holds frozen nodes, and nothing else that was written: each page costs a fault when
+// it is written again. Between two ranges nothing was written, so that one call does for both: each
+// makes every processor on which a thread of the program runs forget what it knows of its memory.
 static bool protect_range(void *context, char *start, size_t size) {
     struct pw_r_rescan *rescan = context;
     const struct pw_r_frozen_pages *pages = rescan->pages;
-    uintptr_t first = (uintptr_t)start, last = first + size, from = first, to = first;
+    uintptr_t first = (uintptr_t)start, last = first + size, to = first;
+    uintptr_t idle = rescan->listed - rescan->pending.end; // written, and at the last range's end
+    bool joins = rescan->listed > 0 && rescan->pending.end > 0 && idle <= SMALL_GAP;
+    to = first - idle;
     for (size_t i = pw_r_frozen_pages_find(pages, first);
          i < pages->count && (uintptr_t)pages->pages[i].page < last; i++) {
         struct pw_r_span memory = memory_of(pages, &pages->pages[i]);
-        if (memory.start > to) {
-            if (!protect(rescan, from, to)) {
-                return false;
-            }
-            from = memory.start;
+        memory.start = memory.start > first ? memory.start : first;
+        memory.end = memory.end < last ? memory.end : last;
+        if (!protect_later(rescan, memory, joins && memory.start <= to + SMALL_GAP)) {
+            return false;
         }
-        to = memory.end < last ? memory.end : last;
+        joins = true;
+        to = memory.end;
     }
-    return protect(rescan, from, to);
+    rescan->listed = last;
+    return true;
 }
 
 static bool visit_written(struct pw_r_rescan *rescan, pw_os_visit *visit) {
     for (size_t i = 0; i < rescan->span_count; i++) {
         const struct pw_r_span *span = &rescan->spans[i];
-        if (!pw_os_written_list(&rescan->written, span->start, span->end, visit, rescan)) {
+        rescan->pending = (struct pw_r_span){0};
+        rescan->listed = 0;
+        if (!pw_os_written_list(&rescan->written, span->start, span->end, visit, rescan) ||
+            !protect_pending(rescan)) {
             return false;
         }
     }
@@ -190,21 +228,43 @@ static void note_written(struct pw_r_rescan *rescan, struct pw_r_frozen_page *pa
     rescan->hot_now += page->streak >= HOT;
 }
 
-static bool look_at_range(void *context, char *start, size_t size) {
+static bool note_range(void *context, char *start, size_t size) {
     struct pw_r_rescan *rescan = context;
-    if (!protect_range(context, start, size)) {
-        return false;
-    }
     struct pw_r_frozen_pages *pages = rescan->pages;
     uintptr_t end = (uintptr_t)start + size;
-    for (size_t i = pw_r_frozen_pages_find(pages, (uintptr_t)start);
-         i < pages->count && (uintptr_t)pages->pages[i].page < end; i++) {
+    size_t first = pw_r_frozen_pages_find(pages, (uintptr_t)start), i = first;
+    for (; i < pages->count && (uintptr_t)pages->pages[i].page < end; i++) {
         note_written(rescan, &pages->pages[i]);
-        if (!look_at_page(rescan, &pages->pages[i])) {
-            return false;
+    }
+    rescan->first_written = first < rescan->first_written ? first : rescan->first_written;
+    rescan->past_written = i > rescan->past_written ? i : rescan->past_written;
+    return protect_range(context, start, size);
+}
+
+// Fetched into the cache before the last one before it is looked at: they are as good as never
+// there.
+static void fetch(const struct pw_r_rescan *rescan, const struct pw_r_frozen_page *page) {
+    uintptr_t end = pw_r_page_end(rescan->pages, page);
+    for (uintptr_t line = (uintptr_t)page->page; line < end; line += 64) {
+        __builtin_prefetch((const void *)line);
+    }
+}
+
+// Protected first: what is written from then on the next look is told.
+static bool look_at_written(struct pw_r_rescan *rescan) {
+    rescan->first_written = rescan->pages->count;
+    rescan->past_written = 0;
+    bool done = visit_written(rescan, note_range);
+    struct pw_r_frozen_page *last = NULL;
+    for (size_t i = rescan->first_written; done && i < rescan->past_written; i++) {
+        struct pw_r_frozen_page *page = &rescan->pages->pages[i];
+        if (page->last_look == rescan->looks) {
+            fetch(rescan, page);
+            done = !last || look_at_page(rescan, last);
+            last = page;
         }
     }
-    return true;
+    return done && (!last || look_at_page(rescan, last));
 }
 
 bool pw_r_rescan_can_watch(void) {
@@ -228,6 +288,7 @@ void pw_r_rescan_start(struct pw_r_rescan *rescan, bool watch_pages) {
     }
     rescan->begins = true;
     rescan->always.first_root = PW_R_NO_ROOT;
+    pw_r_sum_key_make(&rescan->key);
     rescan->watches = watch_pages && rescan->marker && find_spans(rescan) && watch(rescan);
     if (rescan->watches) {
         *rescan->marker = 1;
@@ -285,15 +346,15 @@ bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call) {
     rescan->written_now = rescan->hot_now = 0;
     rescan->watches = rescan->watches && may_call; // for good: a later look would miss this time's
     if (begins || !rescan->watches) {
-        return pw_r_rescan_look_at_all(rescan);
+        return look_at_all(rescan);
     }
     // In a child of a fork nothing is watched, and the descriptors tell of its parent's memory.
     bool is_child = *rescan->marker != 1;
-    if (!is_child && is_watched(rescan) && visit_written(rescan, look_at_range)) {
+    if (!is_child && is_watched(rescan) && look_at_written(rescan)) {
         return true;
     }
     watch_again(rescan);
-    return pw_r_rescan_look_at_all(rescan);
+    return look_at_all(rescan);
 }
 
 // The collector writes marks and links alone. What it wrote need not be looked at, but for the next

@@ -8,6 +8,7 @@
 #include "os/os.h"
 #include "runtime/r/frozen_pages.h"
 #include "runtime/r/node_set.h"
+#include "runtime/r/page_sum.h"
 #include "runtime/r/roots.h"
 
 struct pw_r_span { // of pages with frozen nodes, whole pages of memory
@@ -19,18 +20,22 @@ struct pw_r_rescan {
     const struct pw_r_set *frozen;
     struct pw_r_roots *roots;
     struct pw_r_node *nothing, *global; // which need no root
+    struct pw_r_sum_key key;
     struct pw_os_written written;
     struct pw_r_span *spans;
     size_t span_count, span_room;
-    uint32_t *marker;        // reads zero in a child, which watches nothing; NULL: not known
+    struct pw_r_span pending; // not protected yet
+    uintptr_t listed;         // where the last range that was written ends
+    uint32_t *marker;         // reads zero in a child, which watches nothing; NULL: not known
     bool watches;            // the kernel tells of written pages; otherwise all nodes are looked at
     bool begins;             // nothing was looked at yet
     bool may_call;           // in this look: make system calls
     struct pw_r_set symbols; // roots until all is thawed, on no page
-    struct pw_r_frozen_page always; // that they are kept for
-    uint32_t looks;                 // at written pages
-    uint32_t written_now, hot_now;  // pages that the last one looked at; those of them that were
-                                    // written before each of the last looks
+    struct pw_r_frozen_page always;     // that they are kept for
+    size_t first_written, past_written; // those that the last one looked at lie between
+    uint32_t looks;                     // at written pages
+    uint32_t written_now, hot_now; // pages that the last one looked at; those of them that were
+                                   // written before each of the last looks
 };
 
 // Does the kernel tell of written pages?
@@ -46,8 +51,8 @@ bool pw_r_rescan_look(struct pw_r_rescan *rescan, bool may_call);
 // Was it written before each of the last looks, the very last among them?
 bool pw_r_rescan_is_hot(const struct pw_r_rescan *rescan, const struct pw_r_frozen_page *page);
 
-// At all nodes, whatever was written. False: the roots are full.
-bool pw_r_rescan_look_at_all(struct pw_r_rescan *rescan);
+// Nodes are frozen no more that others may hold: look at all. False: the roots are full.
+bool pw_r_rescan_look_anew(struct pw_r_rescan *rescan);
 
 // A collection has ended, and the program has not run since the look at its start.
 void pw_r_rescan_collected(struct pw_r_rescan *rescan, bool may_call);

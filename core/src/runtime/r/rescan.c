@@ -164,6 +164,7 @@ static bool protect_later(struct pw_r_rescan *rescan, struct pw_r_span more, boo
 // Protect what holds frozen nodes, and nothing else that was written: each page costs a fault when
 // it is written again. Between two ranges nothing was written, so that one call does for both: each
 // makes every processor on which a thread of the program runs forget what it knows of its memory.
+// Other threads may write to what lies there meanwhile, but no pointers: those are R's.
 static bool protect_range(void *context, char *start, size_t size) {
     struct pw_r_rescan *rescan = context;
     const struct pw_r_frozen_pages *pages = rescan->pages;
@@ -241,8 +242,7 @@ static bool note_range(void *context, char *start, size_t size) {
     return protect_range(context, start, size);
 }
 
-// Fetched into the cache before the last one before it is looked at: they are as good as never
-// there.
+// Into the cache, while the page before it is looked at.
 static void fetch(const struct pw_r_rescan *rescan, const struct pw_r_frozen_page *page) {
     uintptr_t end = pw_r_page_end(rescan->pages, page);
     for (uintptr_t line = (uintptr_t)page->page; line < end; line += 64) {

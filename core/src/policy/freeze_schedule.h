@@ -2,10 +2,11 @@
 //
 // When to freeze what packages brought (runtime/r/frozen.h). A freeze costs as much as a few full
 // collections. From then on each full one is cheaper, and before every collection there is a look,
-// which costs about as much as a young one. How long the program will run is not known; that it
-// runs as long again as it has is the best guess there is. So a freeze is worth it when
+// which costs, with the faults before it, about two young ones. How long the program will run is
+// not known; that it runs as long again as it has is the best guess there is. So a freeze is worth
+// it when
 //
-//  - full collections have taken twice as much already, and much more than looks would;
+//  - it would have saved its cost, looks counted, since the last package was loaded;
 //  - it is a small part of the time so far, as the program may end now;
 //  - nothing was loaded for a while: most of what packages bring later would be left out.
 //

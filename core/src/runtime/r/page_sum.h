@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What the frozen nodes of a page hold, as one number: most writes to a page change counts in its
-// headers alone, and to compare numbers takes a tenth of a look at its nodes.
+// headers alone, and to compare numbers is cheaper than to ask of each child whether it is frozen.
 #ifndef PW_RUNTIME_R_PAGE_SUM_H
 #define PW_RUNTIME_R_PAGE_SUM_H
 
